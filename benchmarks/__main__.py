@@ -26,6 +26,7 @@ from benchmarks import (
     publishing,
     rebalancing,
     report,
+    snapshots,
     trino,
 )
 from benchmarks.figures import BenchmarkError, Figure, save
@@ -35,7 +36,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, carbon, migrating)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, snapshots, carbon, migrating)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

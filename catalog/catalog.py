@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta, tzinfo
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
 
@@ -20,7 +20,13 @@ from catalog.datafiles.partitions import SchemePartition, scheme_partitions
 from catalog.datafiles.pruning import FileScan, scan_files
 from catalog.datafiles.publishing import delete_metadata, publish, publish_altered
 from catalog.datafiles.rolling_back import RollBacks
-from catalog.errors import StorageError, TableAlreadyExistsError, UnreadableMetadataError, UnsupportedCommitError
+from catalog.errors import (
+    InvalidTableError,
+    StorageError,
+    TableAlreadyExistsError,
+    UnreadableMetadataError,
+    UnsupportedCommitError,
+)
 from catalog.iceberg.pointers import delete_pointer
 from catalog.importing.imports import Imports
 from catalog.indexes.definitions import (
@@ -33,6 +39,7 @@ from catalog.loading.repairing import RepairMode, RepairReport, Repairs
 from catalog.maintenance.maintenance import GRACE, Maintenance
 from catalog.maintenance.reports import VacuumReport
 from catalog.model import (
+    ICEBERG,
     AddResult,
     Buckets,
     Database,
@@ -53,14 +60,16 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions_in_batches, set_quarantined
+from catalog.partitions.changing import drop_partitions_in_batches
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.indexing import Indexing
 from catalog.partitions.purging import (
     PartitionPurge,
     purge_partitions,
 )
+from catalog.partitions.quarantine import lock_to_release, partitions_of_load, release_partitions
 from catalog.partitions.scanning import Scan, Scanner
+from catalog.partitions.snapshots import PartitionFiles, drop_partition_files, scan_partition_files
 from catalog.partitions.specs import PartitionSpec, whole_values
 from catalog.partitions.spooling import is_here, taken_in
 from catalog.rebalancing.rebalancing import Rebalancing
@@ -70,7 +79,7 @@ from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
 from catalog.tables.altering import TableChange, alter_table
-from catalog.tables.checks import require_scheme
+from catalog.tables.checks import check_stored_as_iceberg, refuse_stored_as_iceberg, require_scheme
 from catalog.tables.definitions import (
     ColumnLike,
     Definitions,
@@ -110,6 +119,7 @@ class Catalog:
         """Create the catalog over a storage; use `Catalog.open` instead where possible."""
         self.storage = storage
         self._definitions = Definitions(storage, warehouse)
+        self._definitions.follow_files = _follow_files
         self._scanner = Scanner(storage, self._definitions)
         self._indexing = Indexing(storage, self._definitions)
         self.operations = Operations(storage)
@@ -256,6 +266,8 @@ class Catalog:
             columns: The columns inside the data files.
             partition_keys: The partition keys, in the order of the path.
             format: parquet, orc, avro or csv; or textfile, sequencefile, rcfile or jsonfile, which are only recorded.
+                With iceberg, the data files are Parquet, and the table is an Iceberg table whose identity partitions
+                are the partition keys.
             location: The folder of the data files; by default `<database's folder>/<table>`.
             scheme: A partition scheme, which places rows by one of the columns, instead of partition keys.
             is_external: Others own the files, so they stay when the table is dropped. A table is always external if its
@@ -269,6 +281,10 @@ class Catalog:
             LimitExceededError: There are more than 3 indexes.
         """
         check_own_properties(properties)
+        is_published = scheme is not None
+        if format.strip().lower() == ICEBERG:
+            check_stored_as_iceberg(name, scheme, buckets)
+            is_published, format = True, FileFormat.PARQUET
         with self.storage.write() as connection:
             table = self._definitions.insert_table(
                 connection,
@@ -285,9 +301,9 @@ class Catalog:
             )
             for definition in indexes:
                 create_index(connection, table, definition)
-            if scheme is not None:
+            if is_published:
                 publish(connection, table)
-        return table if scheme is None else self.get_table(table.full_name)
+        return self.get_table(table.full_name) if is_published else table
 
     def create_view(
         self,
@@ -419,7 +435,7 @@ class Catalog:
         with self.storage.write() as connection:
             table = lock_current(connection, self._definitions, name)
             new_name = alter_table(connection, self._definitions, table, change)
-            if table.scheme is not None:
+            if table.is_published:
                 publish_altered(
                     connection, table, self._definitions.get_table(f"{table.database}.{new_name}", connection)
                 )
@@ -463,12 +479,12 @@ class Catalog:
                     confirmation.drop_table(table)
             with_files = purge and table.kind is TableKind.MANAGED
             is_empty = (
-                table.published_location is not None
+                table.is_published
                 and table.live_location == table.published_location
                 and not self._definitions.has_partitions(connection, table)
             )
             operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
-            if table.is_iceberg or table.published_location is not None:
+            if table.is_iceberg or table.is_published:
                 delete_pointer(connection, table.database, table.name)
         reached(Point.COMMITTED)
         if is_empty and not with_files:
@@ -564,6 +580,9 @@ class Catalog:
             require_partition_keys(self._definitions.get_hive_table(table))
         with taken_in(partitions) as buffer, self.storage.write() as connection:
             adder = PartitionAdder(connection, self._definitions, table, is_bulk=buffer.is_bulk)
+            refuse_stored_as_iceberg(
+                adder.table, "adding partitions without rows", "Add rows with INSERT INTO or LOAD DATA"
+            )
             return adder.add(buffer.partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
 
     def get_partitions(
@@ -585,11 +604,20 @@ class Catalog:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid; subclasses tell the reason.
         """
-        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state).partitions
+        return self._scan(table, expression, use_indexes=use_indexes, state=state).partitions
 
     def scan_partitions(self, table: str, expression: str | None = None, *, use_indexes: bool = True) -> Scan:
         """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
-        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
+        return self._scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
+
+    def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
+        scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+        if not scan.table.is_stored_as_iceberg:
+            return scan
+        with reading_current(self.storage, self._definitions, table):
+            # Takes in what other engines have committed.
+            pass
+        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
         """Run the search for an expression, and return how it found the partitions.
@@ -619,6 +647,19 @@ class Catalog:
         """
         with self._reading_scheme(table) as (connection, definition):
             return scan_files(connection, definition, expression, zone)
+
+    def scan_partition_files(self, table: str, expression: str | None = None) -> PartitionFiles:
+        """Return the visible partitions of a table stored as Iceberg that match an expression, and their data files.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidTableError: The table is not stored as Iceberg.
+            ExpressionError: The expression is invalid.
+        """
+        with reading_current(self.storage, self._definitions, table) as (connection, definition):
+            if not definition.is_stored_as_iceberg:
+                raise InvalidTableError(f"table {definition.full_name} is not stored as Iceberg")
+            return scan_partition_files(connection, self._scanner, definition, expression)
 
     def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
         """Return the partitions of a table with a partition scheme in logical order, including empty ones.
@@ -664,7 +705,7 @@ class Catalog:
             ExpressionError: The expression is invalid.
         """
         ids = [partition.id for partition in self.get_partitions(table, expression)]
-        return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
+        return self._drop(self.get_table(table), ids)
 
     def purge_partitions(
         self, table: str, expression: str | None = None, *, confirmation: Confirmation | None = None
@@ -688,6 +729,9 @@ class Catalog:
             FilesNotDeletedError: The partitions are dropped, but the file system refused to delete files.
         """
         definition = self.get_table(table)
+        refuse_stored_as_iceberg(
+            definition, "PURGE", "Drop the partitions without PURGE; vacuum deletes their files when snapshots expire"
+        )
         partitions = [PurgedPartition.of(partition) for partition in self.get_partitions(table, expression)]
         return purge_partitions(self.storage, self._definitions, self.operations, definition, partitions, confirmation)
 
@@ -709,8 +753,11 @@ class Catalog:
             PartitionNotFoundError: No partition matches, and `if_exists` is false.
         """
         definition = self.get_table(table)
-        ids = self._scanner.find_by_spec(definition, spec, or_none=if_exists)
-        return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
+        return self._drop(definition, self._scanner.find_by_spec(definition, spec, or_none=if_exists))
+
+    def _drop(self, table: Table, ids: Sequence[int]) -> int:
+        drop = drop_partition_files if table.is_stored_as_iceberg else drop_partitions_in_batches
+        return drop(self.storage, self._definitions, table.full_name, ids)
 
     def alter_partition(
         self,
@@ -752,6 +799,12 @@ class Catalog:
         with self.storage.write() as connection:
             is_bulk = location is not None
             held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
+            if (location, format, rename_to) != (None, None, None):
+                refuse_stored_as_iceberg(
+                    held,
+                    "a partition's location, format or name",
+                    "Insert its rows under the new values, and drop the partition",
+                )
             change = PartitionChange(
                 location,
                 None if format is None else parse_format(format),
@@ -791,10 +844,16 @@ class Catalog:
     def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
         """Yield the partitions that an operation added, visible or quarantined.
 
+        Of a table stored as Iceberg, those that it added or extended, with the counts and the folder of the new files.
+
         Raises:
             OperationNotFoundError: The operation does not exist.
         """
         operation = self.operations.get(operation_id)
+        table = self.get_table(operation.table)
+        if table.is_stored_as_iceberg:
+            with self.storage.read() as connection:
+                return iter(partitions_of_load(connection, table, operation.number))
         return self._scanner.of_operation(operation.table, operation.number)
 
     def release_partitions(self, table: str, expression: str | None = None) -> int:
@@ -807,8 +866,7 @@ class Catalog:
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         ids = [partition.id for partition in quarantined]
         with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=True)
-            return set_quarantined(connection, held, ids, False)
+            return release_partitions(connection, lock_to_release(connection, self._definitions, table), ids)
 
     # --- partition indexes --------------------------------------------------------------------------------------
 
@@ -892,3 +950,12 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: The table or index does not exist.
         """
         self._indexing.delete(table, name)
+
+
+def _follow_files(
+    connection: Connection, definitions: Definitions, table: Table, added: Sequence[Any], removed: Sequence[str]
+) -> object:
+    # Imported late, as PyIceberg.
+    from catalog.partitions.records import follow_files
+
+    return follow_files(connection, definitions, table, added, removed)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
-from catalog.model import Column, FileFormat, IndexState, PartitionIndex
+from catalog.model import ICEBERG, Column, FileFormat, IndexState, PartitionIndex
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import OperationState
@@ -111,7 +111,8 @@ def _table_to_be(
     columns = tuple(Column(column.name, column.type) for column in source.columns)
     keys = tuple(Column(key, text) for key, text in job.key_types.items())
     indexes = [PartitionIndex(index, tuple(names), IndexState.CREATING) for index, names in job.indexes.items()]
-    return Table(name.database, name.name, columns, keys, FileFormat(job.format), ""), indexes
+    file_format = FileFormat.PARQUET if job.format == ICEBERG else FileFormat(job.format)
+    return Table(name.database, name.name, columns, keys, file_format, ""), indexes
 
 
 def _check(
@@ -141,7 +142,7 @@ def _create_table(catalog: Catalog, job: ValidateSourceJob, table: Table) -> Non
         table.full_name,
         columns=table.columns,
         partition_keys=table.partition_keys,
-        format=table.format,
+        format=job.format,
         indexes=[IndexDefinition(name, tuple(keys)) for name, keys in job.indexes.items()],
     )
 

@@ -16,7 +16,9 @@ from catalog.tables.checks import require_readable_format
 from spark_jobs.reading.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
+from spark_jobs.rows.value_checks import CheckedColumn, checked_column
 from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
 
 log = logging.getLogger("spark_jobs.write_partitions")
@@ -39,19 +41,23 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         return dict(operation.report.get(job.step, {}))
     table = catalog.get_table(operation.table)
     require_readable_format(table)
-    staging = catalog.loading.staging_name(operation, job.attempt)
+    staging = catalog.loading.files_folder(table, operation, job.attempt)
     catalog.loading.discard_staging(table, (job.operation_id, job.step, job.attempt), keep=staging)
     folder = spark_path(f"{table.location}/{staging}")
     read = Observation()
     with source_errors():
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
-        _write(rows, table, f"{folder}/{STAGED_DATA}", writer_options(catalog, table.format))
+        if table.is_stored_as_iceberg:
+            written = write_partition_files(rows, table, _checked(rows, table), staging)
+        else:
+            _write(rows, table, f"{folder}/{STAGED_DATA}", writer_options(catalog, table.format))
     counts = metrics(read)
     if counts.get("bad"):
         raise unreadable_lines(source)
     read_rows = counts.get("rows", 0)
-    written = list_staged(spark, table, staging, read_rows)
+    if not table.is_stored_as_iceberg:
+        written = list_staged(spark, table, staging, read_rows)
     if written != read_rows:
         raise VerificationFailedError(
             f"table {table.full_name}: {read_rows:,} rows were read from the source, but {written:,} are in the "
@@ -59,6 +65,13 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         )
     log.info("%s: staged %d rows in %s", table.full_name, written, folder)
     return {"staging": staging, "rows": written}
+
+
+def _checked(rows: DataFrame, table: Table) -> list[CheckedColumn]:
+    """Return the columns of a source, which have the table's types, and its partition keys, which are strings."""
+    columns = [CheckedColumn(column, f.col(f"`{column.name}`")) for column in table.columns]
+    keys = [checked_column(key, f.col(f"`{key.name}`"), rows.schema[key.name].dataType) for key in table.partition_keys]
+    return [*columns, *keys]
 
 
 def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from catalog.cli.reporting import ReportingGroup
 from catalog.cli.statements import sql
 from catalog.datafiles.conversion import unpublished_tables
 from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
-from catalog.model import IndexState, PartitionState, Table
+from catalog.model import ICEBERG, IndexState, PartitionState, Table
 from catalog.operations.records import UNFINISHED, Operation
 from catalog.settings.fields import hours
 from catalog.settings.places import allow_everything_by_default
@@ -34,9 +34,14 @@ def _partitioned_by(table: Table) -> str:
 
 
 def _format(table: Table) -> str:
-    if table.is_iceberg:
+    if table.is_iceberg or table.is_stored_as_iceberg:
         return f"iceberg ({table.format})"
     return table.kind if table.is_view else table.format
+
+
+def _stored_format(table: Table) -> str | None:
+    """Return the format that creates such a table, as in `tables.yaml`; None for a view."""
+    return None if table.is_view else ICEBERG if table.is_stored_as_iceberg else table.format
 
 
 def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -122,7 +127,7 @@ def tables(database: str | None, as_json: bool) -> None:
                         "partition_keys": [{"name": key.name, "type": key.type} for key in table.partition_keys],
                         "columns": [{"name": column.name, "type": column.type} for column in table.columns],
                         "scheme": None if table.scheme is None else table.scheme.as_json(),
-                        "format": None if table.is_view else table.format,
+                        "format": _stored_format(table),
                         "location": table.location or None,
                     }
                 )
@@ -168,7 +173,7 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
             fields = {
                 "partition": partition.name(definition),
                 "values": partition.as_dict(definition),
-                "location": partition.location,
+                "location": None if definition.is_stored_as_iceberg else partition.location,
                 "row_count": partition.row_count,
                 "file_count": partition.file_count,
                 "size_bytes": partition.size_bytes,

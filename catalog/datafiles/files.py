@@ -86,6 +86,7 @@ class NewFile:
             values.
         metrics: All columns' metrics for Iceberg's manifests (`catalog.iceberg.manifests.encode_metrics`); None if
             unknown.
+        values: Its partition's values, in the order of the keys; empty in a table without partition keys.
     """
 
     partition_id: int
@@ -94,11 +95,13 @@ class NewFile:
     size_bytes: int
     statistics: Mapping[str, ColumnStatistics]
     metrics: bytes | None = None
+    values: tuple[str | None, ...] = ()
 
     def as_json(self) -> list[Any]:
         """Return the file as JSON values."""
         metrics = None if self.metrics is None else b64encode(self.metrics).decode()
-        return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics), metrics]
+        fields = [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics), metrics]
+        return [*fields, list(self.values)]
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> NewFile:
@@ -107,9 +110,10 @@ class NewFile:
         Raises:
             ValueError: The values do not describe a file.
         """
-        partition_id, path, row_count, size_bytes, statistics, metrics = stored
+        partition_id, path, row_count, size_bytes, statistics, metrics, values = stored
         known = {name: ColumnStatistics.from_json(fields) for name, fields in statistics.items()}
-        return cls(partition_id, path, row_count, size_bytes, known, None if metrics is None else b64decode(metrics))
+        encoded = None if metrics is None else b64decode(metrics)
+        return cls(partition_id, path, row_count, size_bytes, known, encoded, tuple(values))
 
 
 def _plain(statistics: Mapping[str, ColumnStatistics]) -> dict[str, list[Any]]:

@@ -42,16 +42,17 @@ _FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanose
 class DataFileReader:
     """Reader of the facts of a table's data files; several threads may share it."""
 
-    def __init__(self, table: Table, columns: Sequence[str] = ()) -> None:
+    def __init__(self, table: Table, types: Mapping[str, KeyType] | None = None) -> None:
         """Prepare for the table's columns.
 
         Args:
-            columns: The columns to return statistics of.
+            types: The types of the columns to return statistics of, by their names in files; None for no statistics.
         """
         self._location = table.location
-        self._types = column_types(columns, {column.name: column.type for column in table.columns})
+        self._types = types or {}
         self._footers = FooterParser()
-        self._facts = FooterReader(published_layout(table), FileFormat.PARQUET)
+        # The files have the partition keys, too.
+        self._facts = FooterReader(replace(published_layout(table), key_count=0), FileFormat.PARQUET)
 
     def read(self, path: str, size_bytes: int, partition_id: int) -> NewFile:
         """Return a data file with its row count, statistics and metrics; without metrics if Iceberg cannot use it.

@@ -11,7 +11,7 @@ PyIceberg is imported late: that takes longer than answering a statement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from catalog.datafiles.files import NewFile, insert_files, retire_files
 from catalog.datafiles.history import nearest_recorded, record_revision, restore
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
-from catalog.errors import LocationNotAllowedError, UnsupportedCommitError
+from catalog.errors import ConflictError, InvalidRequestError, LocationNotAllowedError, UnsupportedCommitError
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
@@ -137,14 +137,18 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     versions = Versions(table.published_location, live)
     with translated_errors(table):
         recorded = nearest_recorded(connection, table, versions.lineage)
-        commits = versions.since(None if recorded is None else recorded.snapshot_id)
+        base_id = None if recorded is None else recorded.snapshot_id
+        if table.is_stored_as_iceberg:
+            # Partitions follow from the files, also after a roll-back, so no earlier state needs to be restored.
+            base_id = versions.before.current_snapshot_id
+        commits = versions.since(base_id)
     _require_followable(table, commits, is_known=recorded is not None)
     # All checks come first, because a caller may go on after a refusal.
     columns = _followed_columns(table, commits)
     after = table if columns is None else with_columns(table, columns)
     _require_usable(after, commits)
     changed = _followed_properties(definitions, table, commits)
-    if recorded is not None and not recorded.is_latest:
+    if recorded is not None and not recorded.is_latest and not table.is_stored_as_iceberg:
         # Somebody has rolled the table back, and may have committed on top.
         after = replace(after, scheme=restore(connection, table, recorded.revision))
     if columns is not None:
@@ -152,8 +156,12 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     if changed:
         definitions.update_table(connection, table, **changed)
     table = after
-    _remove(connection, table, commits)
-    insert_files(connection, table, _new_files(table, commits.added), None)
+    removed = [path.removeprefix(f"{table.location}/") for path in commits.removed]
+    if table.is_stored_as_iceberg:
+        _follow_partitions(connection, definitions, table, commits, removed)
+    else:
+        _remove(connection, table, removed)
+        insert_files(connection, table, _new_files(table, commits.added), None)
     connection.execute(
         update(TableRow)
         .where(TableRow.id == table.id)
@@ -185,8 +193,11 @@ def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedComm
     """Return the refusal of a snapshot."""
     before, remedy = commits.before.current_snapshot_id, "Undo the commit by its engine"
     if before is not None and before != commits.snapshot_id:
-        remedy = f"Roll it back: CALL calve.system.rollback_to_snapshot('{table.full_name}', {before})"
-    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=True)
+        caller = "system.rollback_to_snapshot" if table.is_stored_as_iceberg else "calve.system.rollback_to_snapshot"
+        remedy = f"Roll it back: CALL {caller}('{table.full_name}', {before})"
+        remedy += " in Spark" if table.is_stored_as_iceberg else ""
+    is_own = not table.is_stored_as_iceberg
+    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=is_own)
 
 
 def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:
@@ -198,10 +209,30 @@ def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:
     from catalog.datafiles.engine_columns import ColumnsError, followed_columns
 
     try:
-        return followed_columns(table, commits.after.schema())
+        if not table.is_stored_as_iceberg:
+            return followed_columns(table, commits.after.schema())
+        columns = followed_columns(table.in_files, commits.after.schema())
+        return None if columns is None else _without_keys(table, columns)
     except ColumnsError as error:
         remedy = "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there"
         raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
+
+
+def _without_keys(table: Table, columns: TableColumns) -> TableColumns:
+    """Return columns whose partition keys are apart.
+
+    Raises:
+        ColumnsError: A partition key has changed.
+    """
+    from catalog.datafiles.engine_columns import ColumnsError
+
+    known = {column.id: column for column in columns.columns}
+    for key in table.partition_keys:
+        if known.get(key.id) != key:
+            raise ColumnsError(f"its partition key {key.name} has changed")
+    ids = {key.id for key in table.partition_keys}
+    others = tuple(column for column in columns.columns if column.id not in ids)
+    return replace(columns, columns=others, keys=table.partition_keys)
 
 
 def _require_usable(table: Table, commits: Difference) -> None:
@@ -223,7 +254,7 @@ def _problem(table: Table, file: LiveFile) -> str | None:
         return f"the data file {file.path} is in the format {file.format}, not Parquet"
     if not file.path.startswith(f"{table.location}/"):
         return f"the data file {file.path} is outside the table's folder, {table.location}"
-    for column in table.columns:
+    for column in table.in_files.columns:
         value_type = parse_column_type(column.type)
         if isinstance(value_type, IntegerType):
             outside = integer_outside(file, column.id, value_type)
@@ -283,9 +314,24 @@ def _compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
     return columns
 
 
-def _remove(connection: Connection, table: Table, commits: Difference) -> None:
+def _follow_partitions(
+    connection: Connection, definitions: Definitions, table: Table, commits: Difference, removed: Sequence[str]
+) -> None:
+    """Change the partitions of a table stored as Iceberg as other engines have changed its files.
+
+    Raises:
+        UnsupportedCommitError: The catalog cannot have one of the partitions.
+    """
+    assert definitions.follow_files is not None
+    try:
+        with connection.begin_nested():
+            definitions.follow_files(connection, definitions, table, commits.added, removed)
+    except (InvalidRequestError, ConflictError) as error:
+        raise _refusal(table, commits, str(error)) from error
+
+
+def _remove(connection: Connection, table: Table, paths: Sequence[str]) -> None:
     """Remove the rows of files that other engines have removed."""
-    paths = [path.removeprefix(f"{table.location}/") for path in commits.removed]
     row = DataFileRow
     ids = [
         file_id

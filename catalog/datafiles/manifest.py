@@ -17,7 +17,7 @@ from catalog.operations.failpoints import Point, reached
 
 _MANIFEST = "_manifest.jsonl"
 _END = "end"
-_FIELDS = 6
+_FIELDS = 7
 
 
 def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:

@@ -1,4 +1,4 @@
-"""Publication of tables with a partition scheme as Iceberg tables, which other engines read.
+"""Publication of tables whose files the catalog records as Iceberg tables, which other engines read.
 
 The file rows of the catalog are its index of the table's current snapshot. Each change of these rows, of the scheme or
 of the definition publishes new metadata in the same transaction. Metadata of transactions that were rolled back are
@@ -15,6 +15,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select, update
@@ -216,14 +217,16 @@ def publish_altered(connection: Connection, before: Table, after: Table) -> None
 
 
 def published_layout(table: Table) -> Layout:
-    """Return the layout of a table with a partition scheme as an Iceberg table.
+    """Return the layout of a table whose files the catalog records as an Iceberg table.
 
     Raises:
         UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
     """
     from catalog.iceberg.layout import layout_of
 
-    return layout_of(replace(table, properties={**table.properties, **_metrics_properties(table)}))
+    table = replace(table, properties={**table.properties, **_metrics_properties(table)})
+    # The files have the partition keys, so former names of keys are names in files, too.
+    return replace(layout_of(table), file_names=layout_of(table.in_files).file_names)
 
 
 def delete_metadata(table: Table) -> None:
@@ -246,23 +249,23 @@ def delete_metadata(table: Table) -> None:
 
 
 def published_definition(connection: Connection, table: Table) -> Definition:
-    """Return what the metadata of a table with a partition scheme say besides its snapshots."""
+    """Return what the metadata of a table say besides its snapshots."""
     from catalog.iceberg.snapshots import Definition
 
-    scheme = table.scheme
-    assert scheme is not None
-    # Rows that engines sort by the partition column are in few partitions per file; hashes have no such order.
-    placed_by = () if scheme.type is SchemeType.HASH else (scheme.column,)
     properties = {
         **table.properties,
         **_metrics_properties(table),
-        SCHEME_PROPERTY: json.dumps(scheme.as_json(), separators=(",", ":")),
         # Only vacuum knows which files unfinished operations still need.
         _DELETION: "false",
     }
     if table.description is not None:
         properties.setdefault("comment", table.description)
-    sort_columns = tuple(dict.fromkeys((*placed_by, *scheme.sort_columns)))
+    sort_columns: tuple[str, ...] = ()
+    if (scheme := table.scheme) is not None:
+        properties[SCHEME_PROPERTY] = json.dumps(scheme.as_json(), separators=(",", ":"))
+        # Rows that engines sort by the partition column are in few partitions per file; hashes have no such order.
+        placed_by = () if scheme.type is SchemeType.HASH else (scheme.column,)
+        sort_columns = tuple(dict.fromkeys((*placed_by, *scheme.sort_columns)))
     writer = str(connection.scalar(select(CatalogRow.identity)))
     at_ms = read_clock_ms(connection)
     return Definition(published_layout(table), table.location, writer, at_ms, sort_columns, properties)
@@ -276,7 +279,8 @@ def own_properties(table: Table) -> frozenset[str]:
 
 
 def _metrics_properties(table: Table) -> dict[str, str]:
-    assert table.scheme is not None
+    if table.scheme is None:
+        return {}
     columns = (table.scheme.column, *table.scheme.sort_columns)
     return {f"write.metadata.metrics.column.{name}": _BOUND_MODE for name in columns}
 
@@ -297,9 +301,11 @@ def _added(table: Table, files: Iterable[NewFile]) -> Iterator[AddedFile]:
     from catalog.iceberg.manifests import NO_METRICS
     from catalog.iceberg.snapshots import AddedFile
 
+    record = cache(published_layout(table).partition_record)
     for file in files:
         metrics = NO_METRICS if file.metrics is None else file.metrics
-        yield AddedFile(f"{table.location}/{file.path}", file.row_count, file.size_bytes, metrics)
+        path = f"{table.location}/{file.path}"
+        yield AddedFile(path, file.row_count, file.size_bytes, metrics, record(file.values))
 
 
 def _snapshot_change(table: Table, swap: FileSwap) -> SnapshotChange:

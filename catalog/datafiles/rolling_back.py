@@ -163,6 +163,11 @@ def _known(connection: Connection, table: Table) -> list[Recorded]:
     Raises:
         InvalidSchemeError: The table has no partition scheme, or is not published.
     """
+    if table.is_stored_as_iceberg:
+        raise InvalidSchemeError(
+            f"table {table.full_name} is stored as Iceberg without a partition scheme; roll it back by an engine, for "
+            "instance by CALL system.rollback_to_snapshot in Spark, which Calve follows"
+        )
     if table.scheme is None:
         raise InvalidSchemeError(
             f"table {table.full_name} has no partition scheme, so its files have no history to roll back to"

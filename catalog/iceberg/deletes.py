@@ -13,7 +13,7 @@ from functools import cached_property
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 
-from catalog.iceberg.entries import read_content, read_entries
+from catalog.iceberg.entries import Partitioning, read_content, read_entries
 from catalog.iceberg.manifests import Entry
 from catalog.iceberg.metadata import current_manifests, read_metadata
 from catalog.iceberg.named_files import reading
@@ -143,7 +143,8 @@ def live_entries(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[Entr
     for manifest in manifests:
         if manifest.content == ManifestContent.DATA:
             with reading(manifest.manifest_path):
-                entries = list(read_entries(io, manifest, read_content(manifest)))
+                content = read_content(manifest)
+                entries = list(read_entries(io, manifest, content, Partitioning.in_manifest(content)))
             yield from (entry for entry in entries if not entry.is_deleted)
 
 

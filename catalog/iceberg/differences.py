@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.types import StructType
 
+from catalog.iceberg.entries import Partitioning
 from catalog.iceberg.metadata import FORMAT_VERSION, read_metadata
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.storage import file_io
@@ -27,6 +30,7 @@ class LiveFile:
     Attributes:
         path: Complete.
         format: In upper case, for instance `PARQUET`.
+        partition: The values of its partition; empty in a table without partition fields.
         lower_bounds, upper_bounds, value_counts, null_counts, nan_counts: By field id, as in the manifest.
     """
 
@@ -39,9 +43,10 @@ class LiveFile:
     value_counts: Mapping[int, int]
     null_counts: Mapping[int, int]
     nan_counts: Mapping[int, int]
+    partition: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, file: DataFile) -> LiveFile:
+    def of(cls, file: DataFile, partitioning: Partitioning) -> LiveFile:
         """Return a file of a manifest."""
         return cls(
             file.file_path,
@@ -53,6 +58,7 @@ class LiveFile:
             file.value_counts or {},
             file.null_value_counts or {},
             file.nan_value_counts or {},
+            partitioning.record_of(file),
         )
 
 
@@ -154,8 +160,9 @@ class Versions:
         holder = self.after if base_id is None or self.after.snapshot_by_id(base_id) is not None else self.before
         base = None if base_id is None else holder.snapshot_by_id(base_id)
         earlier = {manifest.manifest_path: manifest for manifest in _manifests(holder, base)}
-        gone = _files_of(io, earlier, later)
-        new = _files_of(io, later, earlier)
+        partitioning = Partitioning.of(self.before.spec(), self.before.schema())
+        gone = _files_of(io, earlier, later, partitioning)
+        new = _files_of(io, later, earlier, partitioning)
         added = [file for path, file in new.items() if path not in gone]
         removed = [path for path in gone if path not in new]
         return Difference(self.before, self.after, added, removed, deletes, other_spec_id)
@@ -168,19 +175,26 @@ def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[Manif
         return snapshot.manifests(file_io(metadata.location))
 
 
-def _files_of(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> dict[str, LiveFile]:
+def _files_of(
+    io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str], partitioning: Partitioning
+) -> dict[str, LiveFile]:
     """Return the live data files, by path, of the manifests that are not among others."""
     return {
-        file.path: file for path, manifest in manifests.items() if path not in others for file in _files(io, manifest)
+        file.path: file
+        for path, manifest in manifests.items()
+        if path not in others
+        for file in _files(io, manifest, partitioning)
     }
 
 
-def _files(io: FileIO, manifest: ManifestFile) -> Iterator[LiveFile]:
+def _files(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> Iterator[LiveFile]:
     if manifest.content != ManifestContent.DATA:
         return
     with reading(manifest.manifest_path):
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            yield LiveFile.of(entry.data_file)
+            # Files of another spec are refused, whatever their partition.
+            own = partitioning if manifest.partition_spec_id == 0 else Partitioning(StructType(), ())
+            yield LiveFile.of(entry.data_file, own)
 
 
 def _delete_files(manifests: Iterable[ManifestFile]) -> int:

@@ -9,13 +9,22 @@ Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/doc
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from collections.abc import Collection, Iterator
+from io import BytesIO
 from typing import Any, NamedTuple
 
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import construct_reader, construct_writer
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, StructType
 
 from catalog.files.filesystem import Folder
 from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_data_file
@@ -40,42 +49,88 @@ def names_any(content: bytes, names: Collection[bytes]) -> bool:
     return header is None or any(any(name in block for name in names) for _, block in header.blocks(content))
 
 
-def read_entries(io: FileIO, manifest: ManifestFile, content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a manifest of data files of a table without partition fields, with what they inherit.
+class Partitioning(NamedTuple):
+    """The partition fields of a table.
+
+    Attributes:
+        type: Of partition records.
+        source_ids: The field ids of the columns, in the order of the fields.
+    """
+
+    type: StructType
+    source_ids: tuple[int, ...]
+
+    @classmethod
+    def of(cls, spec: PartitionSpec, schema: Schema) -> Partitioning:
+        """Return the partition fields of a spec."""
+        return cls(spec.partition_type(schema), tuple(field.source_id for field in spec.fields))
+
+    @classmethod
+    def in_manifest(cls, content: bytes) -> Partitioning:
+        """Return the partition fields that a manifest names in its header."""
+        header = _metadata(new_decoder(content))
+        fields = [PartitionField.model_validate(field) for field in json.loads(header["partition-spec"])]
+        return cls.of(PartitionSpec(*fields), Schema.model_validate_json(header["schema"]))
+
+    @property
+    def has_doubles(self) -> bool:
+        """Return whether a field is a double, which PyIceberg 0.12's compiled decoder rounds to a float."""
+        return any(isinstance(field.field_type, DoubleType) for field in self.type.fields)
+
+    def record_of(self, file: DataFile) -> tuple[Any, ...]:
+        """Return the partition record of a file that PyIceberg has read."""
+        record = [file.partition[position] for position in range(len(self.source_ids))]
+        for position, field in enumerate(self.type.fields if self.has_doubles else ()):
+            # All rows of the file have the value, so it is a bound, too.
+            exact = (file.lower_bounds or {}).get(self.source_ids[position])
+            if isinstance(field.field_type, DoubleType) and exact is not None:
+                (record[position],) = struct.unpack("<d", exact)
+        return tuple(record)
+
+
+def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partitioning: Partitioning) -> Iterator[Entry]:
+    """Yield the entries of a manifest of data files, with what they inherit.
 
     Args:
         content: The manifest's bytes.
     """
     header = _header(content)
     if header is None or not header.has_own_fields:
-        yield from map(_encoded, manifest.fetch_manifest_entry(io, discard_deleted=False))
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+            yield _encoded(entry, partitioning)
         return
+    partitions = construct_reader(partitioning.type) if partitioning.source_ids else None
     for count, block in header.blocks(content):
-        decoder = new_decoder(block)
+        decoder = StreamingBinaryDecoder(block) if partitioning.has_doubles else new_decoder(block)
         for _ in range(count):
-            yield _entry(decoder, block, manifest)
+            yield _entry(decoder, block, manifest, partitions)
 
 
-def _encoded(entry: ManifestEntry) -> Entry:
+def _encoded(entry: ManifestEntry, partitioning: Partitioning) -> Entry:
+    record, output = partitioning.record_of(entry.data_file), BytesIO()
+    construct_writer(partitioning.type).write(BinaryEncoder(output), Record(*record))
     return Entry(
         entry.status is ManifestEntryStatus.DELETED,
         entry.snapshot_id or 0,
         entry.sequence_number or 0,
         entry.file_sequence_number or 0,
         entry.data_file.file_path,
+        record,
         entry.data_file.record_count,
         entry.data_file.file_size_in_bytes,
-        encode_data_file(entry.data_file),
+        encode_data_file(entry.data_file, output.getvalue()),
     )
 
 
-def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile) -> Entry:
+def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile, partitions: Reader | None) -> Entry:
     status = decoder.read_int()
     snapshot_id, sequence_number, file_sequence_number = (_optional(decoder) for _ in range(3))
     start = decoder.tell()
     decoder.skip_int()
     path = decoder.read_utf8()
     decoder.skip_utf8()
+    record = () if partitions is None else partitions.read(decoder)
+    partition = tuple(record[position] for position in range(len(record)))
     row_count, size_bytes = decoder.read_int(), decoder.read_int()
     for _ in range(_NUMBERS_MAPS):
         _skip(decoder, is_of_bytes=False)
@@ -96,6 +151,7 @@ def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile) -> Entr
         own if sequence_number is None else sequence_number,
         own if file_sequence_number is None else file_sequence_number,
         path,
+        partition,
         row_count,
         size_bytes,
         block[start : decoder.tell()],
@@ -144,19 +200,25 @@ class _Header(NamedTuple):
 def _header(content: bytes) -> _Header | None:
     """Return the header of a manifest; None if its blocks are compressed in another way than Calve's."""
     decoder = new_decoder(content)
-    if decoder.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("the manifest is not an Avro file")
-    header: dict[str, bytes] = {}
-    while count := decoder.read_int():
-        for _ in range(count):
-            name = decoder.read_utf8()
-            header[name] = decoder.read_bytes()
+    header = _metadata(decoder)
     sync = decoder.read(_SYNC_BYTES)
     codec = header.get("avro.codec", b"null")
     if codec not in (b"deflate", b"null"):
         return None
     is_own = header.get("format-version") == b"2" and _field_names(header["avro.schema"]) == (ENTRY_FIELDS, FILE_FIELDS)
     return _Header(is_own, codec == b"deflate", sync, decoder.tell())
+
+
+def _metadata(decoder: BinaryDecoder) -> dict[str, bytes]:
+    """Return the metadata at the beginning of an Avro file."""
+    if decoder.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError("the manifest is not an Avro file")
+    metadata: dict[str, bytes] = {}
+    while count := decoder.read_int():
+        for _ in range(count):
+            name = decoder.read_utf8()
+            metadata[name] = decoder.read_bytes()
+    return metadata
 
 
 def _field_names(schema: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:

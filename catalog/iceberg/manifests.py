@@ -140,6 +140,7 @@ class Entry(NamedTuple):
 
     Attributes:
         snapshot_id, sequence_number, file_sequence_number: Of the file, never inherited.
+        partition: Its partition's typed values; empty in a table without partition fields.
         data_file: The encoded struct with everything else about the file, including its path.
     """
 
@@ -148,6 +149,7 @@ class Entry(NamedTuple):
     sequence_number: int
     file_sequence_number: int
     path: str
+    partition: tuple[Any, ...]
     row_count: int
     size_bytes: int
     data_file: bytes
@@ -228,15 +230,17 @@ class ManifestWriter:
         )
 
     def keep(self, entry: Entry) -> None:
-        """Copy the entry of a file that stays in the table; only for tables without partition fields."""
+        """Copy the entry of a file that stays in the table."""
         self._existing = self._existing[0] + 1, self._existing[1] + entry.row_count
         lowest = self._min_sequence_number
         self._min_sequence_number = entry.sequence_number if lowest is None else min(lowest, entry.sequence_number)
+        self._summarized.setdefault(entry.partition)
         self._append(_EXISTING + _inherited(entry, entry.snapshot_id) + entry.data_file)
 
     def delete(self, entry: Entry, snapshot_id: int) -> None:
-        """Copy the entry of a file that a snapshot deletes; only for tables without partition fields."""
+        """Copy the entry of a file that a snapshot deletes."""
         self._deleted = self._deleted[0] + 1, self._deleted[1] + entry.row_count
+        self._summarized.setdefault(entry.partition)
         self._append(_DELETED + _inherited(entry, snapshot_id) + entry.data_file)
 
     def _append(self, entry: bytes) -> None:
@@ -256,7 +260,8 @@ class ManifestWriter:
         self._min_sequence_number = None
         self._block_target = min(_BLOCK_BYTES, self._target)
         self._records: dict[tuple[Any, ...], bytes] = {}
-        self._partitions: list[tuple[Any, ...]] = []
+        # Ordered, and without repeated ones.
+        self._summarized: dict[tuple[Any, ...], None] = {}
 
     def _record(self, partition: tuple[Any, ...]) -> bytes:
         output = io.BytesIO()
@@ -264,7 +269,7 @@ class ManifestWriter:
         encoded = output.getvalue()
         if self._caches_records:
             self._records[partition] = encoded
-        self._partitions.append(partition)
+        self._summarized.setdefault(partition)
         return encoded
 
     def _end_block(self) -> None:
@@ -283,7 +288,7 @@ class ManifestWriter:
         path = f"{self._prefix}{len(self.manifests)}.avro"
         folder, _, name = path.rpartition("/")
         Folder(folder).write_bytes(name, b"".join(self._parts))
-        records = [Record(*partition) for partition in self._partitions]
+        records = [Record(*partition) for partition in self._summarized]
         summaries = construct_partition_summaries(self._spec, self._schema, records)
         counts = self._file_count, self._row_count, tuple(summaries), self._existing, self._deleted
         self.manifests.append(WrittenManifest(path, self._length, *counts, self._min_sequence_number))
@@ -329,8 +334,12 @@ def encode_metrics(facts: FileFacts) -> bytes:
     )
 
 
-def encode_data_file(file: DataFile) -> bytes:
-    """Return the struct of a data file of a table without partition fields, as in `Entry.data_file`."""
+def encode_data_file(file: DataFile, record: bytes = b"") -> bytes:
+    """Return the struct of a data file, as in `Entry.data_file`.
+
+    Args:
+        record: Its encoded partition record.
+    """
     bounds = [_NULL if values is None else _bounds(_KEYS, values) for values in (file.lower_bounds, file.upper_bounds)]
     key, order = file.key_metadata, file.sort_order_id
     return b"".join(
@@ -338,6 +347,7 @@ def encode_data_file(file: DataFile) -> bytes:
             _DATA,
             _text(file.file_path),
             _text(file.file_format.value.upper()),
+            record,
             zigzag(file.record_count),
             zigzag(file.file_size_in_bytes),
             *(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from pyiceberg.io import FileIO
@@ -17,7 +17,7 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import MetadataLogEntry, Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -35,10 +35,10 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
-from catalog.iceberg.deletes import Deletes, without_unneeded
-from catalog.iceberg.entries import names_any, read_content, read_entries
+from catalog.iceberg.deletes import without_unneeded
+from catalog.iceberg.entries import Partitioning, names_any, read_content, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
-from catalog.iceberg.manifests import ManifestWriter, WrittenManifest
+from catalog.iceberg.manifests import Entry, ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
     CODEC,
     FORMAT_VERSION,
@@ -52,6 +52,8 @@ from catalog.iceberg.metadata import (
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.storage import file_io
+from catalog.iceberg.summaries import summary_of
+from catalog.iceberg.values import PartitionValue
 from catalog.model import FileFormat
 
 _MANIFEST_BYTES = 1 << 20
@@ -65,10 +67,15 @@ _LONGEST_LOG = 100
 
 _NO_MERGING_FROM = _MANIFEST_BYTES // 2
 
+_SEARCHED_FOLDERS = 100
+"""Number of folders up to which manifests are searched for their names, instead of being read entry by entry."""
+
 
 @dataclass(frozen=True)
 class Definition:
-    """What the metadata of an unpartitioned table says, besides its snapshots.
+    """What the metadata of a table says, besides its snapshots.
+
+    The partition spec of a table never changes after its creation, except for the names of its fields.
 
     Attributes:
         location: Of the table; its metadata files are below it.
@@ -93,12 +100,14 @@ class AddedFile:
     Attributes:
         path: Complete.
         metrics: Of `catalog.iceberg.manifests.encode_metrics`.
+        partition: The result of `Layout.partition_record` for its partition's values.
     """
 
     path: str
     row_count: int
     size_bytes: int
     metrics: bytes
+    partition: tuple[PartitionValue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,7 @@ def write_manifests(definition: Definition, files: Iterable[AddedFile]) -> tuple
 
 
 def _add(writer: ManifestWriter, file: AddedFile) -> None:
-    writer.add_encoded((), FileFormat.PARQUET, file.path, file.row_count, file.size_bytes, file.metrics)
+    writer.add_encoded(file.partition, FileFormat.PARQUET, file.path, file.row_count, file.size_bytes, file.metrics)
 
 
 @dataclass(frozen=True)
@@ -282,7 +291,7 @@ def _first_metadata(definition: Definition) -> TableMetadata:
             current_schema_id=schema.schema_id,
             partition_specs=[spec],
             default_spec_id=spec.spec_id,
-            last_partition_id=PARTITION_FIELD_ID_START - 1,
+            last_partition_id=PARTITION_FIELD_ID_START - 1 + len(spec.fields),
             sort_orders=[UNSORTED_SORT_ORDER],
             default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
             table_uuid=uuid4(),
@@ -332,7 +341,9 @@ class _SnapshotWriter:
         self._io = io
         self._metadata = metadata
         self._at_ms = _time_of(definition, metadata)
-        self._layout = definition.layout
+        # The metadata's own spec, whose fields keep the names that the columns had when the table was created.
+        self._layout = replace(definition.layout, spec=metadata.spec())
+        self._partitioning = Partitioning.of(metadata.spec(), definition.layout.schema)
         self._folder = f"{definition.location}/{METADATA}"
         self._schema_id = schema_id
         self._id = metadata.new_snapshot_id()
@@ -369,7 +380,9 @@ class _SnapshotWriter:
                 timestamp_ms=self._at_ms,
                 manifest_list=path,
                 schema_id=self._schema_id,
-                summary=self._summary(written, deletes, change, parent),
+                summary=summary_of(
+                    written, (self._added_bytes, self._removed_bytes), deletes.totals, parent, change.marks
+                ),
             )
         )
 
@@ -388,7 +401,8 @@ class _SnapshotWriter:
                 continue
             with reading(manifest.manifest_path):
                 content = read_content(manifest)
-                entries = list(read_entries(self._io, manifest, content)) if names_any(content, folders) else []
+                is_searched = len(folders) > _SEARCHED_FOLDERS or names_any(content, folders)
+                entries = self._entries(manifest, content) if is_searched else []
             if not any(entry.path in removed and not entry.is_deleted for entry in entries):
                 kept.append(manifest)
                 continue
@@ -405,6 +419,9 @@ class _SnapshotWriter:
             raise FilesChangedError(f"{min(missing)} is not a file of the table")
         return kept
 
+    def _entries(self, manifest: ManifestFile, content: bytes) -> list[Entry]:
+        return list(read_entries(self._io, manifest, content, self._partitioning))
+
     def _merged(self, manifests: list[ManifestFile], writer: ManifestWriter) -> list[ManifestFile]:
         """Return large manifests, and copy the entries of small ones, if there are many manifests."""
         if len(manifests) < _MOST_MANIFESTS:
@@ -415,49 +432,11 @@ class _SnapshotWriter:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
-                entries = list(read_entries(self._io, manifest, read_content(manifest)))
+                entries = self._entries(manifest, read_content(manifest))
             for entry in entries:
                 if not entry.is_deleted:
                     writer.keep(entry)
         return kept
-
-    def _summary(
-        self, written: Iterable[WrittenManifest], deletes: Deletes, change: SnapshotChange, parent: Snapshot | None
-    ) -> Summary:
-        """Return the summary; the operation follows from the numbers of added and removed rows."""
-        added_files, added_rows, removed_files, removed_rows = (
-            sum(counts)
-            for counts in zip(
-                (0, 0, 0, 0), *((new.file_count, new.row_count, *new.deleted) for new in written), strict=True
-            )
-        )
-        if not removed_files:
-            operation = Operation.APPEND if added_files else Operation.REPLACE
-        elif added_rows == removed_rows:
-            operation = Operation.REPLACE
-        else:
-            operation = Operation.OVERWRITE if added_files else Operation.DELETE
-        figures = {
-            "added-data-files": added_files,
-            "added-records": added_rows,
-            "added-files-size": self._added_bytes,
-            "deleted-data-files": removed_files,
-            "deleted-records": removed_rows,
-            "removed-files-size": self._removed_bytes,
-        }
-        before = {} if parent is None or parent.summary is None else parent.summary.additional_properties
-        totals = {
-            "total-data-files": added_files - removed_files,
-            "total-records": added_rows - removed_rows,
-            "total-files-size": self._added_bytes - self._removed_bytes,
-        }
-        return Summary(
-            operation,
-            **{name: str(number) for name, number in figures.items() if number},
-            **{name: str(int(before.get(name, 0)) + number) for name, number in totals.items()},
-            **deletes.totals,
-            **change.marks,
-        )
 
 
 def known_metadata(location: str) -> TableMetadata:

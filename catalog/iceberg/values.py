@@ -15,9 +15,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any
 
 from pyiceberg.types import TimestampType as AnyTimestamp
 
@@ -43,6 +44,7 @@ Reader = Callable[[str], PartitionValue]
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS_OF_400_YEARS = 146_097
+_DAYS_OF_YEAR_0 = 366
 
 
 @lru_cache(maxsize=1024)
@@ -76,6 +78,42 @@ def value_reader(hive_type: str) -> Reader:
             return lambda text: _text(key_type, text)
         case None:
             raise ValueError(f"a partition key cannot be of type {hive_type}")
+
+
+def text_of(hive_type: str, value: Any) -> str:
+    """Return the string of a typed value of a partition key; the inverse of `value_reader`.
+
+    Raises:
+        KeyValueError: The catalog has no such value: a date or time outside the years 0 to 9999, or 1 to 9999.
+    """
+    name = convert(hive_type, AnyTimestamp()).name
+    if name.startswith("timestamp"):
+        return _moment_text(value)
+    if name == "date":
+        return _day_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return str(value).replace("inf", "Infinity").replace("nan", "NaN")
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _moment_text(micros: int) -> str:
+    try:
+        return str(datetime(1970, 1, 1) + timedelta(microseconds=micros))
+    except OverflowError:
+        problem = f"{micros} microseconds since 1970 are not in the years 1 to 9999"
+        raise KeyValueError(PartitionProblem.INVALID_TYPE, problem) from None
+
+
+def _day_text(number: int) -> str:
+    ordinal = number + _EPOCH_DAY
+    if 0 < ordinal <= date.max.toordinal():
+        return str(date.fromordinal(ordinal))
+    if -_DAYS_OF_YEAR_0 < ordinal <= 0:
+        return f"0000{str(date.fromordinal(ordinal + _DAYS_OF_400_YEARS))[4:]}"
+    problem = f"{number} days since 1970 are not in the years 0 to 9999"
+    raise KeyValueError(PartitionProblem.INVALID_TYPE, problem)
 
 
 def _text(key_type: KeyType, text: str) -> str:

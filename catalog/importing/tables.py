@@ -95,6 +95,8 @@ def refuse_other(table: Table, definition: Definition, *, is_adopted: bool) -> N
         reason += " in the source"
     elif table.is_iceberg:
         reason = "an Iceberg table in the catalog, but a Hive table in the source"
+    elif table.is_stored_as_iceberg:
+        reason = "stored as Iceberg in the catalog, but a Hive table in the source"
     elif table.scheme is not None:
         scheme = f"{table.scheme.type} on {table.scheme.column}"
         reason = f"a table with a partition scheme ({scheme}), which sources do not support"

@@ -27,10 +27,11 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.loading.publishing import Publication, PublishOptions, staged_attempts, withdraw
+from catalog.loading.snapshots import SnapshotPublication
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
-from catalog.operations.attempts import AttemptName, attempts_among, withdraw_attempt
+from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
@@ -185,7 +186,8 @@ class Loading:
                     )
             with self._storage.read() as connection:
                 known = registered(connection, table, list(fitting))
-            if known:
+            # A snapshot adds files to existing partitions, too.
+            if known and not table.is_stored_as_iceberg:
                 names = [partition_path(table.key_names, fitting[identity].values) for identity in sorted(known)]
                 raise PartitionAlreadyExistsError(
                     f"table {table.full_name} already has {len(names):,} of the partitions that the source files would "
@@ -199,6 +201,12 @@ class Loading:
     def staging_name(operation: Operation, attempt: int) -> str:
         """Return the staging folder of an attempt, relative to the table's location."""
         return staging_name(operation, attempt)
+
+    @classmethod
+    def files_folder(cls, table: Table, operation: Operation, attempt: int) -> str:
+        """Return the folder of an attempt's new files, relative to the table's location."""
+        is_final = table.is_stored_as_iceberg
+        return attempt_folder(operation, attempt) if is_final else cls.staging_name(operation, attempt)
 
     def discard_staging(self, table: Table, attempt: Attempt, *, keep: str | None = None) -> None:
         """Undo unfinished loads of a table, except that of the staging folder `keep`.
@@ -252,7 +260,7 @@ class Loading:
         No locks are held while files are moved. Until the commit, no other transaction can add the load's partitions.
 
         Args:
-            staging: The staging folder that the Spark job reported.
+            staging: The folder that the Spark job reported.
             on_invalid: Whether to refuse the load, or to skip partitions that an index does not admit.
             is_quarantined: Hide the partitions until a quality check releases them.
             append: The staged files may belong to existing partitions (`catalog.loading.appending`); then no partition
@@ -271,12 +279,16 @@ class Loading:
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
+        options = PublishOptions(on_invalid, is_quarantined, append)
+        if table.is_stored_as_iceberg:
+            if not operation.is_committed:
+                self._publish_snapshot((operation, step, attempt), table, staging, options)
+            return dict(self._operations.get(operation_id).report[step])
         folder = Folder(table.location)
         if not operation.is_committed:
             staged = next(attempts_among(self._storage, [staging.removeprefix(f"{STAGING}/")]), None)
             if staged is None or staged.number != operation.number:
                 raise incomplete(folder, staging, table.full_name)
-            options = PublishOptions(on_invalid, is_quarantined, append)
             publication = Publication(
                 self._storage, self._definitions, self._operations, (operation, step, attempt), table, staged, options
             )
@@ -301,6 +313,22 @@ class Loading:
                 self._operations.finish_job(operation.id, step, attempt, report, connection=connection)
                 self._operations.advance(connection, operation.id, OperationState.COMMITTED)
                 reached(Point.CHANGED)
+        reached(Point.COMMITTED)
+
+    def _publish_snapshot(
+        self, attempt: tuple[Operation, str, int], table: Table, folder: str, options: PublishOptions
+    ) -> None:
+        publication = SnapshotPublication(
+            self._storage, self._definitions, self._operations, attempt, table, folder, options
+        )
+        publication.set_aside()
+        with self._storage.write() as connection:
+            operation, report = publication.commit(connection)
+            if not options.append:
+                self._note_sources(connection, table, operation)
+            self._operations.finish_job(operation.id, *attempt[1:], report, connection=connection)
+            self._operations.advance(connection, operation.id, OperationState.COMMITTED)
+            reached(Point.CHANGED)
         reached(Point.COMMITTED)
 
     def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, insert, select
 
 from catalog.model.partition_names import unpack_values
 from catalog.operations.journal import Operations
-from catalog.partitions.changing import set_quarantined
+from catalog.partitions.quarantine import lock_to_release, release_partitions
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -44,10 +44,10 @@ class QualityResults:
         Raises:
             FencedError: The attempt is fenced.
         """
-        released = 0
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
-            table = self._definitions.lock_table(connection, operation.table, exclusive=False, is_bulk=True)
+            table = lock_to_release(connection, self._definitions, operation.table)
+            passed: list[int] = []
             checked_at_ms = read_clock_ms(connection)
             for batch in batched(checks):
                 ids = [check.partition_id for check in batch]
@@ -70,9 +70,8 @@ class QualityResults:
                 ]
                 if rows:
                     connection.execute(insert(PartitionCheckRow), rows)
-                released += set_quarantined(
-                    connection, table, [check.partition_id for check in batch if check.passed], False
-                )
+                passed += [check.partition_id for check in batch if check.passed]
+            released = release_partitions(connection, table, passed)
             result = {**report, "released": released}
             self._operations.finish_job(operation_id, step, attempt, result, connection=connection)
         return released

@@ -31,7 +31,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.checks import refuse_view
+from catalog.tables.checks import refuse_stored_as_iceberg, refuse_view
 from catalog.tables.definitions import Definitions
 from catalog.tables.purged_folders import find_purged
 
@@ -117,6 +117,7 @@ class Repairs:
         """Repair a table; see `Catalog.repair_table`."""
         table = self._definitions.get_hive_table(name)
         refuse_view(table, "has no partitions")
+        refuse_stored_as_iceberg(table, "MSCK REPAIR", "Nothing needs repair: no folder is listed to find partitions")
         if not table.partition_keys:
             reason = "it has no partition keys, so no folder is a partition"
             raise InvalidPartitionError(table.full_name, reason=reason)

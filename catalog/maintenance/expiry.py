@@ -81,7 +81,7 @@ def _numbers_in_use(storage: Storage, definitions: Definitions, problems: list[s
             continue
         try:
             location = Folder(table.location)
-            find_numbers = staged_operations if table.scheme is None else operation_numbers
+            find_numbers = operation_numbers if table.has_file_rows else staged_operations
             numbers |= find_numbers(storage, location) | migrations_at(storage, location)
         except (CatalogError, OSError, ValueError) as error:
             problems.append(f"{table.full_name}: {table.location} cannot be listed: {error}")

@@ -72,7 +72,7 @@ class Maintenance:
         """Return the tables with a partition scheme and the snapshots that are left; without tables that failed."""
         kept: list[tuple[Table, Collection[int]]] = []
         for table in tables:
-            if table.scheme is None:
+            if not table.has_file_rows:
                 continue
             try:
                 snapshot_ids = expire_table(
@@ -126,7 +126,7 @@ class Maintenance:
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 return 0
-            if table.scheme is not None:
+            if table.has_file_rows:
                 return delete_orphans(
                     self._storage, self._operations, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run
                 )

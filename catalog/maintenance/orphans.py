@@ -37,13 +37,19 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, TableRow
+from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, PartitionRow, TableRow
 from catalog.tables.neighbours import neighbours
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
 
-_KINDS = (OperationKind.LOAD_ROWS, OperationKind.REBALANCE)
+_KINDS = (
+    OperationKind.LOAD_ROWS,
+    OperationKind.REBALANCE,
+    # Of tables stored as Iceberg.
+    OperationKind.APPEND_ROWS,
+    OperationKind.ADD_PARTITIONS,
+)
 _FILES_AT_ONCE = 50_000
 """The maximum number of known files in memory, unless a single folder has more."""
 
@@ -71,6 +77,7 @@ class AttemptFolder:
 
     Attributes:
         known_count: The number of its files that a table has or had.
+        is_held: Quarantined partitions need its files.
         writer: Its operation; None if the journal does not have it.
     """
 
@@ -79,6 +86,7 @@ class AttemptFolder:
     attempt: int
     known_count: int
     writer: Writer | None
+    is_held: bool = False
 
 
 @dataclass
@@ -156,8 +164,13 @@ def _folders(connection: Connection, place: Place, names: Sequence[AttemptName])
         for folder, count in connection.execute(query):
             known[folder] = known.get(folder, 0) + count
     writers = read_writers(connection, {number for _, number, _ in names})
+    held = select(PartitionRow.operation_number).where(
+        PartitionRow.table_id.in_(place.table_ids), PartitionRow.is_quarantined
+    )
+    held_numbers = set(connection.scalars(held.distinct()))
     return [
-        AttemptFolder(name, number, attempt, known.get(name, 0), writers.get(number)) for name, number, attempt in names
+        AttemptFolder(name, number, attempt, known.get(name, 0), writers.get(number), number in held_numbers)
+        for name, number, attempt in names
     ]
 
 
@@ -198,6 +211,8 @@ class _OrphanDeletion:
                 self._sweep(folder, known, cleared)
 
     def _judge(self, folder: AttemptFolder, writer: Writer | None) -> Verdict:
+        if folder.is_held:
+            return Verdict.KEEP
         return judge(
             folder.attempt,
             writer,

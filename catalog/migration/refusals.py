@@ -53,6 +53,8 @@ def refuse_table(connection: Connection, table: Table, *, or_target: bool = True
     name = table.full_name
     if table.is_iceberg:
         raise AlreadyIcebergError(f"table {name} is an Iceberg table already (metadata: {table.metadata_location})")
+    if table.is_stored_as_iceberg:
+        raise AlreadyIcebergError(f"table {name} is stored as Iceberg already (metadata: {table.published_location})")
     if table.scheme is not None:
         raise UnsupportedChangeError(
             f"table {name} has a partition scheme ({table.scheme.type} on {table.scheme.column}): other engines read "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +37,9 @@ class FileFormat(StrEnum):
         """Return whether files of this format can be read and written."""
         return self in READABLE_FORMATS
 
+
+ICEBERG = "iceberg"
+"""The format of tables of partition values that are stored as Iceberg; their data files are Parquet."""
 
 READABLE_FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO, FileFormat.CSV)
 
@@ -171,9 +174,9 @@ class Table:
         table_type: ICEBERG when Iceberg's metadata define the table; the other attributes then describe the former Hive
             table.
         metadata_location: The metadata file of an Iceberg table when it was read; None for other tables.
-        published_location: The metadata file with which other engines read a table with a partition scheme, when it was
-            read; None for other tables, and for those that `calve init` has still to publish. The catalog's file rows
-            mirror its current snapshot.
+        published_location: The metadata file with which other engines read a table whose files the catalog records,
+            when it was read; None for other tables, and for those that `calve init` has still to publish. The catalog's
+            file rows mirror its current snapshot.
         live_location: The metadata file of a published table in the Iceberg catalog when it was read; it differs from
             `published_location` if other engines have committed since (`catalog.datafiles.intake`).
         delete_file_count: The number of delete files in the current snapshot of a published table; these are of other
@@ -228,6 +231,28 @@ class Table:
     def is_iceberg(self) -> bool:
         """Return whether this is an Iceberg table."""
         return self.table_type is TableType.ICEBERG
+
+    @property
+    def is_published(self) -> bool:
+        """Return whether Iceberg's metadata repeat what the catalog records, so that other engines read the table."""
+        return self.published_location is not None
+
+    @property
+    def is_stored_as_iceberg(self) -> bool:
+        """Return whether this is a table of partition values whose files are in snapshots, and not in folders."""
+        return self.is_published and self.scheme is None
+
+    @property
+    def has_file_rows(self) -> bool:
+        """Return whether the catalog has a row for each data file, so that readers list no folder."""
+        return self.is_published or self.scheme is not None
+
+    @cached_property
+    def in_files(self) -> Table:
+        """The table as its data files have it: in a table stored as Iceberg, they have the partition keys, too."""
+        if not self.is_stored_as_iceberg:
+            return self
+        return replace(self, columns=(*self.columns, *self.partition_keys), partition_keys=())
 
     @property
     def key_names(self) -> tuple[str, ...]:

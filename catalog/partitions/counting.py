@@ -49,7 +49,7 @@ def digest_contents(storage: Storage, table: Table) -> str:
     the files in the table's folder.
     """
     digest = sha256(table.location.encode())
-    is_counted = bool(table.partition_keys) or table.scheme is not None
+    is_counted = bool(table.partition_keys) or table.has_file_rows
     partition, file = PartitionRow, DataFileRow
     of_partitions = select(partition.id, partition.location, partition.row_count, partition.size_bytes)
     of_files = select(file.id, literal(""), literal(0), literal(0))

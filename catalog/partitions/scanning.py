@@ -123,6 +123,16 @@ class Scanner:
         scan = ScanState(prepared.table, prepared.plan)
         return Scan(self._run(scan, prepared, request, state), scan)
 
+    def scan_within(
+        self, connection: Connection, name: str, expression: str | None, state: PartitionState | None
+    ) -> tuple[Table, list[Partition]]:
+        """Return a table and its partitions that match an expression, in the caller's transaction."""
+        request = (name, expression, True)
+        prepared = self._prepare(connection, *request)
+        scan = ScanState(prepared.table, prepared.plan)
+        pages = self._pages(scan, prepared, request, state, connection)
+        return scan.table, [partition for page in pages for partition in PartitionFactory(scan.table).make_all(page)]
+
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
         table = self._definitions.get_hive_table(name, connection)
         tree = parse_expression(expression, table)

@@ -12,7 +12,7 @@ from typing import Any
 from croniter import croniter
 
 from catalog.errors import CatalogError, InvalidConfigurationError
-from catalog.model import READABLE_FORMATS, Table
+from catalog.model import ICEBERG, READABLE_FORMATS, Table
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
 from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
@@ -39,6 +39,7 @@ class TableConfig:
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
         keys: Partition keys and their types, in the order of the path; optional for an existing table.
         columns: Types of other columns; those not listed are inferred by the first load.
+        format: Of the data files; `iceberg` for an Iceberg table whose data files are Parquet.
         indexes: Partition indexes that the table should have, with their keys.
         schedule: Cron expression or preset; None to load only when triggered.
         invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
@@ -297,7 +298,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         field_name: _one_of(place, entry, field_name, allowed)
         for field_name, allowed in (
             ("source_format", SOURCE_FORMATS),
-            ("format", READABLE_FORMATS),
+            ("format", (*READABLE_FORMATS, ICEBERG)),
             ("invalid_partitions", INVALID_PARTITIONS),
         )
         if field_name in entry

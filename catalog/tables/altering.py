@@ -16,7 +16,7 @@ from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import folder_start, unpack_values
 from catalog.storage.schema import PartitionRow
 from catalog.tables.buckets import renamed_buckets
-from catalog.tables.checks import refuse_view
+from catalog.tables.checks import refuse_stored_as_iceberg, refuse_view
 from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
 from catalog.tables.definitions import (
     ColumnLike,
@@ -90,7 +90,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
         refuse_view(table, "has no columns, keys or location of its own to change")
     if change.is_structural or change.rename_to is not None:
         definitions.refuse_if_busy(connection, table)
-    knows_files = bool(table.partition_keys) or table.scheme is not None
+    knows_files = bool(table.partition_keys) or table.has_file_rows
     columns, keys = changed_columns(
         table, change, is_empty=knows_files and not definitions.has_partitions(connection, table)
     )
@@ -234,6 +234,12 @@ def prepare_key_changes(
     }
     moved = [old for old, new in zip(table.key_names, keys, strict=True) if old != new]
     _refuse_if_indexed(connection, table, keys, renamed, retyped, moved)
+    if retyped or moved:
+        refuse_stored_as_iceberg(
+            table,
+            "another type or order of partition keys",
+            "Create a table with other keys, and copy the rows with INSERT INTO … SELECT",
+        )
     if not definitions.has_partitions(connection, table):
         return
     if moved:
@@ -244,6 +250,8 @@ def prepare_key_changes(
     for old, key in retyped.items():
         _check_values(connection, table, old, key)
     location = table.location if location is None else location
+    if table.is_stored_as_iceberg:
+        return
     if renamed or comparable(location) != comparable(table.location):
         _keep_folders(connection, table, location, [key.name for key in keys.values()])
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from catalog.errors import (
     IcebergTableError,
     InvalidSchemeError,
+    InvalidTableError,
     NotATableError,
     UnsupportedChangeError,
     UnsupportedFormatError,
 )
-from catalog.model import READABLE_FORMATS, FileFormat, Table
+from catalog.model import READABLE_FORMATS, Buckets, FileFormat, Table
+from catalog.schemes.model import Scheme
 
 
 def refuse_view(table: Table, reason: str) -> None:
@@ -53,6 +55,37 @@ def require_scheme(table: Table) -> Table:
     if table.scheme is None:
         raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
     return table
+
+
+def check_stored_as_iceberg(name: str, scheme: Scheme | None, buckets: Buckets | None) -> None:
+    """Check that a new table can be stored as Iceberg.
+
+    Raises:
+        InvalidTableError: It has a partition scheme or buckets.
+    """
+    if scheme is not None:
+        raise InvalidTableError(
+            f"table {name} has a partition scheme, with which it is an Iceberg table anyway; remove the format iceberg"
+        )
+    if buckets is not None:
+        raise InvalidTableError(f"table {name} is stored as Iceberg, which does not have Hive's buckets; remove them")
+
+
+def refuse_stored_as_iceberg(table: Table, what: str, instead: str) -> None:
+    """Refuse an operation that does not apply to tables stored as Iceberg.
+
+    Args:
+        what: The operation, as the subject of a sentence, for instance `MSCK REPAIR`.
+        instead: What to do instead, as a sentence without a full stop.
+
+    Raises:
+        UnsupportedChangeError: The table is stored as Iceberg.
+    """
+    if table.is_stored_as_iceberg:
+        raise UnsupportedChangeError(
+            f"table {table.full_name} is stored as Iceberg, where snapshots have the partitions with their rows, so "
+            f"{what} does not apply. {instead}"
+        )
 
 
 def require_readable_format(table: Table, own_format: FileFormat | None = None) -> None:

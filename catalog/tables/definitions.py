@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -133,8 +133,33 @@ _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableR
 # Built once, because building a statement takes as long as running it.
 
 
+class FollowFiles(Protocol):
+    """Changes the partitions of a table stored as Iceberg as other engines have changed its files."""
+
+    def __call__(
+        self,
+        connection: Connection,
+        definitions: Definitions,
+        table: Table,
+        added: Sequence[Any],
+        removed: Sequence[str],
+    ) -> object:
+        """Change file rows, partitions and index items in the caller's transaction.
+
+        Args:
+            added: `catalog.iceberg.differences.LiveFile`s.
+            removed: Paths relative to the table's location.
+        """
+
+
 class Definitions:
-    """The databases and tables of one catalog."""
+    """The databases and tables of one catalog.
+
+    Attributes:
+        follow_files: Set by `Catalog`, because partitions are above tables and data files.
+    """
+
+    follow_files: FollowFiles | None = None
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
         """Set the storage and the folder for databases that have no location of their own."""
@@ -414,11 +439,11 @@ class Definitions:
             )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
-        """Return whether a table has any partition or, if it has a partition scheme, any data file, now or before.
+        """Return whether a table has any partition or, if the catalog records its files, any data file, now or before.
 
-        A table with a scheme has its earlier files until vacuum deletes them.
+        Such a table has its earlier files until vacuum deletes them.
         """
-        rows = (PartitionRow,) if table.scheme is None else (DataFileRow, FormerFileRow)
+        rows = (PartitionRow, DataFileRow, FormerFileRow) if table.has_file_rows else (PartitionRow,)
         return any(connection.scalar(select(exists().where(row.table_id == table.id))) for row in rows)
 
     @staticmethod

@@ -31,7 +31,8 @@ _OWN = re.compile(
     rf"(.*/)?(\.calve-)?\.?calve-(?P<catalog>[0-9a-f]{{16}})-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
     r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
     r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/"
-    r"((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
+    rf"((calve_partition_id=[0-9]+|key\.[^/]*|_temporary)/.*|\.?part-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
+    r"|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
     # Other engines write into this folder of Iceberg tables. Source: Iceberg's `OutputFileFactory`, and PyIceberg's
     # `WriteTask`.
     rf"|data/[0-9]{{5,}}-[0-9]+-{_JOB}(-[0-9]+)*(-deletes)?\.parquet"

@@ -17,6 +17,7 @@ from catalog.errors import InvalidConfigurationError
 from catalog.expressions import parse_expression
 from catalog.expressions.tree import Expression
 from catalog.partitions.counting import count_visible
+from catalog.partitions.snapshots import PartitionFiles
 from catalog.types.key_types import (
     TimestampType,
 )
@@ -100,7 +101,8 @@ def prune_table(
         CatalogError: As `read_table`.
     """
     with opened(catalog) as source:
-        if source.get_table(table).scheme is not None:
+        definition = source.get_table(table)
+        if definition.scheme is not None:
             file_scan = source.scan_files(table, where, zone=session_zone(spark))
             return pruned_scan(file_scan, read_scan(spark, file_scan), filter_sql(file_scan.tree, file_scan.table))
         scan = source.scan_partitions(table, where)
@@ -108,6 +110,8 @@ def prune_table(
             # All partitions are read, because daylight saving time changes make strings and instants sort differently.
             whole = prune_table(spark, table, catalog=source)
             return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
+        if definition.is_stored_as_iceberg:
+            return _pruned_files(spark, source.scan_partition_files(table, where), where)
         partitions = list(scan.partitions)
         total = count_visible(source.storage, scan.table)
     counts = [partition.file_count for partition in partitions]
@@ -120,6 +124,25 @@ def prune_table(
         partitions_total=total.partitions,
         files_read=sum(known) if len(known) == len(counts) else None,
         files_total=total.files,
+    )
+
+
+def _pruned_files(spark: SparkSession, files: PartitionFiles, where: str | None) -> PrunedTable:
+    table = files.table
+    if table.engine_location is None:
+        rows = read_data_files(spark, table.in_files, files.files)
+    else:
+        # Delete files, or commits that Calve cannot follow: Iceberg prunes the files itself.
+        rows = read_as_table(spark, table.in_files, table.engine_location)
+        rows = rows.where(filter_sql(parse_expression(where, table), table)) if where else rows
+    return PrunedTable(
+        frame=with_padded_chars(rows, table),
+        table=table.full_name,
+        where=where,
+        partitions_read=len(files.partitions),
+        partitions_total=files.partitions_total,
+        files_read=len(files.files),
+        files_total=files.files_total,
     )
 
 

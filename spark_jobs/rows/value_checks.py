@@ -64,11 +64,13 @@ class CheckedColumn:
     Attributes:
         value: Its value in the column's type; null if `problem` is not null.
         problem: A description of the problem of a row's value; null if the value fits. None if all values fit.
+        unfit: The value as a string if it does not fit, or else null. None if all values fit.
     """
 
     column: Column
     value: SparkColumn
     problem: SparkColumn | None = None
+    unfit: SparkColumn | None = None
 
 
 def checked_column(column: Column, given: SparkColumn | None, given_type: DataType | None) -> CheckedColumn:
@@ -95,7 +97,7 @@ def checked_column(column: Column, given: SparkColumn | None, given_type: DataTy
         f.left(_shown(given, given_type), f.lit(_SHOWN)),
         f.lit(f"' is no {column.type}"),
     )
-    return CheckedColumn(column, value, f.when(wrong, problem))
+    return CheckedColumn(column, value, f.when(wrong, problem), f.when(wrong, given.cast("string")))
 
 
 def _without_surplus_blanks(text: SparkColumn, length: int) -> SparkColumn:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from catalog.datafiles.files import NewFile, Total
-from catalog.datafiles.footers import DataFileReader
+from catalog.datafiles.footers import DataFileReader, column_types
 from catalog.datafiles.manifest import write_manifest
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
@@ -38,6 +39,9 @@ _SHUFFLED_TO_WRITTEN = 2
 
 _OPEN_FILES = 4
 """Number of files that a task may write at a time without sorting its rows by partition; each needs memory."""
+
+SizedFile = tuple[str, int]
+"""A written file: its path relative to the folder of the job, and its size in bytes."""
 
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -89,14 +93,14 @@ def write_rows(
         most = max(1, target_file_bytes(table) * size.row_count // size.size_bytes)
         # A file that is slightly too large is better than an additional tiny file.
         writer = writer.option("maxRecordsPerFile", most + most // 4)
-    with _settings(spark, table, is_sorted=is_sorted):
+    with writer_settings(spark, table, is_sorted=is_sorted):
         writer.parquet(f"{spark_path(table.location)}/{folder}")
     reached(Point.FILES_WRITTEN)
     written = 0
 
     def files() -> Iterator[NewFile]:
         nonlocal written
-        for file in _written_files(spark, table, scheme, folder):
+        for file in written_files(spark, table, folder, partial(_footers, table, scheme, folder)):
             if among is not None and file.partition_id not in among:
                 raise VerificationFailedError(
                     f"table {table.full_name}: {file.path} has rows that belong to none of the partitions "
@@ -111,7 +115,7 @@ def write_rows(
 
 
 @contextmanager
-def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
+def writer_settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
     """Set the size of files, and a timestamp type for which footers have statistics."""
     settings = {
         _ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)),
@@ -129,24 +133,35 @@ def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator
             spark.conf.set(name, value)
 
 
-def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: str) -> Iterable[NewFile]:
-    """Return the files in a folder with the facts of their footers; Spark tasks read the footers of many files."""
+def written_files(
+    spark: SparkSession, table: Table, folder: str, footers: Callable[[Sequence[SizedFile]], Iterator[NewFile]]
+) -> Iterable[NewFile]:
+    """Return the files in a folder with the facts of their footers; Spark tasks read the footers of many files.
+
+    Args:
+        footers: Reads the footers of files.
+    """
     location = Folder(f"{table.location}/{folder}")
     files = [(file.path.removeprefix(f"{location.location}/"), file.size_bytes) for file in location.files()]
     if len(files) <= _LOCAL_FOOTERS:
-        return _footers(table, scheme, folder, files)
+        return footers(files)
     slices = -(-len(files) // _FOOTERS_A_TASK)
-    footers = in_tasks(spark, files, slices, lambda task_files: _footers(table, scheme, folder, list(task_files)))
-    return footers.toLocalIterator()
+    return in_tasks(spark, files, slices, lambda task_files: footers(list(task_files))).toLocalIterator()
 
 
-def _footers(table: Table, scheme: Scheme, folder: str, files: Sequence[tuple[str, int]]) -> Iterator[NewFile]:
-    reader = DataFileReader(table, (scheme.column, *scheme.sort_columns))
+def read_in_threads(read: Callable[[SizedFile], NewFile], files: Iterable[SizedFile]) -> Iterator[NewFile]:
+    """Yield the results of reading footers, in the order of the files."""
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        yield from pool.map(read, files)
 
-    def footer(file: tuple[str, int]) -> NewFile:
+
+def _footers(table: Table, scheme: Scheme, folder: str, files: Sequence[SizedFile]) -> Iterator[NewFile]:
+    types = {column.name: column.type for column in table.columns}
+    reader = DataFileReader(table, column_types((scheme.column, *scheme.sort_columns), types))
+
+    def footer(file: SizedFile) -> NewFile:
         path, size_bytes = file
         number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
         return reader.read(f"{folder}/{path}", size_bytes, number)
 
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        yield from pool.map(footer, files)
+    yield from read_in_threads(footer, files)

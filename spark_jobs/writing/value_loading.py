@@ -21,6 +21,7 @@ from spark_jobs.reading.sources import spark_path
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here, require_attempt
+from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
 
 log = logging.getLogger("spark_jobs.writing.value_loading")
@@ -73,12 +74,12 @@ def append_rows(
     if operation.is_committed:
         job = catalog.operations.get_job(operation_id, APPEND)
         attempt = 0 if job is None else job.attempt
-        staging = catalog.loading.staging_name(operation, attempt)
+        staging = catalog.loading.files_folder(definition, operation, attempt)
         return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
     with attempt_here(catalog, operation, APPEND) as attempt:
         catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
         try:
-            staging = catalog.loading.staging_name(operation, attempt)
+            staging = catalog.loading.files_folder(definition, operation, attempt)
             _stage(spark, catalog, definition, staging, rows, columns)
             return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
         except (FencedError, CommitOutcomeUnknownError):
@@ -127,13 +128,17 @@ def _stage(
     rows: DataFrame,
     columns: Sequence[CheckedColumn],
 ) -> None:
-    """Write the rows, and the list of their files, to the staging folder.
+    """Write the rows, and the list of their files, to a folder.
 
     Raises:
         InvalidRowsError: A value does not have its column's type.
         VerificationFailedError: The files do not have as many rows as were given.
     """
     check = RowCheck(table, first_problem(columns))
+    if table.is_stored_as_iceberg:
+        listed = write_partition_files(check.observe(rows), table, columns, staging)
+        _compare(table, staging, check.finish(), listed)
+        return
     written = check.observe(rows).select(*_written(table, columns))
     folder = f"{spark_path(table.location)}/{staging}"
     keys = [f.col(f"`{key}`") for key in table.key_names]
@@ -143,10 +148,13 @@ def _stage(
     with reader_errors(spark, table):
         writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
     given_rows = check.finish()
-    listed = list_staged(spark, table, staging, given_rows)
+    _compare(table, staging, given_rows, list_staged(spark, table, staging, given_rows))
+
+
+def _compare(table: Table, folder: str, given_rows: int, listed: int) -> None:
     if listed != given_rows:
         raise VerificationFailedError(
             f"table {table.full_name}: {given_rows:,} rows were given, but {listed:,} are in the files written to "
-            f"{folder}; nothing was added. Append them again"
+            f"{table.location}/{folder}; nothing was added. Append them again"
         )
-    log.info("%s: staged %d rows in %s", table.full_name, listed, folder)
+    log.info("%s: wrote %d rows to %s", table.full_name, listed, folder)

@@ -10,12 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, finding
+from benchmarks import adding, building, finding, snapshots
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.sample import partitions
 from benchmarks.timing import Effort
+from catalog import Catalog
 
 SCALES = [100, 200]
 EFFORT = Effort(budget_seconds=0.02, least_runs=1)
@@ -127,3 +128,19 @@ def test_goal_is_a_greatest_ratio_or_a_least_rate(
     figure = Figure(name="a.b.1.sqlite", ours=ours, peer=peer, unit=unit, runs=1, goal=goal)
     assert figure.ratio == pytest.approx(ratio)
     assert figure.met is met
+
+
+def test_an_index_finds_the_files_that_iceberg_plans_to_read(
+    catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    monkeypatch.setattr(snapshots, "COUNTRIES", 8)
+    with Catalog.open(catalog_url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("bench")
+        snapshots.make_table(catalog, str(tmp_path / "t"), 8 * 60)
+        iceberg = SqlCatalog("calve", uri=catalog_url)
+        peer = iceberg.load_table(snapshots.TABLE)
+        for expression, matches in snapshots.FILTERS.values():
+            assert snapshots.find(catalog, expression) == snapshots.plan(peer, expression) == matches
+        iceberg.engine.dispose()

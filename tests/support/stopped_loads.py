@@ -6,10 +6,11 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from catalog import Catalog
+from catalog import Catalog, OnInvalid
 from catalog.errors import CatalogError, FencedError, OperationConflictError
 from catalog.files.filesystem import in_parallel
 from catalog.loading import publishing
+from catalog.operations.failpoints import DIE_AT
 
 FENCED = 3
 """The exit code of a process whose attempt is fenced."""
@@ -48,3 +49,11 @@ def vacuum(url: str, _table: str, _operation_id: str, variable: str, point: str)
     os.environ[variable] = point
     with Catalog.open(url) as catalog, suppress(OperationConflictError):
         catalog.vacuum(grace=timedelta(0))
+
+
+def publish_skipping(url: str, operation_id: str, folder: str, point: str) -> None:
+    """Publish a load without the partitions that an index refuses, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        attempt = catalog.operations.start_job(operation_id, "register")
+        catalog.loading.publish(operation_id, "register", attempt, folder, on_invalid=OnInvalid.SKIP)

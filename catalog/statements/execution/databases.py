@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catalog.errors import DatabaseNotFoundError
+from catalog.model import Table, TableType
 from catalog.statements import model as m
 from catalog.statements.context import Context
 from catalog.statements.results import DONE, StatementResult
@@ -58,8 +59,11 @@ def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
     tables = context.catalog.list_tables(statement.database or context.database)
     return StatementResult(
         ("database", "table", "type", "metadata_location"),
-        [
-            [table.database, table.name, _VIEW if table.is_view else table.table_type, table.metadata_location]
-            for table in tables
-        ],
+        [[table.database, table.name, *_type_of(table)] for table in tables],
     )
+
+
+def _type_of(table: Table) -> tuple[str, str | None]:
+    if table.is_stored_as_iceberg:
+        return TableType.ICEBERG, table.published_location
+    return _VIEW if table.is_view else table.table_type, table.metadata_location

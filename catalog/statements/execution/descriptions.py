@@ -60,10 +60,10 @@ def _facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
     if table.is_view:
         yield "View Text", table.view_text
     else:
-        yield "Provider", "iceberg" if table.is_iceberg else None
+        yield "Provider", "iceberg" if table.is_iceberg or table.is_stored_as_iceberg else None
         yield "Format", table.format.upper()
         yield "Location", table.location
-        yield "Metadata Location", table.metadata_location
+        yield "Metadata Location", table.published_location if table.is_stored_as_iceberg else table.metadata_location
         if not table.is_iceberg:
             yield from _partition_facts(context, table)
     if table.buckets is not None:
@@ -93,6 +93,11 @@ def _partition_facts(context: Context, table: Table) -> Iterator[tuple[str, str 
         yield "Size in Bytes", _count(total.size_bytes)
         yield "Files", _count(total.files)
         yield "Partition Indexes", ", ".join(_index_texts(context, table))
+    elif table.is_stored_as_iceberg:
+        files = context.catalog.scan_partition_files(table.full_name).files
+        yield "Rows", str(sum(file.row_count for file in files))
+        yield "Size in Bytes", str(sum(file.size_bytes for file in files))
+        yield "Files", str(len(files))
 
 
 def _count(number: int | None) -> str:
@@ -140,6 +145,8 @@ def _create_table(context: Context, table: Table) -> str:
         lines += _buckets(table.buckets)
     if table.is_iceberg:
         lines.append("STORED BY ICEBERG")
+    elif table.is_stored_as_iceberg:
+        lines.append("STORED AS ICEBERG")
     elif table.scheme is None:
         lines.append(f"STORED AS {table.format.upper()}")
     else:

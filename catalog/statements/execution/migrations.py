@@ -86,7 +86,7 @@ def _migrate(
     place = "source" if "source" in statement.places else "table"
     with pointing_at(statement, place):
         table = catalog.get_table(context.name(source))
-        if table.scheme is not None:
+        if table.has_file_rows:
             # Raises an error that points at the source; for errors raised later, the position would be wrong.
             catalog.migrations.plan(table.full_name, request)
     with context.operation() as operation:

@@ -10,7 +10,7 @@ from catalog.errors import (
     PropertyNotFoundError,
     TableAlreadyExistsError,
 )
-from catalog.model import Column, FileFormat, Table, TableKind
+from catalog.model import ICEBERG, Column, FileFormat, Table, TableKind
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
@@ -46,8 +46,10 @@ def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
             f"{', '.join(given)} is only for tables with a partition scheme; write STORED BY 'carbondata' instead of "
             "STORED AS, which creates one partition for each value"
         )
-    with pointing_at(statement, "format"):
-        table_format = parse_format(statement.format or FileFormat.PARQUET)
+    table_format = (statement.format or FileFormat.PARQUET).lower()
+    if table_format != ICEBERG:
+        with pointing_at(statement, "format"):
+            table_format = parse_format(table_format)
     if statement.delimiters and table_format != FileFormat.TEXTFILE:
         raise InvalidTableError(f"table {name}: only the format TEXTFILE supports delimiters; remove ROW FORMAT")
     context.catalog.create_table(

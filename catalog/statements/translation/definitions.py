@@ -8,10 +8,12 @@ from lark import Token
 from lark.visitors import v_args
 
 from catalog.errors import UnsupportedStatementError
-from catalog.model import Buckets, Column, FileFormat, IndexDefinition
+from catalog.model import ICEBERG, Buckets, Column, FileFormat, IndexDefinition
 from catalog.statements import model as m
 from catalog.statements.terms import TableReference
 from catalog.statements.translation.words import Clause, Placed, Words, made, together
+
+_ICEBERG_HANDLER = "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
 
 # Hive's own classes, as its SHOW CREATE TABLE writes them → the format. Source: Hive's `StorageFormatDescriptor`s.
 _CLASSES = {
@@ -69,6 +71,8 @@ class Definitions(Words):
         *clauses: Clause,
     ) -> m.Statement:
         fields = self.clauses(clauses)
+        if (names := fields.pop("key_names", None)) is not None:
+            columns, fields["partition_keys"] = self._divided(columns, names)
         row_format = fields.pop("row_format", None)
         if row_format is not None and fields.setdefault("format", row_format).value != row_format.value:
             raise UnsupportedStatementError(
@@ -88,6 +92,23 @@ class Definitions(Words):
 
     def partitioned_by(self, columns: Placed[tuple[Column, ...]]) -> Clause:
         return Clause("PARTITIONED BY", columns.position, {"partition_keys": columns})
+
+    def partitioned_by_names(self, names: Placed[tuple[str, ...]]) -> Clause:
+        return Clause("PARTITIONED BY", names.position, {"key_names": names})
+
+    def _divided(
+        self, columns: Placed[tuple[Column, ...]] | None, names: Placed[tuple[str, ...]]
+    ) -> tuple[Placed[tuple[Column, ...]], Placed[tuple[Column, ...]]]:
+        """Return the columns without the partition keys, and the partition keys, which are named without types."""
+        known = {column.name: column for column in (columns.value if columns is not None else ())}
+        if unknown := [name for name in names.value if name not in known]:
+            raise self.wrong(
+                f"{unknown[0]} is not among the columns of the table; add it, or give its type in PARTITIONED BY",
+                names.position,
+            )
+        position = names.position if columns is None else columns.position
+        others = tuple(column for name, column in known.items() if name not in names.value)
+        return Placed(others, position), Placed(tuple(known[name] for name in names.value), names.position)
 
     def index_definition(self, name: Placed[str], keys: Placed[tuple[str, ...]]) -> Placed[IndexDefinition]:
         return Placed(IndexDefinition(name.value, keys.value), name.position)
@@ -109,6 +130,8 @@ class Definitions(Words):
         return None
 
     def stored_by(self, name: Placed[str]) -> Clause:
+        if name.value == _ICEBERG_HANDLER:
+            return Clause("STORED", name.position, {"format": Placed(ICEBERG.upper(), name.position)})
         return Clause("STORED", name.position, {"stored_by": name})
 
     def stored_as(self, name: Token) -> Clause:

@@ -34,6 +34,7 @@ from pyiceberg.types import (
 )
 
 from catalog.files.filesystem import FileInfo
+from catalog.iceberg.entries import Partitioning, read_entries
 from catalog.iceberg.footers.facts import FileFacts
 from catalog.iceberg.manifests import ManifestWriter, WrittenManifest, zigzag
 from catalog.model import FileFormat
@@ -218,3 +219,32 @@ def test_floating_point_keys_keep_their_sign(tmp_path: Path) -> None:
         for key in (0.0, -0.0):
             writer.add((key,), FileFormat.ORC, FileInfo("/t/1", 1, 0), facts(1))
     assert [str(entry.data_file.partition[0]) for entry in read(writer.manifests[0])] == ["0.0", "-0.0"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(entries=ENTRIES, ratio=st.floats(allow_nan=False))
+def test_copied_entries_keep_their_partitions(
+    entries: list[Any], ratio: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("manifests")
+    # Doubles that no float has, too.
+    entries = [((*partition[:-2], ratio, partition[-1]), *rest) for partition, *rest in entries]
+    with ManifestWriter(LAYOUT, f"{folder}/metadata/1-") as writer:
+        for entry in entries:
+            writer.add(*entry)
+    (manifest,) = writer.manifests
+    known = ManifestFile.from_args(sequence_number=7, added_snapshot_id=42)
+    content = Path(manifest.path).read_bytes()
+    partitioning = Partitioning.of(LAYOUT.spec, LAYOUT.schema)
+    copied = list(read_entries(PyArrowFileIO(), known, content, partitioning))
+    assert [entry.partition for entry in copied] == [entry[0] for entry in entries]
+    assert [entry.path for entry in copied] == [entry[2].path for entry in entries]
+    with ManifestWriter(LAYOUT, f"{folder}/metadata/2-") as writer:
+        for entry in copied[1:]:
+            writer.keep(entry)
+        writer.delete(copied[0], 43)
+    (again,) = writer.manifests
+    assert again.partitions == manifest.partitions
+    assert [entry.data_file.file_path for entry in read(again)] == [entry[2].path for entry in entries[1:]]
+    *_, deleted = read_entries(PyArrowFileIO(), known, Path(again.path).read_bytes(), partitioning)
+    assert (deleted.is_deleted, deleted.path) == (True, entries[0][2].path)

@@ -14,8 +14,9 @@ from pyiceberg.conversions import from_bytes, to_bytes
 
 from catalog.errors import PartitionValueError
 from catalog.iceberg.layout import Layout, TypeRules, layout_of
-from catalog.iceberg.values import PartitionValue
+from catalog.iceberg.values import PartitionValue, text_of
 from catalog.model import Column, FileFormat, Table
+from catalog.types.key_types import KeyValueError
 from tests.support.scheme_values import FLOATS, TYPES, normal, plain, stored, values_of
 from tests.support.strategies import INTEGER_BITS
 
@@ -29,6 +30,21 @@ def layout(*types: str) -> Layout:
 def value(key_type: str, text: str | None) -> PartitionValue:
     [found] = layout(key_type).partition_record([text])
     return found
+
+
+@given(data=st.data(), key_type=st.sampled_from(TYPES))
+def test_every_value_has_a_text_from_which_it_comes(data: st.DataObject, key_type: str) -> None:
+    given_value = value(key_type, plain(data.draw(values_of(key_type))))
+    again = value(key_type, text_of(key_type, given_value))
+    assert repr(again) == repr(given_value)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "number"), [("date", 3_000_000), ("date", -800_000), ("timestamp", 2**62), ("timestamp", -(2**61))]
+)
+def test_values_outside_the_calendar_have_no_text(key_type: str, number: int) -> None:
+    with pytest.raises(KeyValueError, match="are not in the years"):
+        text_of(key_type, number)
 
 
 @given(data=st.data(), key_type=st.sampled_from(TYPES))

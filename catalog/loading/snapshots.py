@@ -1,0 +1,171 @@
+"""Publication of loads into tables stored as Iceberg: one transaction per load, with one snapshot.
+
+Jobs write data files into the folder of their attempt, where they stay, and list them in its manifest. One transaction
+adds file rows, partitions with index items, and the snapshot. Vacuum deletes folders of attempts that did not commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from catalog.datafiles.committing import OPERATION_MARK
+from catalog.datafiles.files import NewFile, Total
+from catalog.datafiles.intake import lock_current
+from catalog.datafiles.manifest import read_manifest
+from catalog.datafiles.publishing import FileSwap, publish
+from catalog.errors import InvalidPartitionError, RefusedPartition
+from catalog.files.filesystem import Folder
+from catalog.indexes.definitions import maintained_indexes
+from catalog.loading.publishing import PublishOptions
+from catalog.model import OnInvalid, Table
+from catalog.model.partition_names import partition_path
+from catalog.operations.attempts import require_latest, require_own
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
+from catalog.operations.staging import REJECTED
+from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.quarantine import HIDDEN_FILES, add_hidden_partitions
+from catalog.partitions.snapshots import AddedFiles, add_partition_files
+from catalog.storage import Storage
+from catalog.storage.values import ValueEncoder
+from catalog.tables.definitions import Definitions
+
+_SHOWN = 20
+
+Values = tuple[str | None, ...]
+
+
+@dataclass
+class _Refused:
+    """The partitions that a load skips, and the files that it has set aside."""
+
+    reasons: dict[Values, RefusedPartition] = field(default_factory=dict)
+    total: Total = field(default_factory=Total)
+
+
+class SnapshotPublication:
+    """One attempt at publishing the files in an attempt's folder."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        definitions: Definitions,
+        operations: Operations,
+        attempt: tuple[Operation, str, int],
+        table: Table,
+        folder: str,
+        options: PublishOptions,
+    ) -> None:
+        """Set the attempt (operation, step, number), and the folder to publish, relative to the table's location."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+        self._operation, step, number = attempt
+        self._attempt = self._operation.id, step, number
+        self.table = table
+        self._folder = folder
+        self.options = options
+        self._refused = _Refused()
+
+    def set_aside(self) -> None:
+        """Move the files of partitions that an index does not admit, if they are to be skipped; safe to repeat.
+
+        Raises:
+            InvalidPartitionError: There are such partitions, and they are not to be skipped.
+            VerificationFailedError: The folder's manifest is missing or incomplete.
+        """
+        with self._storage.read() as connection:
+            encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id), every_key=True)
+        refused = self._refused
+        for values in {file.values for file in read_manifest(self.table, self._folder)}:
+            if isinstance(encoded := encoder.encode(values), RefusedPartition):
+                refused.reasons[values] = encoded
+        if not refused.reasons:
+            return
+        if self.options.on_invalid is OnInvalid.REFUSE:
+            shown = list(refused.reasons.values())
+            raise InvalidPartitionError(self.table.full_name, shown[:_SHOWN], count=len(shown))
+        folder = Folder(self.table.location)
+        for file in read_manifest(self.table, self._folder):
+            if file.values in refused.reasons:
+                source, _, name = file.path.rpartition("/")
+                folder.move_files(source, folder.inside(self._rejected(file.values)), [name])
+                refused.total += Total(1, file.row_count, file.size_bytes)
+        reached(Point.MOVED)
+
+    def _rejected(self, values: Values) -> str:
+        path = partition_path(self.table.key_names, values)
+        return f"{REJECTED}/{self._operation.folder}/{path}"
+
+    def commit(self, connection: Connection) -> tuple[Operation, dict[str, Any]]:
+        """Make the files visible in the caller's transaction; return the operation and the report.
+
+        Raises:
+            FencedError: The attempt is fenced.
+            InvalidPartitionError: An index that was created meanwhile does not admit a partition.
+            ConflictError: A partition is quarantined.
+            PartitionAlreadyExistsError: The partitions are to be quarantined, and one exists.
+        """
+        operation = self._operations.guard(connection, *self._attempt)
+        require_own(self._storage, operation, self._folder)
+        # An append has no separate step that writes files: the attempt that publishes has written them itself.
+        if not self.options.append:
+            require_latest(connection, operation, self._folder)
+        table = lock_current(connection, self._definitions, self.table)
+        adder = None
+        if table.partition_keys:
+            is_hidden = self.options.is_quarantined
+            number = operation.number
+            adder = PartitionAdder(
+                connection,
+                self._definitions,
+                table,
+                is_quarantined=is_hidden,
+                operation_number=number,
+                every_key=True,
+            )
+            if is_hidden:
+                total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())
+                hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
+                return operation, {**self._report(hidden), HIDDEN_FILES: self._folder}
+        added = add_partition_files(connection, adder, table, self._files(), operation.number)
+        if added.total.file_count:
+            publish(connection, table, FileSwap(self._files(), marks={OPERATION_MARK: operation.id}))
+        return operation, self._report(added)
+
+    def _files(self) -> Iterator[NewFile]:
+        skipped: Collection[Values] = self._refused.reasons
+        return (file for file in read_manifest(self.table, self._folder) if file.values not in skipped)
+
+    def _report(self, added: AddedFiles) -> dict[str, Any]:
+        total = added.total
+        if self.options.append:
+            return {
+                "rows": total.row_count,
+                "files": total.file_count,
+                "bytes": total.size_bytes,
+                "partitions_added": added.added,
+                "partitions_extended": added.extended,
+            }
+        refused = self._refused
+        folder = f"{self.table.location}/{REJECTED}/{self._operation.folder}"
+        return {
+            "partitions": added.added,
+            "partitions_extended": added.extended,
+            "row_count": total.row_count,
+            "file_count": total.file_count,
+            "size_bytes": total.size_bytes,
+            "refused": len(refused.reasons),
+            "refused_rows": refused.total.row_count,
+            "refused_reasons": _shown(refused.reasons.values()),
+            "refused_folder": folder if refused.reasons else None,
+        }
+
+
+def _shown(reasons: Iterable[RefusedPartition]) -> list[str]:
+    return sorted(map(str, reasons))[:_SHOWN]

@@ -1,0 +1,208 @@
+"""The partitions of tables stored as Iceberg, in step with their data files.
+
+A partition is a row of the catalog, with an item in each index, as in Hive-style tables; it exists as long as the
+current snapshot has files of it. The transaction that changes file rows changes the partitions, too, and publishes the
+snapshot, so that an index look-up always answers for the current snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from catalog.datafiles.files import (
+    DataFile,
+    NewFile,
+    Total,
+    insert_files,
+    number_of_files,
+    read_files,
+    retire_files,
+)
+from catalog.datafiles.intake import lock_current
+from catalog.datafiles.publishing import FileSwap, publish
+from catalog.errors import ConflictError
+from catalog.expressions import parse_expression
+from catalog.model import NewPartition, OnInvalid, Partition, PartitionState, Table
+from catalog.operations.failpoints import Point, reached
+from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.changing import BATCH, drop_partitions
+from catalog.partitions.scanning import Scanner
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.schema import PartitionRow
+from catalog.storage.values import ValueEncoder
+from catalog.tables.definitions import Definitions
+
+UNPARTITIONED = 0
+"""The partition id in the file rows of a table without partition keys."""
+
+_BATCH = 5_000
+
+
+@dataclass(frozen=True)
+class PartitionFiles:
+    """The partitions of a table stored as Iceberg that match an expression, and their data files.
+
+    Attributes:
+        table: The table as of the scan.
+        partitions_total, files_total: The numbers of all partitions and files of the table.
+    """
+
+    table: Table
+    partitions: Sequence[Partition]
+    files: Sequence[DataFile]
+    partitions_total: int
+    files_total: int
+
+
+@dataclass(frozen=True)
+class AddedFiles:
+    """The effect of added files: numbers of new and of extended partitions, and the total of the files."""
+
+    added: int = 0
+    extended: int = 0
+    total: Total = field(default_factory=Total)
+
+    def __add__(self, other: AddedFiles) -> AddedFiles:
+        """Return the sum of both."""
+        return AddedFiles(self.added + other.added, self.extended + other.extended, self.total + other.total)
+
+
+def scan_partition_files(
+    connection: Connection, scanner: Scanner, table: Table, expression: str | None
+) -> PartitionFiles:
+    """Return the visible partitions of a table that match an expression, with their files, of one committed state.
+
+    Raises:
+        ExpressionError: The expression is invalid.
+    """
+    files_total = number_of_files(connection, table)
+    if not table.partition_keys:
+        parse_expression(expression, table)
+        return PartitionFiles(table, (), list(read_files(connection, table)), 0, files_total)
+    query = select(func.count()).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
+    total = int(connection.scalar(query) or 0)
+    table, partitions = scanner.scan_within(connection, table.full_name, expression, PartitionState.VISIBLE)
+    ids = None if len(partitions) == total else [partition.id for partition in partitions]
+    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), total, files_total)
+
+
+def add_partition_files(
+    connection: Connection,
+    adder: PartitionAdder | None,
+    table: Table,
+    files: Iterable[NewFile],
+    operation_number: int | None,
+) -> AddedFiles:
+    """Add file rows, new partitions with their index items, and the counts of extended partitions.
+
+    The caller has locked the table exclusively, and publishes the files.
+
+    Args:
+        adder: Of the table; None for a table without partition keys.
+        operation_number: None for files of other engines.
+
+    Raises:
+        InvalidPartitionError: An index does not admit a partition.
+        ConflictError: A partition is quarantined.
+    """
+    if adder is None:
+        return AddedFiles(total=insert_files(connection, table, files, operation_number))
+    return sum(
+        (_add_batch(connection, adder, batch, operation_number) for batch in batched(files, _BATCH)), AddedFiles()
+    )
+
+
+def _add_batch(
+    connection: Connection, adder: PartitionAdder, files: Sequence[NewFile], operation_number: int | None
+) -> AddedFiles:
+    table = adder.table
+    encoder = ValueEncoder(table)
+    identity_of = {values: encoder.identity(values) for values in {file.values for file in files}}
+    totals: dict[bytes, Total] = {}
+    for file in files:
+        identity = identity_of[file.values]
+        totals[identity] = totals.get(identity, Total()) + Total(1, file.row_count, file.size_bytes)
+    existing = partition_ids(connection, table, totals)
+    extended = {existing[identity]: total for identity, total in totals.items() if identity in existing}
+    count_in(connection, extended)
+    new = {identity: values for values, identity in identity_of.items() if identity not in existing}
+    adder.add(
+        (NewPartition(values, None, *_counts(totals[identity])) for identity, values in new.items()),
+        if_not_exists=False,
+        on_invalid=OnInvalid.REFUSE,
+    )
+    ids = {**existing, **partition_ids(connection, table, new)}
+    placed = (replace(file, partition_id=ids[identity_of[file.values]]) for file in files)
+    return AddedFiles(len(new), len(extended), insert_files(connection, table, placed, operation_number))
+
+
+def _counts(total: Total) -> tuple[int, int, int]:
+    return total.file_count, total.row_count, total.size_bytes
+
+
+def partition_ids(connection: Connection, table: Table, identities: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the ids of existing partitions by identity.
+
+    Raises:
+        ConflictError: One of them is quarantined, so nothing can be added to it.
+    """
+    row, found = PartitionRow, {}
+    for batch in batched(identities):
+        query = select(row.identity, row.id, row.is_quarantined, row.packed_values)
+        known = query.where(row.table_id == table.id, among(connection, row.identity, batch))
+        for identity, number, is_quarantined, packed in connection.execute(known):
+            if is_quarantined:
+                raise ConflictError(
+                    f"partition {table.partition_name(packed)} of {table.full_name} is quarantined until its quality "
+                    "is checked; nothing was added. Release or drop it first"
+                )
+            found[bytes(identity)] = number
+    return found
+
+
+def count_in(connection: Connection, totals: Mapping[int, Total]) -> None:
+    """Add totals, which may be negative, to the counts of partitions, given by id."""
+    row = PartitionRow
+    changes = [
+        {"number": number, "files": total.file_count, "rows": total.row_count, "bytes": total.size_bytes}
+        for number, total in sorted(totals.items())
+    ]
+    if changes:
+        counted = update(row).where(row.id == bindparam("number"))
+        connection.execute(
+            counted.values(
+                file_count=row.file_count + bindparam("files"),
+                row_count=row.row_count + bindparam("rows"),
+                size_bytes=row.size_bytes + bindparam("bytes"),
+            ),
+            changes,
+        )
+
+
+def drop_partition_files(storage: Storage, definitions: Definitions, name: str, ids: Iterable[int]) -> int:
+    """Drop partitions with their index items and their files, in one snapshot for each batch.
+
+    The files stay for running readers and earlier snapshots, until vacuum expires these.
+
+    Returns:
+        The number of partitions that still existed.
+
+    Raises:
+        TableNotFoundError: The table was dropped.
+    """
+    dropped = 0
+    for batch in batched(sorted(ids), BATCH):
+        with storage.write() as connection:
+            table = lock_current(connection, definitions, name)
+            dropped += drop_partitions(connection, table, batch)
+            files = list(map(attrgetter("id"), read_files(connection, table, batch)))
+            if removed := retire_files(connection, table, files):
+                publish(connection, table, FileSwap(removed=removed))
+            reached(Point.CHANGED)
+        reached(Point.PARTLY_COMMITTED)
+    return dropped
