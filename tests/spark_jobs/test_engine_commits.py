@@ -138,9 +138,11 @@ def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, cata
     placed.load([2, 12, 22, 11])
     delete_equal(engine, catalog_url, [11, 22])
     placed.load([11])
-    placed.check([1, 2, 11, 12, 21, 31])
+    # PyIceberg cannot read the table now.
+    assert placed.values() == [1, 2, 11, 12, 21, 31]
+    assert placed.values("c > 11") == [12, 21, 31]
     placed.change(SplitPartition(2, ("13", "20")))
-    placed.check([1, 2, 11, 12, 21, 31])
+    assert placed.values() == [1, 2, 11, 12, 21, 31]
     placed.change(PlaceFiles())
     assert placed.catalog.get_table(TABLE).delete_file_count == 0
     placed.check([1, 2, 11, 12, 21, 31])
