@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 
@@ -35,6 +36,7 @@ from catalog.errors import (
     ReservedPropertyError,
     SourceUnavailableError,
     StatementError,
+    UnknownSnapshotError,
     UnplacedFilesError,
     UnreadableMetadataError,
     UnsupportedColumn,
@@ -77,6 +79,7 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     LocationInUseError: ("demo.t", "/a", "demo.u", "/a/b"),
     BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
     WrongFieldError: ("items", "is empty"),
+    UnknownSnapshotError: ("demo.t", 7, [(8, datetime(2026, 1, 31, tzinfo=UTC))]),
     UnplacedFilesError: ("demo.t", [2, 3], 4, "CALL calve.system.place('demo.t')"),
     UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
     UnsupportedCommitError: ("demo.t", "it has the partition spec [c]", 7, "Undo it"),
