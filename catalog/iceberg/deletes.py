@@ -127,7 +127,9 @@ def without_unneeded(io: FileIO, manifests: list[ManifestFile]) -> tuple[list[Ma
     deletes = Deletes.of(io, manifests)
     if not deletes.files:
         return manifests, deletes, 0
-    needed = deletes.still_needed(live_entries(io, manifests))
+    # Files of a new manifest have no sequence number yet: no delete file applies to them.
+    earlier = (entry for entry in live_entries(io, manifests) if entry.sequence_number >= 0)
+    needed = deletes.still_needed(earlier)
     unneeded = {manifest.manifest_path for manifest, _ in deletes.by_manifest}
     unneeded -= {manifest.manifest_path for manifest, _ in needed.by_manifest}
     kept = [manifest for manifest in manifests if manifest.manifest_path not in unneeded]
