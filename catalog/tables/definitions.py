@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -133,33 +133,14 @@ _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableR
 # Built once, because building a statement takes as long as running it.
 
 
-class FollowFiles(Protocol):
-    """Changes the partitions of a table stored as Iceberg as other engines have changed its files."""
-
-    def __call__(
-        self,
-        connection: Connection,
-        definitions: Definitions,
-        table: Table,
-        added: Sequence[Any],
-        removed: Sequence[str],
-    ) -> object:
-        """Change file rows, partitions and index items in the caller's transaction.
-
-        Args:
-            added: `catalog.iceberg.differences.LiveFile`s.
-            removed: Paths relative to the table's location.
-        """
-
-
 class Definitions:
     """The databases and tables of one catalog.
 
     Attributes:
-        follow_files: Set by `Catalog`, because partitions are above tables and data files.
+        follow_files: `catalog.partitions.records.follow_files`; set by `Catalog`, because partitions are above tables.
     """
 
-    follow_files: FollowFiles | None = None
+    follow_files: Callable[..., object] | None = None
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
         """Set the storage and the folder for databases that have no location of their own."""

@@ -35,7 +35,7 @@ _OWN = re.compile(
     r"|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
     # Other engines write into this folder of Iceberg tables. Source: Iceberg's `OutputFileFactory`, and PyIceberg's
     # `WriteTask`.
-    rf"|data/[0-9]{{5,}}-[0-9]+-{_JOB}(-[0-9]+)*(-deletes)?\.parquet"
+    rf"|data/([^/]+=[^/]*/)*[0-9]{{5,}}-[0-9]+-{_JOB}(-[0-9]+)*(-deletes)?\.parquet"
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )

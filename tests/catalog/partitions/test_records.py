@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -131,3 +132,11 @@ def test_values_that_stand_for_null_are_refused(catalog: Catalog, table: str, va
     with pytest.raises(PartitionValueError, match="stands for null"):
         values_of(catalog.get_table(table), (value, 1))
     check_partitions(catalog, table)
+
+
+def test_a_purge_deletes_the_files_of_engines_too(catalog: Catalog, catalog_url: str, table: str) -> None:
+    with engine(catalog_url) as iceberg:
+        iceberg.append(rows((5, "JFK", 1), (6, None, 2)))
+    location = Path(catalog.get_table(table).location)
+    catalog.drop_table(table, purge=True)
+    assert not location.exists()
