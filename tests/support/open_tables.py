@@ -53,7 +53,6 @@ SCHEMES: Mapping[str, dict[str, str]] = {
 NESTED = ("array<int>", "struct<x:int,y:string>")
 SPARK_TYPES = {"varchar(4)": "string", "varchar(9)": "string"}
 ENGINE_TYPES = {**SPARK_TYPES, "tinyint": "int"}
-READERS = ("calve", "query", "spark", "pyiceberg", "duckdb")
 MOST_RANGES = 5
 STEPS = effort(5, 8)
 
@@ -321,17 +320,20 @@ class OpenTable(column_sequences.Sequence):
     def check(self) -> None:
         """Compare what every reader returns, with and without a filter, with the model."""
         expected = self.by_name(self.rows)
-        assert self.read_all(None) == dict.fromkeys(READERS, ordered(map(values, expected)))
+        self.compare(None, expected)
         where = self.new_filter()
-        matching = [row for row in expected if where.test(row)]
-        found = self.read_all(where)
-        assert found == dict.fromkeys(READERS, ordered(map(values, matching))), where.text
+        self.compare(where, [row for row in expected if where.test(row)])
         scheme = self.scheme.as_json()
         next_id = scheme.get("next_id", 0)
         assert next_id >= self.next_id
         self.next_id = next_id
         if (number := self.snapshot_id()) is not None:
             self.states[number] = self.rows, scheme
+
+    def compare(self, where: Where | None, expected: Sequence[Mapping[str, Any]]) -> None:
+        rows = ordered(map(values, expected))
+        wrong = {reader: found for reader, found in self.read_all(where).items() if found != rows}
+        assert not wrong, f"{None if where is None else where.text}: {wrong} instead of {rows}"
 
     def new_filter(self) -> Where:
         """Return a condition on one column, of a value that it has, if there is any."""
@@ -340,7 +342,9 @@ class OpenTable(column_sequences.Sequence):
         known = [row[number] for row in self.rows if row.get(number) is not None]
         if not known or kind == "date" or self.random.random() < 0.2:
             return nothing(name, self.random.choice(["", "not "]))
-        return comparison(name, kind, self.random.choice(["=", "<", ">="]), self.random.choice(known))
+        # PyIceberg 0.12 also returns nulls of files with an int, if a bigint is compared with a number outside of int.
+        operators = ["="] if kind == "bigint" else ["=", "<", ">="]
+        return comparison(name, kind, self.random.choice(operators), self.random.choice(known))
 
     def read_all(self, where: Where | None) -> dict[str, list[Any]]:
         """Return the rows that each reader returns, in the order of the model's columns."""
