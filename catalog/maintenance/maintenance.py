@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError, TableNotFoundError
 from catalog.indexes import building
 from catalog.loading.loading import Loading
 from catalog.maintenance.expiry import expire_operations
@@ -78,6 +78,9 @@ class Maintenance:
                 snapshot_ids = expire_table(
                     self._storage, self._definitions, table, cutoff_ms, tally, is_dry_run=is_dry_run
                 )
+            except TableNotFoundError:
+                # It was dropped or renamed meanwhile; the next vacuum finds what it left.
+                continue
             except (OSError, ValueError, CatalogError) as error:
                 tally.problems.append(f"{table.full_name}: its snapshots could not be expired: {error}")
             else:

@@ -21,6 +21,7 @@ from catalog.maintenance.reports import VacuumReport
 from catalog.operations.records import JobState, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import FormerFileRow
+from catalog.tables.definitions import Definitions
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk, retired, write_file
 
 NOW = timedelta(0)
@@ -294,6 +295,16 @@ def leave_everything(catalog: Catalog, table: Table) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("catalog.catalog.finish_drop", lambda *_: None)
         catalog.drop_table("demo.gone", purge=True)
+
+
+def test_a_table_that_is_dropped_meanwhile_is_no_problem(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = catalog.list_tables()
+    assert table.scheme is not None
+    monkeypatch.setattr(Definitions, "list_tables", lambda *_: listed)
+    catalog.drop_table(table.full_name)
+    assert not catalog.vacuum(grace=timedelta(0)).problems
 
 
 def test_time_below_zero_is_refused(catalog: Catalog) -> None:
