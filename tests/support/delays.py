@@ -48,7 +48,7 @@ def load_delays(catalog: Catalog, name: str, delays: Iterable[int]) -> None:
             columns = {"id": pa.array(ids, pa.int64()), "delay": pa.array(values, pa.int32())}
             pq.write_table(pa.table(columns), Path(table.location) / path)
             size_bytes = (Path(table.location) / path).stat().st_size
-            files.append(DataFileReader(table, (scheme.column,)).read(path, size_bytes, partition))
+            files.append(DataFileReader(table, {scheme.column: scheme.value_type}).read(path, size_bytes, partition))
         write_manifest(table, folder, files)
         catalog.committer.commit(operation_id, "load", attempt, FileChange(scheme, scheme, folder), {})
 

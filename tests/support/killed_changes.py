@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import NewFile
-from catalog.datafiles.footers import DataFileReader, column_types
+from catalog.datafiles.footers import DataFileReader
 from catalog.datafiles.manifest import write_manifest
 from catalog.maintenance.maintenance import GRACE
 from catalog.operations.attempts import attempt_folder
@@ -44,7 +44,7 @@ def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]
     parts: dict[int, list[int]] = {}
     for value in values:
         parts.setdefault(scheme.partition_of(value), []).append(value)
-    reader = DataFileReader(table, column_types((scheme.column,), {scheme.column: "int"}))
+    reader = DataFileReader(table, {scheme.column: scheme.value_type})
     files = []
     for partition_id, own in parts.items():
         path = f"{folder}/calve_partition_id={partition_id}/part.parquet"

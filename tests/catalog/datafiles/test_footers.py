@@ -11,13 +11,14 @@ import pytest
 
 from catalog import Catalog, Column, Table
 from catalog.datafiles.files import ColumnStatistics
-from catalog.datafiles.footers import DataFileReader
+from catalog.datafiles.footers import DataFileReader, column_types
 from catalog.errors import UnusableFileError
 from catalog.iceberg.footers import parquet_footers
 from catalog.tables.schemes import scheme_from_properties
 from catalog.types.column_types import parse_column_type
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
+TYPES = {"x": "double", "at": "timestamp"}
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_one_read_gives_statistics_and_metrics(
     read_tail = parquet_footers.read_tail
     monkeypatch.setattr(parquet_footers, "read_tail", lambda file: reads.append(file.path) or read_tail(file))
     size_bytes = write(table, unit)
-    file = DataFileReader(table, ("at", "x")).read("1-1/a.parquet", size_bytes, 2)
+    file = DataFileReader(table, column_types(("at", "x"), TYPES)).read("1-1/a.parquet", size_bytes, 2)
     assert reads == [f"{table.location}/1-1/a.parquet"]
     assert (file.partition_id, file.path, file.row_count, file.size_bytes) == (2, "1-1/a.parquet", 2, size_bytes)
     value_type = parse_column_type("timestamp")
@@ -61,4 +62,4 @@ def test_a_damaged_file_is_refused(table: Table) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-20] + b"\xff" * 12 + content[-8:])
     with pytest.raises(UnusableFileError, match="footer cannot be read"):
-        DataFileReader(table, ("at",)).read("1-1/a.parquet", size_bytes, 2)
+        DataFileReader(table, column_types(("at",), TYPES)).read("1-1/a.parquet", size_bytes, 2)
