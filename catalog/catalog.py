@@ -866,7 +866,8 @@ class Catalog:
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         ids = [partition.id for partition in quarantined]
         with self.storage.write() as connection:
-            return release_partitions(connection, lock_to_release(connection, self._definitions, table), ids)
+            held = lock_to_release(connection, self._definitions, table)
+            return release_partitions(connection, self._definitions, held, ids)
 
     # --- partition indexes --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from catalog.datafiles.files import NewFile, Total, insert_files
-from catalog.datafiles.intake import lock_current
+from catalog.datafiles.intake import take_in
 from catalog.datafiles.manifest import read_manifest
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import VerificationFailedError
@@ -51,27 +51,30 @@ def add_hidden_partitions(adder: PartitionAdder, files: Iterable[NewFile]) -> in
 
 def lock_to_release(connection: Connection, definitions: Definitions, name: str) -> Table:
     """Return a table, locked until the transaction ends, for `release_partitions`."""
-    if definitions.get_table(name, connection).is_stored_as_iceberg:
-        return lock_current(connection, definitions, name)
-    return definitions.lock_table(connection, name, exclusive=False, is_bulk=True)
+    is_exclusive = definitions.get_table(name, connection).is_stored_as_iceberg
+    return definitions.lock_table(connection, name, exclusive=is_exclusive, is_bulk=not is_exclusive)
 
 
-def release_partitions(connection: Connection, table: Table, ids: Iterable[int]) -> int:
+def release_partitions(connection: Connection, definitions: Definitions, table: Table, ids: Iterable[int]) -> int:
     """Make quarantined partitions visible; return their number.
 
-    The caller has locked the table (`lock_to_release`). One that is stored as Iceberg gets a snapshot with their files.
+    The caller has locked the table (`lock_to_release`). One that is stored as Iceberg gets a snapshot with their files,
+    on top of what other engines have committed.
 
     Raises:
         VerificationFailedError: The files of a partition are unknown.
+        UnsupportedCommitError: Calve cannot follow a commit of another engine.
     """
     ids = sorted(ids)
-    if table.is_stored_as_iceberg:
-        files = list(_hidden_files(connection, table, ids))
-        if files:
-            for number, of_load in groupby(files, itemgetter(0)):
-                insert_files(connection, table, (file for _, file in of_load), number)
-            publish(connection, table, FileSwap([file for _, file in files]))
-    return set_quarantined(connection, table, ids, False)
+    files = list(_hidden_files(connection, table, ids)) if table.is_stored_as_iceberg else []
+    released = set_quarantined(connection, table, ids, False)
+    if files:
+        # Engines may have added files to the partitions meanwhile, which could not be followed before.
+        table = take_in(connection, definitions, table)
+        for number, of_load in groupby(files, itemgetter(0)):
+            insert_files(connection, table, (file for _, file in of_load), number)
+        publish(connection, table, FileSwap([file for _, file in files]))
+    return released
 
 
 def _hidden_files(connection: Connection, table: Table, ids: Iterable[int]) -> Iterator[tuple[int, NewFile]]:

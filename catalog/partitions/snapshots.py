@@ -22,7 +22,7 @@ from catalog.datafiles.files import (
     read_files,
     retire_files,
 )
-from catalog.datafiles.intake import lock_current
+from catalog.datafiles.intake import take_in
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import ConflictError
 from catalog.expressions import parse_expression
@@ -184,6 +184,14 @@ def count_in(connection: Connection, totals: Mapping[int, Total]) -> None:
         )
 
 
+def _quarantined(connection: Connection, table: Table, ids: Sequence[int]) -> list[int]:
+    row = PartitionRow
+    query = select(row.id).where(row.table_id == table.id, row.is_quarantined)
+    return [
+        number for chunk in batched(ids) for number in connection.scalars(query.where(among(connection, row.id, chunk)))
+    ]
+
+
 def drop_partition_files(storage: Storage, definitions: Definitions, name: str, ids: Iterable[int]) -> int:
     """Drop partitions with their index items and their files, in one snapshot for each batch.
 
@@ -198,7 +206,10 @@ def drop_partition_files(storage: Storage, definitions: Definitions, name: str, 
     dropped = 0
     for batch in batched(sorted(ids), BATCH):
         with storage.write() as connection:
-            table = lock_current(connection, definitions, name)
+            table = definitions.lock_table(connection, name, exclusive=True)
+            # Files that engines have added to a quarantined partition can be followed as soon as it is gone.
+            dropped += drop_partitions(connection, table, _quarantined(connection, table, batch))
+            table = take_in(connection, definitions, table)
             dropped += drop_partitions(connection, table, batch)
             files = list(map(attrgetter("id"), read_files(connection, table, batch)))
             if removed := retire_files(connection, table, files):

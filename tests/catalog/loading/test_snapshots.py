@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState
@@ -19,11 +20,13 @@ from catalog.errors import (
     InvalidTableError,
     PartitionAlreadyExistsError,
     UnsupportedChangeError,
+    UnsupportedCommitError,
 )
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Buckets
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind, OperationState
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import drop_partitions
 from tests.support.partition_files import Values, append, check_partitions, stored_rows, write_partitions
 from tests.support.processes import context
@@ -194,6 +197,28 @@ def test_quarantined_partitions_are_in_no_snapshot_until_they_are_released(
     assert catalog.release_partitions(table) == 0
     with pytest.raises(PartitionAlreadyExistsError):
         load(catalog, "more", tmp_path / "2.csv", {("JFK", "1"): [4]}, is_quarantined=True)
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_appends_of_engines_to_quarantined_partitions_are_followed_after_a_decision(
+    catalog: Catalog, catalog_url: str, table: str, tmp_path: Path, is_released: bool
+) -> None:
+    append(catalog, "one", table, {("LGA", "2"): [2]})
+    load(catalog, "run", tmp_path / "1.csv", {("JFK", "1"): [1]}, is_quarantined=True)
+    month = pa.array([1], pa.int32())
+    with sql_catalog(catalog_url) as iceberg:
+        rows = pa.table({"v": pa.array([9], pa.int32()), "origin": ["JFK"], "month": month})
+        iceberg.load_table(table).append(rows)
+    with pytest.raises(UnsupportedCommitError, match="Release or drop it first"):
+        append(catalog, "no", table, {("LGA", "2"): [5]})
+    catalog.operations.fail("no", "TEST", "it was refused")
+    if is_released:
+        assert catalog.release_partitions(table) == 1
+    else:
+        assert catalog.drop_partition(table, {"origin": "JFK", "month": "1"}) == 1
+    expected = [1] if is_released else []
+    assert [row[0] for row in stored_rows(catalog, table)] == [*expected, 2, 9]
+    assert names(catalog, state=PartitionState.QUARANTINED) == []
 
 
 def test_the_partitions_of_a_load_have_the_counts_of_its_files(catalog: Catalog, table: str, tmp_path: Path) -> None:
