@@ -137,12 +137,13 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     versions = Versions(table.published_location, live)
     with translated_errors(table):
         recorded = nearest_recorded(connection, table, versions.lineage)
-        base_id = None if recorded is None else recorded.snapshot_id
+        # Without a known ancestor, because an engine expired it, files are compared with the published ones.
+        base_id = versions.before.current_snapshot_id if recorded is None else recorded.snapshot_id
         if table.is_stored_as_iceberg:
             # Partitions follow from the files, also after a roll-back, so no earlier state needs to be restored.
             base_id = versions.before.current_snapshot_id
         commits = versions.since(base_id)
-    _require_followable(table, commits, is_known=recorded is not None)
+    _require_followable(table, commits)
     # All checks come first, because a caller may go on after a refusal.
     columns = _followed_columns(table, commits)
     after = table if columns is None else with_columns(table, columns)
@@ -173,11 +174,8 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     return definitions.get_table(table.full_name, connection)
 
 
-def _require_followable(table: Table, commits: Difference, *, is_known: bool) -> None:
+def _require_followable(table: Table, commits: Difference) -> None:
     """Check that Calve can follow commits, apart from their columns and files.
-
-    Args:
-        is_known: Calve has published or taken in the current snapshot or one of its ancestors.
 
     Raises:
         UnsupportedCommitError: It cannot.
@@ -185,14 +183,12 @@ def _require_followable(table: Table, commits: Difference, *, is_known: bool) ->
     if (obstacle := commits.obstacle) is not None:
         remedy = "Undo the change by its engine"
         raise UnsupportedCommitError(table.full_name, obstacle, commits.snapshot_id, remedy)
-    if not is_known and commits.before.current_snapshot_id is not None:
-        raise _refusal(table, commits, "its current snapshot follows none that Calve knows")
 
 
 def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedCommitError:
     """Return the refusal of a snapshot."""
     before, remedy = commits.before.current_snapshot_id, "Undo the commit by its engine"
-    if before is not None and before != commits.snapshot_id:
+    if before is not None and before != commits.snapshot_id and commits.after.snapshot_by_id(before) is not None:
         caller = "system.rollback_to_snapshot" if table.is_stored_as_iceberg else "calve.system.rollback_to_snapshot"
         remedy = f"Roll it back: CALL {caller}('{table.full_name}', {before})"
         remedy += " in Spark" if table.is_stored_as_iceberg else ""

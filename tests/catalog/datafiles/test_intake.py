@@ -364,12 +364,36 @@ def test_a_roll_back_by_an_engine_brings_back_files_and_partitions(
     assert contents(catalog, TABLE)[1] == sorted([3, *range(10)])
 
 
-def test_history_that_calve_does_not_know_is_refused_by_name(catalog: Catalog, catalog_url: str, ranges: str) -> None:
-    with catalog.storage.write() as connection:
-        connection.execute(delete(RevisionRow))
-        connection.execute(insert(RevisionRow).values(table_id=1, revision=1, snapshot_id=1, at_ms=1))
-    append(catalog_url, [1])
-    with pytest.raises(UnsupportedCommitError, match="follows none that Calve knows"):
+def test_commits_are_followed_after_an_engine_has_expired_all_earlier_snapshots(
+    catalog: Catalog, catalog_url: str, ranges: str
+) -> None:
+    for value in (1, 12):
+        append(catalog_url, [value])
+
+    def expire(table: IcebergTable) -> None:
+        ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
+        table.maintenance.expire_snapshots().by_ids(ids[:-1]).commit()
+
+    engine(catalog_url, expire)
+    load(catalog, "second", TABLE, [3])
+    check_published(catalog, TABLE)
+    assert contents(catalog, TABLE)[1] == sorted([1, 3, *range(10)])
+    assert rows(catalog_url) == sorted([1, 3, 12, *range(40)])
+
+
+def test_a_refusal_does_not_name_an_expired_snapshot(
+    catalog: Catalog, catalog_url: str, ranges: str, tmp_path: Path
+) -> None:
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.data.path": str(tmp_path / "elsewhere")})
+        table.append(pa.table({"c": pa.array([1], pa.int32())}))
+        table.append(pa.table({"c": pa.array([2], pa.int32())}))
+        ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
+        table.maintenance.expire_snapshots().by_ids(ids[:-1]).commit()
+
+    engine(catalog_url, commit)
+    with pytest.raises(UnsupportedCommitError, match=r"Undo the commit by its engine$"):
         load(catalog, "second", TABLE, [3])
 
 
