@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +25,7 @@ from pyiceberg.types import (
 
 from catalog.datafiles.publishing import published_layout
 from catalog.errors import InvalidRequestError
+from catalog.iceberg.differences import Difference
 from catalog.iceberg.layout import RESERVED_NAMES
 from catalog.iceberg.types import spelled
 from catalog.model import PARTITION_ID, Column, Table
@@ -51,18 +53,27 @@ class ColumnsError(Exception):
     """Calve cannot follow a change of columns; the message says which."""
 
 
-def followed_columns(table: Table, live: Schema) -> TableColumns | None:
+def followed_columns(table: Table, commits: Difference) -> TableColumns | None:
     """Return the columns of a table after the changes of other engines; None if nothing has changed.
 
     A renamed column keeps its id, and a new one has the id that its engine has given it. The partition column stays the
     last one.
 
-    Args:
-        live: The current schema of the table.
+    Schemas that engines have set and replaced are followed, too: files may have columns of their names, and of ids that
+    no later column may get.
 
     Raises:
         ColumnsError: Calve cannot follow a change.
     """
+    before = TableColumns.of(table)
+    columns = _with_replaced(_live_columns(table, commits.after.schema()) or before, commits.replaced_schemas)
+    columns = replace(columns, last_id=max(columns.last_id, commits.raised_column_id))
+    # Equal columns may have other names in files.
+    is_same = columns == before and columns.owners == before.owners
+    return None if is_same else columns
+
+
+def _live_columns(table: Table, live: Schema) -> TableColumns | None:
     own = {field.field_id: field for field in published_layout(table).schema.fields}
     if {field.field_id: _key(field) for field in live.fields} == {number: _key(own[number]) for number in own} and [
         field.field_id for field in live.fields
@@ -87,6 +98,25 @@ def followed_columns(table: Table, live: Schema) -> TableColumns | None:
     except InvalidRequestError as error:
         raise ColumnsError(str(error)) from error
     return replace(after, columns=tuple(columns), last_id=last_id)
+
+
+def _with_replaced(columns: TableColumns, schemas: Iterable[Schema]) -> TableColumns:
+    """Return columns together with those that only earlier schemas have, as dropped columns.
+
+    A column that had another name gets a name for it, so that files of engines are read by ids.
+    """
+    for field in (field for schema in schemas for field in schema.fields):
+        name, every = field.name.lower(), (*columns.columns, *columns.dropped)
+        column = next((column for column in every if column.id == field.field_id), None)
+        names = () if name not in columns.owners else (f"{name}__{field.field_id}",)
+        if column is None:
+            gone = Column(name, _type(field.field_type) or "string", field.doc, field.field_id, names)
+            last_id = max(columns.last_id, field.field_id)
+            columns = replace(columns, dropped=(*columns.dropped, gone), last_id=last_id)
+        elif name != column.name and column in columns.columns and not column.file_names:
+            changed = replace(column, file_names=(*(names or (name,)), column.name))
+            columns = replace(columns, columns=tuple(changed if each is column else each for each in columns.columns))
+    return columns
 
 
 def _key(field: NestedField) -> tuple[str, IcebergType, str | None]:

@@ -206,8 +206,8 @@ def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:
 
     try:
         if not table.is_stored_as_iceberg:
-            return followed_columns(table, commits.after.schema())
-        columns = followed_columns(table.in_files, commits.after.schema())
+            return followed_columns(table, commits)
+        columns = followed_columns(table.in_files, commits)
         return None if columns is None else _without_keys(table, columns)
     except ColumnsError as error:
         remedy = "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there"
@@ -223,12 +223,13 @@ def _without_keys(table: Table, columns: TableColumns) -> TableColumns:
     from catalog.datafiles.engine_columns import ColumnsError
 
     known = {column.id: column for column in columns.columns}
+    keys = []
     for key in table.partition_keys:
-        if known.get(key.id) != key:
+        followed = known.pop(key.id, None)
+        if followed is None or followed != key:
             raise ColumnsError(f"its partition key {key.name} has changed")
-    ids = {key.id for key in table.partition_keys}
-    others = tuple(column for column in columns.columns if column.id not in ids)
-    return replace(columns, columns=others, keys=table.partition_keys)
+        keys.append(followed)
+    return replace(columns, columns=tuple(known.values()), keys=tuple(keys))
 
 
 def _require_usable(table: Table, commits: Difference) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
@@ -86,6 +87,18 @@ class Difference:
     def snapshot_id(self) -> int | None:
         """The current snapshot; None without one."""
         return self.after.current_snapshot_id
+
+    @property
+    def replaced_schemas(self) -> list[Schema]:
+        """The schemas that were added and are not the current one any more, in order."""
+        known = {schema.schema_id for schema in self.before.schemas} | {self.after.current_schema_id}
+        return [schema for schema in self.after.schemas if schema.schema_id not in known]
+
+    @property
+    def raised_column_id(self) -> int:
+        """The highest id of a column or field that was ever given, if it was raised; 0 otherwise."""
+        last_id = self.after.last_column_id
+        return last_id if last_id > self.before.last_column_id else 0
 
     @property
     def obstacle(self) -> str | None:

@@ -15,7 +15,6 @@ import pytest
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, UUIDType
-from sqlalchemy import delete, insert
 
 from catalog import Catalog, Column
 from catalog.datafiles.publishing import published_snapshots
@@ -23,8 +22,8 @@ from catalog.errors import PlanConflictError, UnplacedFilesError, UnsupportedCom
 from catalog.operations.failpoints import Point
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
-from catalog.storage.schema import RevisionRow
 from catalog.storage.upgrade import downgrade, upgrade
+from catalog.tables.columns import is_plain_layout
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
 from tests.support.effort import effort
@@ -255,6 +254,61 @@ def test_columns_follow_those_of_engines_by_their_ids(catalog: Catalog, catalog_
     catalog.alter_table(TABLE, add_columns=[("b", "date")])
     check_published(catalog, TABLE)
     assert [column.id for column in catalog.get_table(TABLE).columns if column.name == "b"] == [6]
+
+
+def test_ids_and_names_of_columns_that_engines_had_for_a_while_are_not_used_again(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("a", "int"), ("c", "int")], scheme=scheme)
+
+    def commit(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.add_column("x", IntegerType())
+            update.rename_column("a", "b")
+        values = pa.array([7], pa.int32())
+        table.append(pa.table({"b": values, "c": values, "x": values}))
+        with table.update_schema() as update:
+            update.delete_column("x")
+            update.rename_column("b", "a")
+
+    engine(catalog_url, commit)
+    catalog.alter_table(TABLE, add_columns=[("y", "int"), ("x", "int")])
+    check_published(catalog, TABLE)
+    table = catalog.get_table(TABLE)
+    assert [(column.name, column.id, column.file_names) for column in table.columns] == [
+        ("a", 1, ("b", "a")),
+        ("y", 4, ()),
+        ("x", 5, ("x__5",)),
+        ("c", 2, ()),
+    ]
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.load_table(TABLE).scan().to_arrow().to_pylist() == [{"a": 7, "y": None, "x": None, "c": 7}]
+
+
+def test_files_are_read_by_ids_after_engines_have_renamed_columns_to_and_fro(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("a", "int"), ("b", "int"), ("c", "int")], scheme=scheme)
+
+    def exchange(table: IcebergTable) -> None:
+        for name, new_name in (("a", "x"), ("b", "a"), ("x", "b")):
+            with table.update_schema() as update:
+                update.rename_column(name, new_name)
+
+    def commit(table: IcebergTable) -> None:
+        exchange(table)
+        values = pa.array([7], pa.int32())
+        table.append(pa.table({"b": values, "a": values, "c": values}))
+        exchange(table)
+
+    engine(catalog_url, commit)
+    assert len(catalog.scan_files(TABLE).files) == 1
+    check_published(catalog, TABLE)
+    columns = catalog.get_table(TABLE).columns
+    assert [(column.name, column.id) for column in columns] == [("a", 1), ("b", 2), ("c", 3)]
+    assert not is_plain_layout(catalog.get_table(TABLE))
 
 
 @pytest.mark.parametrize(
