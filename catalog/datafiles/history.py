@@ -10,7 +10,7 @@ All functions run in the transaction of a caller that has locked the table exclu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import (
@@ -28,8 +28,8 @@ from sqlalchemy import (
 )
 
 from catalog.model import Table
-from catalog.schemes.model import NumberedScheme, Scheme
-from catalog.storage.bulk import among, batched
+from catalog.schemes.model import UNPLACED, NumberedScheme, Scheme
+from catalog.storage.bulk import among, batched, insert_rows
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import DataFileRow, FormerFileRow, RevisionRow, TableRow
 from catalog.tables.schemes import scheme_from_json
@@ -224,6 +224,31 @@ def former_files(
         .where(~select(RevisionRow.revision).where(has_row).exists())
         .order_by(row.until_revision, row.number)
     )
+
+
+def unknown_files(connection: Connection, table: Table, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the files, of some, that no row of a table names.
+
+    Args:
+        sizes: Relative path → size; not more than fit into one statement.
+    """
+    unknown = dict(sizes)
+    for row in (DataFileRow, FormerFileRow):
+        named = select(row.path).where(row.table_id == table.id, among(connection, row.path, list(sizes)))
+        for path in connection.scalars(named):
+            unknown.pop(path, None)
+    return unknown
+
+
+def add_former_files(connection: Connection, table: Table, sizes: Mapping[str, int], retired_at_ms: int) -> None:
+    """Add rows of files that are in no recorded revision, so that vacuum deletes them when no metadata refer to them.
+
+    Args:
+        sizes: Relative path → size.
+    """
+    columns = (*_FACTS, "file_id", "revision", "until_revision", "retired_at_ms")
+    rows = ((table.id, UNPLACED, path, 0, size, "{}", None, 0, 0, 0, retired_at_ms) for path, size in sizes.items())
+    insert_rows(connection, FormerFileRow, columns, rows)
 
 
 def forget_files(connection: Connection, numbers: Sequence[int]) -> None:

@@ -58,6 +58,11 @@ def write_expired(before: str, definition: Definition, expired: Expired) -> str:
 def _replaced_snapshots(metadata: TableMetadata, cutoff_ms: int) -> list[int]:
     kept = {reference.snapshot_id for reference in metadata.refs.values()}
     log = sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms)
-    replaced_at = {entry.snapshot_id: later.timestamp_ms for entry, later in pairwise(log)}
+    # Snapshots that were never current are staged, or of another branch, where their children replace them.
+    replaced_at = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    for snapshot in metadata.snapshots:
+        if (parent := snapshot.parent_snapshot_id) in replaced_at:
+            replaced_at[parent] = max(replaced_at[parent], snapshot.timestamp_ms)
+    replaced_at |= {entry.snapshot_id: later.timestamp_ms for entry, later in pairwise(log)}
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots} - kept
-    return sorted(number for number in ids if replaced_at.get(number, 0) <= cutoff_ms)
+    return sorted(number for number in ids if replaced_at[number] <= cutoff_ms)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +20,14 @@ from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, c
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.types import IcebergType, IntegerType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
 from catalog.files.locations import reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
 from catalog.iceberg.storage import file_io
+
+log = logging.getLogger(__name__)
 
 _GZIP = b"\x1f\x8b"
 _SYNC_BYTES = 16
@@ -33,6 +36,10 @@ _MANIFEST_LIST = Schema(NestedField(500, "manifest_path", StringType(), required
 _DATA_FILE = StructType(NestedField(100, "file_path", StringType(), required=True))
 _MANIFEST = Schema(
     NestedField(0, "status", IntegerType(), required=True), NestedField(2, "data_file", _DATA_FILE, required=True)
+)
+_SIZED_FILE = StructType(*_DATA_FILE.fields, NestedField(104, "file_size_in_bytes", LongType(), required=True))
+_SIZED_MANIFEST = Schema(
+    NestedField(0, "status", IntegerType(), required=True), NestedField(2, "data_file", _SIZED_FILE, required=True)
 )
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
@@ -80,6 +87,12 @@ class Expired:
     def __bool__(self) -> bool:
         """Return whether there is anything."""
         return bool(self.snapshot_ids or self.metadata_files)
+
+    def within(self, other: Expired) -> Expired:
+        """Return what both have expired; the snapshots that only this one has are kept."""
+        ids = self.snapshot_ids & other.snapshot_ids
+        kept = self.kept_snapshot_ids | (self.snapshot_ids - ids)
+        return Expired(ids, self.metadata_files & other.metadata_files, kept)
 
 
 @dataclass
@@ -129,6 +142,109 @@ def data_paths(pointer: Pointer) -> Iterator[str]:
             # A deleted file is referenced by earlier snapshots, if these still exist.
             if entry[0] != _DELETED:
                 yield entry[1][0]
+
+
+def expired_files(
+    location: str, expired: Expired, sizes: Mapping[str, int], is_own: Callable[[str], bool]
+) -> Iterator[tuple[str, int]]:
+    """Yield the files that other engines wrote for expired snapshots, possibly with duplicates.
+
+    These are metadata files, statistics, manifest lists, manifests, and the files in manifests that no other snapshot
+    has. A data file or delete file may be in another manifest of a snapshot that stays. Snapshots that an engine has
+    expired are found in the expired metadata files. Damaged files are left out, with what only they name.
+
+    Args:
+        location: The current metadata.
+        sizes: The metadata files that exist: `reach_key` → size. No others are read.
+        is_own: Whether Calve wrote a metadata file. All files in manifests of its own are known to the catalog.
+
+    Yields:
+        Complete paths, and sizes in bytes.
+
+    Raises:
+        UnreadableFileError: Metadata that stay are damaged.
+    """
+    kept = set(metadata_paths(Pointer("", "", "", location), expired))
+    history = _ExpiredMetadata(location, expired, sizes)
+    paths = dict.fromkeys(path for path in history.files() if path not in kept and reach_key(path) in sizes)
+    manifests: dict[str, None] = {}
+    for path in history.manifest_lists.intersection(paths):
+        with _skipping_damaged():
+            listed = [row[0] for row in _rows(file_io(location), path, _MANIFEST_LIST)]
+            manifests |= dict.fromkeys(listed)
+    # What names other files comes after them, so that a caller who stops in between finds them again.
+    for path in manifests:
+        if path not in kept and not is_own(path) and (key := reach_key(path)) in sizes:
+            with _skipping_damaged():
+                for entry in _rows(file_io(location), path, _SIZED_MANIFEST):
+                    yield entry[1][0], entry[1][1]
+                yield path, sizes[key]
+    yield from ((path, sizes[reach_key(path)]) for path in paths if not is_own(path))
+
+
+@contextmanager
+def _skipping_damaged() -> Iterator[None]:
+    try:
+        yield
+    except UnreadableFileError as error:
+        log.warning("%s of an expired snapshot stays with its files: %s", error.path, error.reason)
+
+
+class _ExpiredMetadata:
+    """The expired metadata files and snapshots of a table.
+
+    Attributes:
+        manifest_lists: Those of expired snapshots, after `files` has ended.
+    """
+
+    def __init__(self, location: str, expired: Expired, sizes: Mapping[str, int]) -> None:
+        self.manifest_lists: set[str] = set()
+        self._sizes = sizes
+        self._document = _readable_document(location)
+        log_entries = _logged(self._document)
+        self._expired = [path for path in log_entries if path in expired.metadata_files]
+        staying = next((path for path in log_entries if path not in expired.metadata_files), None)
+        # A snapshot that an engine expired is old enough when no metadata file has it that is not old enough.
+        oldest = {} if staying is None or reach_key(staying) not in sizes else _readable_document(staying)
+        self._kept = {snapshot.get("snapshot-id") for snapshot in oldest.get("snapshots") or ()} - expired.snapshot_ids
+        self._kept |= expired.kept_snapshot_ids
+
+    def files(self) -> Iterator[str]:
+        """Yield metadata files, manifest lists and statistics."""
+        yield from self._of_snapshots(self._document)
+        pending, seen = list(self._expired), set(_logged(self._document))
+        while pending:
+            path = pending.pop()
+            if reach_key(path) not in self._sizes:
+                continue
+            yield path
+            with _skipping_damaged():
+                document = _readable_document(path)
+                yield from self._of_snapshots(document)
+                # The log is limited, so files fall out of it before they expire.
+                older = [earlier for earlier in _logged(document) if earlier not in seen]
+                seen.update(older)
+                pending += older
+
+    def _of_snapshots(self, document: Mapping[str, Any]) -> Iterator[str]:
+        for snapshot in document.get("snapshots") or ():
+            listed = snapshot.get("manifest-list")
+            if snapshot.get("snapshot-id") not in self._kept and listed and listed not in self.manifest_lists:
+                self.manifest_lists.add(listed)
+                yield listed
+        for name in ("statistics", "partition-statistics"):
+            for entry in document.get(name) or ():
+                if entry.get("snapshot-id") not in self._kept:
+                    yield entry["statistics-path"]
+
+
+def _logged(document: Mapping[str, Any]) -> list[str]:
+    return [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
+
+
+def _readable_document(path: str) -> dict[str, Any]:
+    with reading(path):
+        return _read_document(path)
 
 
 def _manifests(contents: _Contents, io: FileIO) -> Iterator[str]:

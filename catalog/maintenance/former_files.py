@@ -17,7 +17,7 @@ from catalog.datafiles.history import forget_files, former_files
 from catalog.errors import CatalogError, UnreadableMetadataError
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import complete_path
-from catalog.maintenance.reports import TableVacuum, Tally
+from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
@@ -104,8 +104,8 @@ class _Deletion:
         done = [row.number for row in rows if row.is_live or self._path(row) in deleted]
         with self._storage.write() as connection:
             forget_files(connection, done)
-        size = sum(unneeded[path] for path in deleted)
-        self._tally.add(TableVacuum(self._name, retired_files=len(deleted), retired_bytes=size))
+        sizes = {row.path: row.size_bytes for row in rows if self._path(row) in deleted}
+        self._tally.add(of_former_files(self._name, sizes))
 
     def problems(self) -> Iterator[str]:
         if self._blocked is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from catalog.iceberg.places import METADATA
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,22 @@ class TableVacuum:
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {column.name: getattr(self, column.name) for column in fields(self)}
+
+
+def of_former_files(table: str, sizes: Mapping[str, int]) -> TableVacuum:
+    """Return the counts of deleted files that former rows named, among them metadata of other engines.
+
+    Args:
+        sizes: Path, relative to the table's location or complete → size in bytes.
+    """
+    metadata = [size for path, size in sizes.items() if path.startswith(f"{METADATA}/")]
+    return TableVacuum(
+        table,
+        retired_files=len(sizes) - len(metadata),
+        retired_bytes=sum(sizes.values()) - sum(metadata),
+        metadata_files=len(metadata),
+        metadata_bytes=sum(metadata),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,35 @@
 """Expiry of the snapshots of tables with a partition scheme, and deletion of their obsolete metadata.
 
 A snapshot stays for the grace period after another one replaced it, like the data files that only it has.
+
+Calve's own metadata are found by listing their folder, and its data files by their rows. The files that other engines
+have left in expired snapshots get rows of former files (`catalog.maintenance.former_files` deletes them) before the
+snapshots expire: after a kill in between, the next vacuum finds the rows. A file that a snapshot still has stays,
+whatever its row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
+from posixpath import basename
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from catalog.datafiles.history import ended_revisions, forget_revisions
-from catalog.datafiles.intake import lock_current
-from catalog.datafiles.publishing import expire, find_expired
-from catalog.errors import UnreadableMetadataError
+from catalog.datafiles.history import add_former_files, ended_revisions, forget_revisions, unknown_files
+from catalog.datafiles.intake import catch_up, lock_current
+from catalog.datafiles.publishing import expire, find_expired, translated_errors
+from catalog.errors import UnreadableMetadataError, UnsupportedCommitError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
-from catalog.files.locations import reach_key
+from catalog.files.locations import is_plainly_within, reach_key
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers
-from catalog.maintenance.reports import TableVacuum, Tally
+from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
+from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 from catalog.tables.own_files import is_own_file
 
@@ -47,17 +55,24 @@ def expire_table(
         StorageError: Metadata cannot be read or written.
         UnreadableMetadataError: The table's metadata are damaged.
     """
+    if not is_dry_run:
+        # If there is something to expire, such commits are refused below.
+        with suppress(UnsupportedCommitError):
+            catch_up(storage, definitions, table)
     with storage.read() as connection:
         table = definitions.get_table(table.full_name, connection)
         if table.published_location is None:
             return ()
         expired, obsolete = _find_old(connection, storage, table, cutoff_ms)
         ended = ended_revisions(connection, table, expired.kept_snapshot_ids)
+    if expired:
+        _queue_others_files(storage, definitions, table, expired, cutoff_ms, tally, is_dry_run=is_dry_run)
     if not is_dry_run and (expired or obsolete or ended):
         with storage.write() as connection:
             # Under the lock no commit is under way, so files that nothing refers to now are never referred to later.
             table = lock_current(connection, definitions, table)
-            expired, obsolete = _find_old(connection, storage, table, cutoff_ms)
+            # What expires only now because another engine has committed may have files without rows.
+            expired, obsolete = _find_old(connection, storage, table, cutoff_ms, among=expired)
             expire(connection, table, expired)
             forget_revisions(connection, table, ended_revisions(connection, table, expired.kept_snapshot_ids))
             reached(Point.CHANGED)
@@ -69,9 +84,46 @@ def expire_table(
     return expired.kept_snapshot_ids
 
 
-def _find_old(connection: Connection, storage: Storage, table: Table, cutoff_ms: int) -> tuple[Expired, list[FileInfo]]:
-    """Return the expired snapshots of a published table, and its obsolete metadata files."""
+def _queue_others_files(
+    storage: Storage,
+    definitions: Definitions,
+    table: Table,
+    expired: Expired,
+    cutoff_ms: int,
+    tally: Tally,
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Add rows of former files for what other engines have left in expired snapshots; a dry run counts the files."""
+    from catalog.iceberg.named_files import expired_files
+
+    assert table.published_location is not None
+    sizes = {
+        reach_key(f"{table.location}/{file.path}"): file.size_bytes
+        for file in Folder(table.location).all_files(METADATA)
+    }
+    found = expired_files(table.published_location, expired, sizes, lambda path: storage.identity in basename(path))
+    start = len(table.location) + 1
+    inside = ((path[start:], size) for path, size in found if is_plainly_within(path, table.location))
+    with translated_errors(table):
+        for chunk in batched(inside):
+            with storage.read() if is_dry_run else storage.write() as connection:
+                if not is_dry_run:
+                    definitions.lock_table(connection, table, exclusive=False)
+                unknown = unknown_files(connection, table, dict(chunk))
+                if is_dry_run:
+                    tally.add(of_former_files(table.full_name, unknown))
+                else:
+                    add_former_files(connection, table, unknown, cutoff_ms)
+            reached(Point.PARTLY_COMMITTED)
+
+
+def _find_old(
+    connection: Connection, storage: Storage, table: Table, cutoff_ms: int, among: Expired | None = None
+) -> tuple[Expired, list[FileInfo]]:
+    """Return the expired snapshots of a published table, if they are among some, and its obsolete metadata files."""
     expired = find_expired(table, cutoff_ms)
+    expired = expired if among is None else expired.within(among)
     # Under earlier versions, two tables could have one folder. The other one may be committing now.
     is_shared = any(pointer.full_name != table.full_name for pointer in _pointers_at(connection, table))
     return expired, [] if is_shared else _obsolete_files(storage, table, expired)

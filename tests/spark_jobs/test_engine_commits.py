@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from catalog.schemes.model import UNPLACED
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.effort import effort
 from tests.support.iceberg_tables import sql_catalog
-from tests.support.published import check_published, published
+from tests.support.published import check_published, published, reachable_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +133,18 @@ def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
     assert sum(placed.places().values()) == len(kept) + 2
     assert UNPLACED not in placed.places()
     assert engine.table(f"calve.{TABLE}").where("c = 7").first().a == "m"  # type: ignore[union-attr]
+    check_vacuum(placed)
+    placed.check([*kept, 55, 3])
+
+
+def check_vacuum(placed: Placed) -> None:
+    """Check that vacuum leaves no file that the live metadata do not reach, of data or deletes or metadata."""
+    placed.catalog.vacuum(grace=timedelta(0))
+    location = Path(placed.catalog.get_table(TABLE).location)
+    files = {path for name in ("data", "metadata") for path in (location / name).rglob("*") if path.is_file()}
+    # Hadoop's file system writes checksums of its own beside the files.
+    on_disk = {str(path) for path in files if path.suffix != ".crc"}
+    assert on_disk <= reachable_files(placed.catalog, TABLE)
 
 
 def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, catalog_url: str) -> None:
@@ -145,6 +158,8 @@ def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, cata
     assert placed.values() == [1, 2, 11, 12, 21, 31]
     placed.change(PlaceFiles())
     assert placed.catalog.get_table(TABLE).delete_file_count == 0
+    placed.check([1, 2, 11, 12, 21, 31])
+    check_vacuum(placed)
     placed.check([1, 2, 11, 12, 21, 31])
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 from catalog import Catalog
 from catalog.datafiles.files import NewFile, insert_files
 from catalog.datafiles.publishing import SCHEME_PROPERTY, FileSwap, publish
-from catalog.iceberg.named_files import metadata_paths
+from catalog.iceberg.named_files import data_paths, metadata_paths
 from catalog.iceberg.pointers import CATALOG, Pointer, find_pointer
 
 
@@ -57,6 +57,14 @@ def files_of(catalog: Catalog, name: str) -> set[str]:
     pointer = Pointer(CATALOG, table.database, table.name, table.published_location)
     metadata = {path.removeprefix(f"{table.location}/") for path in metadata_paths(pointer)}
     return metadata | {file.path for file in catalog.scan_files(name).files}
+
+
+def reachable_files(catalog: Catalog, name: str) -> set[str]:
+    """Return the complete paths of the files that a table's live metadata reach."""
+    table = catalog.get_table(name)
+    assert table.live_location is not None
+    pointer = Pointer(CATALOG, table.database, table.name, table.live_location)
+    return {*metadata_paths(pointer), *data_paths(pointer)}
 
 
 def add_files(catalog: Catalog, name: str, files: Sequence[NewFile]) -> None:
