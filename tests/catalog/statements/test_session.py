@@ -263,7 +263,7 @@ def tables(draw: st.DrawFn) -> str:
 
 
 def definition(table: Table) -> dict[str, Any]:
-    changing = ("id", "version", "published_location")
+    changing = ("id", "version", "live_location", "published_location")
     return {name: value for name, value in vars(table).items() if name not in changing and name[0] != "_"}
 
 

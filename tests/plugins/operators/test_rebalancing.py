@@ -133,7 +133,11 @@ def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 raise AirflowFailException(f"{type(error).__name__}: {error}")
             operation = catalog.operations.get(RUN)
             plan = catalog.rebalancing.plan_of(operation)
-            result = {"folder": attempt_folder(operation, attempt), "fingerprint": plan.fingerprint}
+            result = {
+                "folder": attempt_folder(operation, attempt),
+                "rows": plan.moved.row_count,
+                "fingerprint": plan.fingerprint,
+            }
             if step == REWRITE:
                 after = Table(**{**vars(plan.table), "scheme": plan.scheme})
                 files = [file_of(after, *each, result["folder"]) for each in ((0, 4), (5, 9))]
