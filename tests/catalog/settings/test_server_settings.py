@@ -124,8 +124,8 @@ def test_times_come_from_the_database(catalog: Catalog, skew_clock: Callable[[],
 
 def test_a_wrong_clock_shortens_no_grace_period(catalog: Catalog, skew_clock: Callable[[], None]) -> None:
     insert = (
-        "INSERT INTO calve_retired_file (table_name, folder, path, size_bytes, retired_at_ms) "
-        "VALUES ('demo.t', '/nowhere', 'f', 1, :now)"
+        "INSERT INTO calve_former_file (table_id, file_id, partition_id, path, row_count, size_bytes, statistics, "
+        "revision, until_revision, retired_at_ms) VALUES (0, 0, 0, '/nowhere/f', 0, 1, '{}', 0, 0, :now)"
     )
     now = catalog.storage.now_ms()
     skew_clock()

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, func, insert, inspect, select, text, updat
 from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError, LocationInUseError
 from catalog.files.locations import location_key
-from catalog.iceberg.pointers import pointer_locations
+from catalog.iceberg.pointers import find_pointer
 from catalog.model.partition_names import NULL_VALUE
 from catalog.storage import Storage
 from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, PurgedFolderRow, TableRow
@@ -194,7 +194,7 @@ def test_tables_of_an_older_iceberg_catalog_are_completed(storage: Storage) -> N
         connection.execute(text(f"INSERT INTO iceberg_tables VALUES ({values})"))
     upgrade(storage)
     with storage.read() as connection:
-        assert pointer_locations(connection) == {("db", "t"): "/t"}
+        assert find_pointer(connection, "db", "t") == "/t"
 
 
 def test_the_tables_of_pointers_are_those_that_pyiceberg_makes(storage: Storage, tmp_path: Path) -> None:
