@@ -183,7 +183,7 @@ def restore_rows(connection: Connection, table: Table, revision: int) -> None:
 
 
 def ended_revisions(connection: Connection, table: Table, kept_snapshot_ids: Collection[int]) -> list[int]:
-    """Return the revisions of snapshots that do not exist any more, except the latest revision."""
+    """Return the revisions of snapshots that no longer exist, except the latest revision."""
     return [
         recorded.revision
         for recorded in recorded_revisions(connection, table)

@@ -65,7 +65,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Difference:
-    """What other engines have committed to a table.
+    """The commits of other engines to a table.
 
     Attributes:
         before, after: The metadata.
@@ -90,7 +90,7 @@ class Difference:
 
     @property
     def replaced_schemas(self) -> list[Schema]:
-        """The schemas that were added and are not the current one any more, in order."""
+        """The added schemas that are no longer the current one, in order."""
         known = {schema.schema_id for schema in self.before.schemas} | {self.after.current_schema_id}
         return [schema for schema in self.after.schemas if schema.schema_id not in known]
 
@@ -102,7 +102,7 @@ class Difference:
 
     @property
     def obstacle(self) -> str | None:
-        """What prevents Calve from following the commits; None if nothing does."""
+        """The reason why Calve cannot follow the commits; None if it can."""
         after = self.after
         main = after.refs.get(MAIN_BRANCH)
         if after.table_uuid != self.before.table_uuid:

@@ -73,7 +73,7 @@ _SEARCHED_FOLDERS = 100
 
 @dataclass(frozen=True)
 class Definition:
-    """What the metadata of a table says, besides its snapshots.
+    """The definition in the metadata of a table, without its snapshots.
 
     The partition spec of a table never changes after its creation, except for the names of its fields.
 

@@ -1,4 +1,4 @@
-"""Deletion of data files that no snapshot has any more.
+"""Deletion of data files that no snapshot refers to.
 
 Expiry removes the revisions of expired snapshots (`catalog.maintenance.snapshots`); the former rows that no revision
 has then name the files. A file is deleted before its row: after a kill in between, the next vacuum finds the row again,

@@ -64,7 +64,7 @@ def reading_footer(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class FileSchema:
-    """What footers of one schema have in common.
+    """The common parts of footers of one schema.
 
     Attributes:
         start: The bytes with which they start.

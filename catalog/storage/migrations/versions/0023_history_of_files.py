@@ -3,7 +3,7 @@
 Files that were retired before are kept in the same table, as files of no revision, until vacuum deletes them: those of
 dropped tables with their complete paths, and 0 as the table's id.
 
-The downgrade deletes the history. Files that are not in a table any more are retired files again.
+The downgrade deletes the history. Files that are no longer in a table are retired files again.
 """
 
 from __future__ import annotations

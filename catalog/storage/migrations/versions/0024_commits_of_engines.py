@@ -1,4 +1,4 @@
-"""Let other engines commit to tables with a partition scheme.
+"""Allow commits of other engines to tables with a partition scheme.
 
 The triggers of revision 0022 refused their commits, renames and drops. Calve now takes their commits in; only renames
 and drops are still refused. `delete_file_count` is the number of delete files in the current snapshot.
