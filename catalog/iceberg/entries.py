@@ -9,9 +9,10 @@ Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/doc
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_d
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _DELETED = 2
+_SEARCHED_FOLDERS = 100
 _NUMBERS_MAPS, _BOUNDS_MAPS = 4, 2
 """Maps from a field id to a number (sizes and counts), and to bytes (bounds), in this order."""
 
@@ -43,10 +45,26 @@ def read_content(manifest: ManifestFile) -> bytes:
         return bytes(file.read())
 
 
-def names_any(content: bytes, names: Collection[bytes]) -> bool:
-    """Return whether a manifest may have one of some strings in it; much faster than to read its entries."""
-    header = _header(content)
-    return header is None or any(any(name in block for name in names) for _, block in header.blocks(content))
+class PathSearch:
+    """A search for the paths of some files in the bytes of manifests; much faster than to read the entries."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        """Prepare a search for complete paths."""
+        self._paths = {path.encode() for path in paths}
+        self._lengths = {len(path) for path in self._paths}
+        folders = {path[: path.rfind(b"/") + 1] for path in self._paths}
+        # Of more folders, too many are in each manifest to look for each of them.
+        self._folder = re.compile(b"|".join(map(re.escape, folders))) if len(folders) <= _SEARCHED_FOLDERS else None
+
+    def is_possible_in(self, content: bytes) -> bool:
+        """Return whether a manifest may have an entry of one of the files."""
+        header = _header(content)
+        return header is None or self._folder is None or any(map(self._is_in, header.blocks(content)))
+
+    def _is_in(self, block: tuple[int, bytes]) -> bool:
+        assert self._folder is not None
+        starts = (match.start() for match in self._folder.finditer(block[1]))
+        return any(block[1][start : start + length] in self._paths for start in starts for length in self._lengths)
 
 
 class Partitioning(NamedTuple):

@@ -164,20 +164,23 @@ class ManifestWriter:
         manifests: The complete manifests.
     """
 
-    def __init__(self, layout: Layout, path_prefix: str, target_bytes: int = TARGET_BYTES) -> None:
+    def __init__(
+        self, layout: Layout, path_prefix: str, target_bytes: int = TARGET_BYTES, most_entries: int | None = None
+    ) -> None:
         """Prepare the header; nothing is written.
 
         Args:
             path_prefix: Prefix of the manifests' paths, to which a number and `.avro` are appended. No other process
                 may use the same prefix.
             target_bytes: Size at which a manifest is complete.
+            most_entries: Number of entries at which it is complete, too; None for any number.
         """
         self.manifests: list[WrittenManifest] = []
         self._existing: tuple[int, int]
         self._deleted: tuple[int, int]
         self._min_sequence_number: int | None
         self._schema, self._spec = layout.schema, layout.spec
-        self._prefix, self._target = path_prefix, target_bytes
+        self._prefix, self._target, self._most_entries = path_prefix, target_bytes, most_entries
         partition_type = layout.spec.partition_type(layout.schema)
         self._partition_writer = construct_writer(partition_type)
         # Equal floating-point keys may differ in sign (zeros), so their records are not cached.
@@ -248,8 +251,12 @@ class ManifestWriter:
         self._block_bytes += len(entry)
         if self._block_bytes >= self._block_target:
             self._end_block()
-            if self._length >= self._target:
-                self._complete()
+        if self._length >= self._target or self._entry_count == self._most_entries:
+            self._complete()
+
+    @property
+    def _entry_count(self) -> int:
+        return self._file_count + self._existing[0] + self._deleted[0]
 
     def _begin(self) -> None:
         self._parts = [self._header]
@@ -281,7 +288,7 @@ class ManifestWriter:
         self._block_bytes = 0
 
     def _complete(self) -> None:
-        if not self._file_count + self._existing[0] + self._deleted[0]:
+        if not self._entry_count:
             return
         if self._block:
             self._end_block()

@@ -36,7 +36,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
 from catalog.iceberg.deletes import without_unneeded
-from catalog.iceberg.entries import Partitioning, names_any, read_content, read_entries
+from catalog.iceberg.entries import Partitioning, PathSearch, read_content, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
 from catalog.iceberg.manifests import Entry, ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
@@ -56,19 +56,14 @@ from catalog.iceberg.summaries import summary_of
 from catalog.iceberg.values import PartitionValue
 from catalog.model import FileFormat
 
-_MANIFEST_BYTES = 1 << 20
-"""Target size of manifests: a change rewrites those that have a removed file."""
+_MANIFEST_BYTES, _MANIFEST_ENTRIES = 1 << 20, 2_000
+"""Target size of manifests: a change rewrites those that have a removed file, and takes a time for each entry."""
 
 _MOST_MANIFESTS = 100
 """Number of manifests from which small ones are merged. Source: Iceberg's `commit.manifest.min-count-to-merge`."""
 
 _LONGEST_LOG = 100
 """Number of earlier metadata files that metadata name. Source: Iceberg's `write.metadata.previous-versions-max`."""
-
-_NO_MERGING_FROM = _MANIFEST_BYTES // 2
-
-_SEARCHED_FOLDERS = 100
-"""Number of folders up to which manifests are searched for their names, instead of being read entry by entry."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +195,7 @@ def write_manifests(definition: Definition, files: Iterable[AddedFile]) -> tuple
     """
     size_bytes = 0
     prefix = f"{definition.location}/{METADATA}/{definition.writer}-{uuid4()}-m"
-    with ManifestWriter(definition.layout, prefix, _MANIFEST_BYTES) as writer:
+    with ManifestWriter(definition.layout, prefix, _MANIFEST_BYTES, _MANIFEST_ENTRIES) as writer:
         for file in files:
             size_bytes += file.size_bytes
             _add(writer, file)
@@ -355,7 +350,8 @@ class _SnapshotWriter:
         parent_id = None if parent is None else parent.snapshot_id
         with reading("" if parent is None else parent.manifest_list):
             before = [manifest for manifest in current_manifests(self._metadata) if _has_live_files(manifest)]
-        with ManifestWriter(self._layout, f"{self._folder}/{self._name}-m", _MANIFEST_BYTES) as writer:
+        prefix = f"{self._folder}/{self._name}-m"
+        with ManifestWriter(self._layout, prefix, _MANIFEST_BYTES, _MANIFEST_ENTRIES) as writer:
             for file in change.added:
                 self._added_bytes += file.size_bytes
                 _add(writer, file)
@@ -393,16 +389,14 @@ class _SnapshotWriter:
         if not removed:
             return list(manifests)
         kept, missing = [], set(removed)
-        # One name for the files of each folder, so that the bytes of manifests are searched for few of them.
-        folders = {posixpath.dirname(path).encode() for path in removed}
+        search = PathSearch(removed)
         for manifest in manifests:
             if manifest.content != ManifestContent.DATA:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
                 content = read_content(manifest)
-                is_searched = len(folders) > _SEARCHED_FOLDERS or names_any(content, folders)
-                entries = self._entries(manifest, content) if is_searched else []
+                entries = self._entries(manifest, content) if search.is_possible_in(content) else []
             if not any(entry.path in removed and not entry.is_deleted for entry in entries):
                 kept.append(manifest)
                 continue
@@ -428,7 +422,7 @@ class _SnapshotWriter:
             return manifests
         kept = []
         for manifest in manifests:
-            if manifest.content != ManifestContent.DATA or manifest.manifest_length >= _NO_MERGING_FROM:
+            if manifest.content != ManifestContent.DATA or _is_large(manifest):
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
@@ -447,6 +441,12 @@ def known_metadata(location: str) -> TableMetadata:
     """
     with reading(location):
         return read_metadata(location)
+
+
+def _is_large(manifest: ManifestFile) -> bool:
+    """Return whether a manifest has at least half of the target size."""
+    entries = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    return 2 * manifest.manifest_length >= _MANIFEST_BYTES or 2 * entries >= _MANIFEST_ENTRIES
 
 
 def _has_live_files(manifest: ManifestFile) -> bool:

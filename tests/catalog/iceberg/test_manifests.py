@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from catalog.files.filesystem import FileInfo
-from catalog.iceberg.entries import Partitioning, read_entries
+from catalog.iceberg.entries import Partitioning, PathSearch, read_entries
 from catalog.iceberg.footers.facts import FileFacts
 from catalog.iceberg.manifests import ManifestWriter, WrittenManifest, zigzag
 from catalog.model import FileFormat
@@ -165,6 +165,33 @@ def test_a_manifest_of_the_target_size_is_followed_by_another(tmp_path: Path) ->
     uppers = [each.partitions[0].upper_bound for each in writer.manifests]
     lowers = [each.partitions[0].lower_bound for each in writer.manifests]
     assert all(upper <= lower for upper, lower in zip(uppers, lowers[1:], strict=False) if upper and lower)
+
+
+def test_a_manifest_of_the_greatest_number_of_entries_is_followed_by_another(tmp_path: Path) -> None:
+    plain = layout({"a": LongType()})
+    with ManifestWriter(plain, f"{tmp_path}/m-", most_entries=100) as writer:
+        for number in range(250):
+            writer.add((), FileFormat.PARQUET, FileInfo(f"/t/{number}", 100, 0), facts(number))
+    assert [each.file_count for each in writer.manifests] == [100, 100, 50]
+    assert [entry.data_file.record_count for each in writer.manifests for entry in read(each)] == list(range(250))
+
+
+@pytest.mark.parametrize("folder_count", [1, 3, 150])
+def test_a_search_finds_exactly_the_manifests_that_name_a_file(folder_count: int, tmp_path: Path) -> None:
+    def path(number: int) -> str:
+        return f"/t/{number % folder_count}/part-{number}.parquet"
+
+    plain = layout({"a": LongType()})
+    with ManifestWriter(plain, f"{tmp_path}/m-", most_entries=200) as writer:
+        for number in range(600):
+            writer.add((), FileFormat.PARQUET, FileInfo(path(number), 100, 0), facts(number))
+    contents = [Path(manifest.path).read_bytes() for manifest in writer.manifests]
+    for searched in ([7], [7, 450], [201, 202, 203], list(range(200, 290))):
+        found = [PathSearch(map(path, searched)).is_possible_in(content) for content in contents]
+        assert found == [any(number // 200 == place for number in searched) for place in range(3)]
+    absent = PathSearch([*(f"/t/{number}/part-x.parquet" for number in range(folder_count)), "/t/0/part-7.parquet.x"])
+    # So many folders are not searched for.
+    assert [absent.is_possible_in(content) for content in contents] == [folder_count > 100] * 3
 
 
 def test_blocks_that_are_full_end_within_a_manifest(tmp_path: Path) -> None:
