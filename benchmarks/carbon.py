@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HEADINGS = {
-    "hours_time": "Queries of 24 hourly ranges ÷ unpartitioned: time, beside the same rows in as many sorted files",
+    "hours_time": "Queries of 24 hourly ranges ÷ unpartitioned: time, beside the same rows in as many sorted files "
+    "(limit: bare Spark on the files of the ranges that match)",
+    "hours_fixed": "Queries of one row ÷ of the unpartitioned table: the time that Spark takes for any table",
+    "hours_beyond": "Queries of 24 hourly ranges ÷ unpartitioned: time beyond that of one row",
     "hours_tasks": "Tasks of these queries ÷ unpartitioned: of all stages, the reading one and those behind it",
     "hours_files": "Files that they read ÷ unpartitioned: each table has 24",
     "hours_bytes": "Bytes that they read ÷ unpartitioned: of these files",
 }
 MOST_OF_PRUNED, MOST_OF_WHOLE = 1 / 5, 1.1
 
-_RANGE = f"{PARTITION_COLUMN} >= 17 AND {PARTITION_COLUMN} < 20"
+_LOW, _HIGH = 17, 20
+_RANGE = f"{PARTITION_COLUMN} >= {_LOW} AND {PARTITION_COLUMN} < {_HIGH}"
 QUERIES = {
     "range": f"SELECT day, count(DISTINCT id) FROM {{table}} WHERE {_RANGE} GROUP BY day",
     "range_and_id": f"SELECT count(*) FROM {{table}} WHERE {_RANGE} AND id = 'id-000123'",
@@ -37,6 +41,8 @@ QUERIES = {
     "all_by_hour": f"SELECT {PARTITION_COLUMN}, count(*) FROM {{table}} GROUP BY {PARTITION_COLUMN}",
     "range_id_day": f"SELECT * FROM {{table}} WHERE {_RANGE} AND id = 'id-000123' AND day = DATE '2017-06-03'",
 }
+_ONE_ROW, _BARE_PRUNED, _BARE_WHOLE = "one_row", "bare_pruned", "bare_whole"
+
 _ROWS_OF_A_PARTITION = 20
 """The number of rows for each partition of the largest scale: 20 million rows at the full scale."""
 
@@ -67,14 +73,32 @@ class _Effort:
     """The cost of one query.
 
     Attributes:
+        seconds: The median.
         tasks: The number of tasks of all its jobs, including those that list folders.
         size_bytes: The number of bytes that the tasks read.
     """
 
-    seconds: tuple[float, ...]
+    seconds: float
     tasks: int
     files: int
     size_bytes: int
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The costs of one query.
+
+    Attributes:
+        runs: The number of runs of each.
+        bare_seconds: The time of bare Spark on the files that match.
+        fixed_seconds: The time of bare Spark on a table of one row.
+    """
+
+    ours: _Effort
+    plain: _Effort
+    runs: int
+    bare_seconds: float
+    fixed_seconds: float
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
@@ -92,75 +116,80 @@ def measure(ground: Ground) -> Iterator[Figure]:
         efforts = in_new_process(ground.folder / "spark.log", _efforts_in_spark, request)
     finally:
         shutil.rmtree(request.folder)
-    for what in HEADINGS:
-        for case, (ours, peer) in efforts.items():
-            yield _figure(what, case, ours, peer, is_full=request.row_count >= _FULL)
+    for case, compared in efforts.items():
+        yield from _figures(case, compared, is_full=request.row_count >= _FULL)
 
 
-def _figure(what: str, case: str, ours: _Effort, peer: _Effort, *, is_full: bool) -> Figure:
-    value, unit = _VALUES[what]
+def _figures(case: str, compared: _Compared, *, is_full: bool) -> Iterator[Figure]:
+    ours, plain, fixed = compared.ours, compared.plain, compared.fixed_seconds
     is_pruned = _RANGE in QUERIES[case]
-    goals = {"hours_time": MOST_OF_PRUNED if is_pruned else MOST_OF_WHOLE}
-    if is_pruned:
-        goals["hours_tasks"] = MOST_OF_PRUNED
-    return Figure(
-        name=f"{what}.{case}.{HOURS}.postgresql",
-        ours=value(ours),
-        peer=value(peer),
-        unit=unit,
-        runs=len(ours.seconds),
-        goal=goals.get(what) if is_full else None,
-    )
+    time_goal, pruned_goal = MOST_OF_PRUNED if is_pruned else MOST_OF_WHOLE, MOST_OF_PRUNED if is_pruned else None
+
+    def figure(what: str, values: tuple[float, float], unit: str, goal: float | None, **more: float) -> Figure:
+        name = f"{what}.{case}.{HOURS}.postgresql"
+        goal = goal if is_full else None
+        return Figure(name=name, ours=values[0], peer=values[1], unit=unit, runs=compared.runs, goal=goal, **more)
+
+    yield figure("hours_time", (ours.seconds, plain.seconds), "s", time_goal, limit=compared.bare_seconds)
+    yield figure("hours_fixed", (fixed, plain.seconds), "s", None)
+    yield figure("hours_beyond", (ours.seconds - fixed, plain.seconds - fixed), "s", time_goal)
+    yield figure("hours_tasks", (ours.tasks, plain.tasks), "tasks", pruned_goal)
+    yield figure("hours_files", (ours.files, plain.files), "files", None)
+    yield figure("hours_bytes", (ours.size_bytes / _MEGABYTE, plain.size_bytes / _MEGABYTE), "MB", None)
 
 
-_VALUES: dict[str, tuple[Callable[[_Effort], float], str]] = {
-    "hours_time": (lambda effort: median(effort.seconds), "s"),
-    "hours_tasks": (lambda effort: effort.tasks, "tasks"),
-    "hours_files": (lambda effort: effort.files, "files"),
-    "hours_bytes": (lambda effort: effort.size_bytes / _MEGABYTE, "MB"),
-}
-
-
-def _efforts_in_spark(request: _Request) -> dict[str, tuple[_Effort, _Effort]]:
+def _efforts_in_spark(request: _Request) -> dict[str, _Compared]:
     """Return the cost of each query on the catalog's table and on the plain table."""
     with (
         session(request.folder / "spark", memory="4g", is_long=True) as spark,
         Catalog.open(request.url) as catalog,
     ):
         create(spark, catalog, request.folder, request.row_count)
+        spark.table(PLAIN).limit(1).coalesce(1).write.parquet(str(request.folder / "one_row"))
+        spark.read.parquet(str(request.folder / "one_row")).createOrReplaceTempView(_ONE_ROW)
+        _create_bare(spark, catalog, _BARE_PRUNED, range(_LOW, _HIGH))
+        _create_bare(spark, catalog, _BARE_WHOLE, range(HOURS))
         return {case: _compared(spark, catalog, query, request.runs) for case, query in QUERIES.items()}
 
 
-def _compared(spark: SparkSession, catalog: Catalog, query: str, runs: int) -> tuple[_Effort, _Effort]:
+def _create_bare(spark: SparkSession, catalog: Catalog, view: str, hours: range) -> None:
+    """Create a view of the files of some hours."""
+    condition = f"{PARTITION_COLUMN} >= {hours.start} AND {PARTITION_COLUMN} < {hours.stop}"
+    scan = catalog.scan_files(TABLE, condition)
+    paths = [f"{scan.table.location}/{file.path}" for file in scan.files]
+    spark.read.parquet(*paths).createOrReplaceTempView(view)
+
+
+def _compared(spark: SparkSession, catalog: Catalog, query: str, runs: int) -> _Compared:
     from spark_jobs.queries.query import query as query_catalog
 
     def ours() -> DataFrame:
         return query_catalog(spark, query.format(table=TABLE), catalog=catalog)
 
-    def plain() -> DataFrame:
-        return spark.sql(query.format(table=PLAIN))
+    def of_view(name: str) -> Callable[[], DataFrame]:
+        return lambda: spark.sql(query.format(table=name))
 
-    answers = [sorted(map(str, frame().collect())) for frame in (ours, plain)]
-    if answers[0] != answers[1]:
-        raise BenchmarkError(f"{query}: the results differ, with {len(answers[0])} and {len(answers[1])} rows")
+    plain, bare = of_view(PLAIN), of_view(_BARE_PRUNED if _RANGE in query else _BARE_WHOLE)
+    frames = [ours, plain, bare, of_view(_ONE_ROW)]
+    answers = [sorted(map(str, frame().collect())) for frame in frames[:-1]]
+    if answers[0] != answers[1] or answers[0] != answers[2]:
+        raise BenchmarkError(f"{query}: the results differ, with {', '.join(str(len(rows)) for rows in answers)} rows")
     for _ in range(_WARM_UPS - 1 if runs > 1 else 0):
-        ours().collect(), plain().collect()
-    times: list[tuple[float, float]] = []
-    for number in range(runs):
+        for frame in frames:
+            frame().collect()
+    times: dict[int, list[float]] = {number: [] for number in range(len(frames))}
+    for run in range(runs):
         # Alternate which one runs first.
-        if number % 2:
-            second, first = seconds(lambda: plain().collect()), seconds(lambda: ours().collect())
-        else:
-            first, second = seconds(lambda: ours().collect()), seconds(lambda: plain().collect())
-        times.append((first, second))
-    ours_times, plain_times = zip(*times, strict=True)
-    return _effort(spark, ours, ours_times), _effort(spark, plain, plain_times)
+        for number in sorted(times, reverse=bool(run % 2)):
+            times[number].append(seconds(lambda: frames[number]().collect()))  # noqa: B023
+    taken = [median(times[number]) for number in range(len(frames))]
+    return _Compared(_effort(spark, ours, taken[0]), _effort(spark, plain, taken[1]), runs, taken[2], taken[3])
 
 
 # --- Spark's metrics ------------------------------------------------------------------------------------------------
 
 
-def _effort(spark: SparkSession, query: Callable[[], DataFrame], taken: tuple[float, ...]) -> _Effort:
+def _effort(spark: SparkSession, query: Callable[[], DataFrame], taken: float) -> _Effort:
     """Run a query again, and return its cost with the number of its tasks, files and bytes."""
     group = f"effort-{uuid4().hex}"
     context: Any = spark.sparkContext

@@ -1,4 +1,4 @@
-"""Publication of tables with a partition scheme as Iceberg tables, beside PyIceberg and its own table."""
+"""Publication of tables with a partition scheme as Iceberg tables: commits, and planning by other engines."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import struct
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.figures import Figure
+from sqlalchemy import make_url
+
+from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
-from benchmarks.timing import Pair, compare
+from benchmarks.spark_process import in_new_process, session
+from benchmarks.timing import Effort, Pair, compare
 from catalog import Catalog
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import ColumnStatistics, NewFile
 from catalog.datafiles.manifest import write_manifest
+from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
+from catalog.settings.environment import package_settings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -30,10 +35,10 @@ if TYPE_CHECKING:
 
 HEADINGS = {
     "publish": "Commit of a split ÷ PyIceberg's commit: one data file replaced by two; the files are not written",
-    "publish_plan": "PyIceberg planning a read of a table ÷ of the same files in its own table: one range",
+    "publish_plan": "Other engines planning a read of one range ÷ of the same files in a table written by Spark",
 }
 
-_TABLE, _PEER = "bench.published", "bench.peer"
+_TABLE, _PEER, _OF_SPARK = "bench.published", "bench.peer", "bench.of_spark"
 _PARTITIONS_A_FILE = 100
 """The number of partitions of the largest scale for each data file: 10,000 files at the full scale."""
 
@@ -41,14 +46,19 @@ _FILES_A_RANGE = 10
 _VALUES = 10
 """The number of values of each range."""
 
+_MOST_OF_PLANNING = 1.1
+
 _ROWS, _BYTES = 1_000, 1_000_000
+_WARM_UPS = 20
+"""The number of runs before Java's compiler has optimised the planning."""
+
 _COLUMNS = (("id", "bigint"), *((f"c{number}", "bigint") for number in range(19)))
 
 log = logging.getLogger(__name__)
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield the time of a commit, and of planning a read of one range, for a table with many files."""
+    """Yield the time of a commit, and of planning a read of one range by engines, for a table with many files."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     count = ground.scales[-1] // _PARTITIONS_A_FILE
@@ -63,20 +73,52 @@ def measure(ground: Ground) -> Iterator[Figure]:
         try:
             peer = _PeerTable(iceberg, iceberg.load_table(_TABLE))
             pair = compare(ours.split, peer.split, ground.effort)
-            yield _figure("publish.split", count, database.name, pair)
-            pair = compare(partial(_plan, iceberg.load_table(_TABLE)), partial(_plan, peer.table), ground.effort)
-            yield _figure("publish_plan.one_range", count, database.name, pair)
+            yield _figure("publish.split", count, database.name, pair, goal=1.0)
+            pair = in_new_process(ground.folder / "iceberg.log", _planning_by_spark, url, folder, ground.effort)
+            yield _figure("publish_plan.spark", count, database.name, pair, goal=_MOST_OF_PLANNING)
+            own, of_spark = (partial(_plan, iceberg.load_table(name)) for name in (_TABLE, _OF_SPARK))
+            pair = compare(own, of_spark, ground.effort)
+            yield _figure("publish_plan.pyiceberg", count, database.name, pair, goal=_MOST_OF_PLANNING)
         finally:
             iceberg.engine.dispose()
 
 
-def _figure(case: str, count: int, database: str, pair: Pair) -> Figure:
+def _figure(case: str, count: int, database: str, pair: Pair, *, goal: float) -> Figure:
     name = f"{case}.{count}.{database}"
-    return Figure(name=name, ours=pair.ours, peer=pair.peer, unit="s", runs=pair.runs, goal=1.0)
+    return Figure(name=name, ours=pair.ours, peer=pair.peer, unit="s", runs=pair.runs, goal=goal)
 
 
 def _plan(table: Table) -> int:
     return len(list(table.scan(row_filter="id = 0").plan_files()))
+
+
+def _planning_by_spark(url: str, folder: Path, effort: Effort) -> Pair:
+    """Return the seconds that Spark's Iceberg needs to load and plan our table, and one that it has written itself."""
+    database = make_url(url)
+    settings = {**package_settings(database=database.get_backend_name()), **EXTENSIONS, **catalog_settings(database)}
+    settings["spark.sql.catalog.calve.warehouse"] = str(folder)
+    settings["spark.sql.catalog.calve.cache-enabled"] = "false"
+    with session(folder / "spark", memory="2g", more=settings) as spark:
+        iceberg: Any = spark.sparkContext._jvm.org.apache.iceberg  # type: ignore[union-attr]
+        count = iceberg.relocated.com.google.common.collect.Iterables.size
+
+        def load(name: str) -> Any:
+            return iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"calve.{name}")
+
+        def plan(name: str) -> int:
+            return int(count(load(name).newScan().filter(iceberg.expressions.Expressions.equal("id", 0)).planFiles()))
+
+        columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
+        spark.sql(f"CREATE TABLE calve.{_OF_SPARK} ({columns}) USING iceberg")
+        append, tasks = load(_OF_SPARK).newAppend(), load(_TABLE).newScan().includeColumnStats().planFiles().iterator()
+        while tasks.hasNext():
+            append.appendFile(tasks.next().file())
+        append.commit()
+        own, of_spark = partial(plan, _TABLE), partial(plan, _OF_SPARK)
+        for _ in range(_WARM_UPS):
+            if own() != of_spark():
+                raise BenchmarkError(f"Spark plans to read {own()} files of our table, and {of_spark()} of its own")
+        return compare(own, of_spark, effort)
 
 
 class _OwnTable:
