@@ -26,7 +26,8 @@ from catalog.errors import (
     SourceFileError,
 )
 from catalog.files.filesystem import FileInfo, Folder
-from catalog.loading.publishing import Publication, PublishOptions, staged_attempts, withdraw
+from catalog.loading.attempts import PublishAttempt, PublishOptions
+from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.model.identifiers import TableName
@@ -280,19 +281,19 @@ class Loading:
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
         options = PublishOptions(on_invalid, is_quarantined, append)
+        own = PublishAttempt(
+            self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
+        )
         if table.is_stored_as_iceberg:
             if not operation.is_committed:
-                self._publish_snapshot((operation, step, attempt), table, staging, options)
+                self._publish_snapshot(own)
             return dict(self._operations.get(operation_id).report[step])
         folder = Folder(table.location)
         if not operation.is_committed:
             staged = next(attempts_among(self._storage, [staging.removeprefix(f"{STAGING}/")]), None)
             if staged is None or staged.number != operation.number:
                 raise incomplete(folder, staging, table.full_name)
-            publication = Publication(
-                self._storage, self._definitions, self._operations, (operation, step, attempt), table, staged, options
-            )
-            self._publish(publication, step, attempt)
+            self._publish(own, staged)
         folder.delete(staging)
         if folder.is_empty(STAGING):
             folder.delete(STAGING)
@@ -300,36 +301,34 @@ class Loading:
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])
 
-    def _publish(self, publication: Publication, step: str, attempt: int) -> None:
+    def _publish(self, attempt: PublishAttempt, staged: AttemptName) -> None:
+        publication = Publication(attempt, staged)
         publication.reserve()
         reached(Point.RESERVED)
         with RowSpool() as extensions, taken_in(publication.move(extensions)) as new:
             reached(Point.MOVED)
             with self._storage.write() as connection:
                 operation = publication.commit(connection, new.partitions, extensions)
-                if not publication.options.append:
-                    self._note_sources(connection, publication.table, operation)
-                report = publication.report()
-                self._operations.finish_job(operation.id, step, attempt, report, connection=connection)
-                self._operations.advance(connection, operation.id, OperationState.COMMITTED)
-                reached(Point.CHANGED)
+                self._finish(connection, attempt, operation, publication.report())
         reached(Point.COMMITTED)
 
-    def _publish_snapshot(
-        self, attempt: tuple[Operation, str, int], table: Table, folder: str, options: PublishOptions
-    ) -> None:
-        publication = SnapshotPublication(
-            self._storage, self._definitions, self._operations, attempt, table, folder, options
-        )
+    def _publish_snapshot(self, attempt: PublishAttempt) -> None:
+        publication = SnapshotPublication(attempt)
         publication.set_aside()
         with self._storage.write() as connection:
             operation, report = publication.commit(connection)
-            if not options.append:
-                self._note_sources(connection, table, operation)
-            self._operations.finish_job(operation.id, *attempt[1:], report, connection=connection)
-            self._operations.advance(connection, operation.id, OperationState.COMMITTED)
-            reached(Point.CHANGED)
+            self._finish(connection, attempt, operation, report)
         reached(Point.COMMITTED)
+
+    def _finish(
+        self, connection: Connection, attempt: PublishAttempt, operation: Operation, report: dict[str, Any]
+    ) -> None:
+        """Note that a load is published, in the transaction that publishes it."""
+        if not attempt.options.append:
+            self._note_sources(connection, attempt.table, operation)
+        self._operations.finish_job(operation.id, attempt.step, attempt.number, report, connection=connection)
+        self._operations.advance(connection, operation.id, OperationState.COMMITTED)
+        reached(Point.CHANGED)
 
     def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
         for batch in batched(self.source_files(operation)):

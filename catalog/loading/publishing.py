@@ -29,14 +29,14 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.loading.appending import Extension, append_destinations, extend
+from catalog.loading.attempts import MOST_REASONS, PublishAttempt
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.model.partition_names import pack_values, partition_path
-from catalog.operations.attempts import AttemptName, attempt_name, attempts_among, require_latest
+from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.operations.staging import (
-    REJECTED,
     STAGED_DATA,
     STAGED_FILES,
     STAGING,
@@ -60,20 +60,9 @@ from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.definitions import Definitions
 
 _BATCH = 5_000
 _BEAT_SECONDS = 5.0
-_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class PublishOptions:
-    """The options of `Loading.publish`."""
-
-    on_invalid: OnInvalid = OnInvalid.REFUSE
-    is_quarantined: bool = False
-    append: bool = False
 
 
 @dataclass
@@ -94,7 +83,7 @@ class Totals:
         if destination.refused is not None:
             self.refused += 1
             self.refused_rows += staged.row_count
-            if len(self.refused_reasons) < _SHOWN:
+            if len(self.refused_reasons) < MOST_REASONS:
                 self.refused_reasons.append(destination.refused)
             return
         self.new += destination.is_new
@@ -107,28 +96,12 @@ class Totals:
 class Publication:
     """One attempt at publishing a staging folder."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        definitions: Definitions,
-        operations: Operations,
-        attempt: tuple[Operation, str, int],
-        table: Table,
-        staged: AttemptName,
-        options: PublishOptions,
-    ) -> None:
-        """Set the attempt (operation, step, number), and the folder to publish."""
-        self._storage = storage
-        self._definitions = definitions
-        self._operations = operations
-        self._operation, step, number = attempt
-        self._attempt = self._operation.id, step, number
-        self.table = table
-        self._folder = Folder(table.location)
+    def __init__(self, attempt: PublishAttempt, staged: AttemptName) -> None:
+        """Set the attempt at publishing the folder that another attempt, or the same one, has staged."""
+        self._attempt, self._table = attempt, attempt.table
         self._staged = staged
-        self._staging = f"{STAGING}/{staged.name}"
-        self.options = options
-        self._encoder = ValueEncoder(table)
+        self._folder = Folder(attempt.table.location)
+        self._encoder = ValueEncoder(attempt.table)
         self._beaten_at = time.monotonic()
         self._totals = Totals()
 
@@ -141,10 +114,10 @@ class Publication:
             FencedError: The attempt is fenced, or the files were withdrawn.
             VerificationFailedError: The staging folder is incomplete.
         """
-        if not is_complete(self._folder, self._staging):
-            raise incomplete(self._folder, self._staging, self.table.full_name)
-        with self._storage.read() as connection:
-            self._guard(connection, hold=False)
+        if not is_complete(self._folder, self._attempt.folder):
+            raise incomplete(self._folder, self._attempt.folder, self._table.full_name)
+        with self._attempt.storage.read() as connection:
+            self._attempt.guard(connection, hold=False)
             may_have_moved = has_destinations(connection, self._staged)
         try:
             for batch in self._batches():
@@ -163,7 +136,7 @@ class Publication:
         Raises:
             InvalidPartitionError: A partition is staged in two spellings.
         """
-        for batch in batched(read_staged(self._folder, self._staging), _BATCH):
+        for batch in batched(read_staged(self._folder, self._attempt.folder), _BATCH):
             self._beat()
             by_identity: dict[bytes, StagedPartition] = {}
             for staged in batch:
@@ -174,20 +147,20 @@ class Publication:
 
     def _reserve(self, batch: dict[bytes, StagedPartition]) -> None:
         identities = list(batch)
-        with self._storage.read() as connection:
+        with self._attempt.storage.read() as connection:
             done = read_destinations(connection, self._staged, identities)
-            existing = registered(connection, self.table, identities)
+            existing = registered(connection, self._table, identities)
         for identity, destination in done.items():
             if destination.packed_values != self._packed(batch[identity]):
                 raise self._twins(destination.packed_values, self._packed(batch[identity]))
         rest = {identity: staged for identity, staged in batch.items() if identity not in done}
         if not rest:
             return
-        absent = [identity for identity in rest if identity not in existing and self.table.partition_keys]
+        absent = [identity for identity in rest if identity not in existing and self._table.partition_keys]
         are_occupied = in_parallel(lambda identity: self._is_occupied(rest[identity]), absent)
         occupied = dict(zip(absent, are_occupied, strict=True))
-        with self._storage.write() as connection:
-            self._guard(connection)
+        with self._attempt.storage.write() as connection:
+            self._attempt.guard(connection)
             table = self._hold(connection)
             destinations = list(self._destinations(connection, table, rest, occupied))
             reserve(connection, table, self._staged, destinations)
@@ -202,51 +175,51 @@ class Publication:
         if not table.partition_keys:
             return [Destination(identity, "", table.location, False) for identity in staged]
         adder = self._adder(connection, table)
-        if self.options.append:
-            return append_destinations(connection, adder, staged, occupied, self._operation.folder)
+        if self._attempt.options.append:
+            return append_destinations(connection, adder, staged, occupied, self._attempt.operation.folder)
         return self._load_destinations(adder, staged, occupied)
 
     def _load_destinations(
         self, adder: PartitionAdder, staged: dict[bytes, StagedPartition], occupied: dict[bytes, bool]
     ) -> Iterable[Destination]:
         new = [NewPartition(partition.values) for partition in staged.values()]
-        refusals = adder.check(new, on_invalid=self.options.on_invalid)
+        refusals = adder.check(new, on_invalid=self._attempt.options.on_invalid)
         refused = {refusal.partition: str(refusal) for refusal in refusals}
         for identity, partition in staged.items():
-            path = partition_path(self.table.key_names, partition.values)
+            path = partition_path(self._table.key_names, partition.values)
             reason = refused.get(path)
             if reason is None and identity not in occupied:
                 raise ConflictError(
-                    f"partition {path} of {self.table.full_name} was dropped while a load was being published; nothing "
-                    "was added. Run the load again"
+                    f"partition {path} of {self._table.full_name} was dropped while a load was being published; "
+                    "nothing was added. Run the load again"
                 )
             if reason is None and occupied[identity]:
                 raise LocationNotEmptyError(
                     f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
-                    f"added. Move them elsewhere, or register them as a partition of {self.table.full_name}, and run "
+                    f"added. Move them elsewhere, or register them as a partition of {self._table.full_name}, and run "
                     "the load again"
                 )
-            above = "" if reason is None else f"{REJECTED}/{self._operation.folder}/"
-            location = f"{self.table.location}/{above}{path}"
+            above = "" if reason is None else f"{self._attempt.rejected_folder}/"
+            location = f"{self._table.location}/{above}{path}"
             yield Destination(identity, self._packed(partition), location, reason is None, reason)
 
     def _is_occupied(self, staged: StagedPartition) -> bool:
-        path = partition_path(self.table.key_names, staged.values)
+        path = partition_path(self._table.key_names, staged.values)
         return bool(self._folder.visible_names(path) - set(staged.files))
 
     def _packed(self, staged: StagedPartition) -> str:
-        return pack_values(staged.values, len(self.table.key_names))
+        return pack_values(staged.values, len(self._table.key_names))
 
     def _twins(self, *packed: str) -> InvalidPartitionError:
         reason = f"the source files write one partition in two ways, {packed[0]} and {packed[1]}; deliver its rows "
-        return InvalidPartitionError(self.table.full_name, reason=f"{reason}under one spelling")
+        return InvalidPartitionError(self._table.full_name, reason=f"{reason}under one spelling")
 
     def _free(self) -> None:
         """Release the reservations, provided that no file was moved."""
         has_more = True
         while has_more:
-            with self._storage.write() as connection:
-                self._guard(connection)
+            with self._attempt.storage.write() as connection:
+                self._attempt.guard(connection)
                 has_more = free_batch(connection, self._staged)
 
     # --- move ---------------------------------------------------------------------------------------------------
@@ -258,10 +231,12 @@ class Publication:
             FencedError: The attempt is fenced, or the files were withdrawn.
         """
         for batch in self._batches():
-            with self._storage.read() as connection:
+            with self._attempt.storage.read() as connection:
                 destinations = read_destinations(connection, self._staged, list(batch))
             if len(destinations) < len(batch):
-                raise FencedError(f"{self._staging} of {self.table.full_name} was withdrawn; run the load again")
+                raise FencedError(
+                    f"{self._attempt.folder} of {self._table.full_name} was withdrawn; run the load again"
+                )
             moves = [(staged, destinations[identity]) for identity, staged in batch.items()]
             for _ in in_parallel(self._move, moves):
                 self._beat()
@@ -271,7 +246,7 @@ class Publication:
                 counts = staged.file_count, staged.row_count, staged.size_bytes
                 if destination.refused is None and destination.is_new:
                     yield NewPartition(staged.values, destination.location, *counts)
-                elif destination.refused is None and self.table.partition_keys:
+                elif destination.refused is None and self._table.partition_keys:
                     partition = destination.identity, destination.partition_id, destination.location
                     page.append(Extension(*partition, *counts))
             if page:
@@ -279,7 +254,7 @@ class Publication:
 
     def _move(self, move: tuple[StagedPartition, Destination]) -> None:
         staged, destination = move
-        source = f"{self._staging}/{staged.data_path(self.table.key_names)}"
+        source = f"{self._attempt.folder}/{staged.data_path(self._table.key_names)}"
         target = self._folder.at(destination.location)
         try:
             self._folder.move_files(source, target, staged.files)
@@ -287,8 +262,8 @@ class Publication:
             # Withdrawn meanwhile: remove the empty folder, which a repair would take for a partition.
             if destination.is_new:
                 target.delete_if_empty()
-            with self._storage.read() as connection:
-                self._guard(connection, hold=False)
+            with self._attempt.storage.read() as connection:
+                self._attempt.guard(connection, hold=False)
             raise
         reached(Point.PARTLY_MOVED)
 
@@ -299,7 +274,7 @@ class Publication:
             FencedError: The attempt is fenced.
         """
         if time.monotonic() - self._beaten_at >= _BEAT_SECONDS:
-            self._operations.heartbeat(*self._attempt)
+            self._attempt.heartbeat()
             self._beaten_at = time.monotonic()
 
     # --- commit -------------------------------------------------------------------------------------------------
@@ -314,13 +289,13 @@ class Publication:
             ConflictError: The table or an extended partition was moved or dropped meanwhile.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """
-        operation = self._guard(connection)
+        operation = self._attempt.guard(connection)
         table = self._hold(connection)
         if self._totals.new:
             try:
                 self._adder(connection, table).add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
             except PartitionAlreadyExistsError as error:
-                if not self.options.append:
+                if not self._attempt.options.append:
                     raise
                 raise ConflictError(
                     f"another process has added a partition meanwhile; append again: {error}"
@@ -333,15 +308,15 @@ class Publication:
     def report(self) -> dict[str, Any]:
         """Return the report; see `Loading.publish`."""
         totals = self._totals
-        if self.options.append:
+        if self._attempt.options.append:
             return {
                 "rows": totals.row_count,
                 "files": totals.file_count,
                 "bytes": totals.size_bytes,
                 "partitions_added": totals.new,
-                "partitions_extended": totals.extended if self.table.partition_keys else 0,
+                "partitions_extended": totals.extended if self._table.partition_keys else 0,
             }
-        refused_folder = f"{self.table.location}/{REJECTED}/{self._operation.folder}"
+        refused_folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": totals.new,
             "row_count": totals.row_count,
@@ -353,19 +328,12 @@ class Publication:
             "refused_folder": refused_folder if totals.refused else None,
         }
 
-    def _guard(self, connection: Connection, *, hold: bool = True) -> Operation:
-        operation = self._operations.guard(connection, *self._attempt, hold=hold)
-        # An append has no separate staging step: the attempt that publishes has staged it itself.
-        if not self.options.append:
-            require_latest(connection, operation, self._staging)
-        return operation
-
     def _hold(self, connection: Connection) -> Table:
         """Lock the table against transactions that add partitions."""
-        table = self._definitions.lock_table(connection, self.table, exclusive=False, is_bulk=True)
-        if table.location != self.table.location:
+        table = self._attempt.definitions.lock_table(connection, self._table, exclusive=False, is_bulk=True)
+        if table.location != self._table.location:
             raise ConflictError(
-                f"table {table.full_name} was moved from {self.table.location} to {table.location} while a load was "
+                f"table {table.full_name} was moved from {self._table.location} to {table.location} while a load was "
                 "being published; nothing was added. Run the load again"
             )
         return table
@@ -373,12 +341,12 @@ class Publication:
     def _adder(self, connection: Connection, table: Table) -> PartitionAdder:
         return PartitionAdder(
             connection,
-            self._definitions,
+            self._attempt.definitions,
             table,
-            is_quarantined=self.options.is_quarantined,
-            operation_number=self._operation.number,
+            is_quarantined=self._attempt.options.is_quarantined,
+            operation_number=self._attempt.operation.number,
             is_bulk=True,
-            every_key=not self.options.append,
+            every_key=not self._attempt.options.append,
         )
 
 

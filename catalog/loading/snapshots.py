@@ -20,22 +20,16 @@ from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import InvalidPartitionError, RefusedPartition
 from catalog.files.filesystem import Folder
 from catalog.indexes.definitions import maintained_indexes
-from catalog.loading.publishing import PublishOptions
-from catalog.model import OnInvalid, Table
+from catalog.loading.attempts import MOST_REASONS, PublishAttempt
+from catalog.model import OnInvalid
 from catalog.model.partition_names import partition_path
-from catalog.operations.attempts import require_latest, require_own
+from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
-from catalog.operations.staging import REJECTED
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.quarantine import HIDDEN_FILES, add_hidden_partitions
 from catalog.partitions.snapshots import AddedFiles, add_partition_files
-from catalog.storage import Storage
 from catalog.storage.values import ValueEncoder
-from catalog.tables.definitions import Definitions
-
-_SHOWN = 20
 
 Values = tuple[str | None, ...]
 
@@ -51,25 +45,9 @@ class _Refused:
 class SnapshotPublication:
     """One attempt at publishing the files in an attempt's folder."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        definitions: Definitions,
-        operations: Operations,
-        attempt: tuple[Operation, str, int],
-        table: Table,
-        folder: str,
-        options: PublishOptions,
-    ) -> None:
-        """Set the attempt (operation, step, number), and the folder to publish, relative to the table's location."""
-        self._storage = storage
-        self._definitions = definitions
-        self._operations = operations
-        self._operation, step, number = attempt
-        self._attempt = self._operation.id, step, number
-        self.table = table
-        self._folder = folder
-        self.options = options
+    def __init__(self, attempt: PublishAttempt) -> None:
+        """Set the attempt at publishing its folder."""
+        self._attempt, self._table = attempt, attempt.table
         self._refused = _Refused()
 
     def set_aside(self) -> None:
@@ -79,19 +57,19 @@ class SnapshotPublication:
             InvalidPartitionError: There are such partitions, and they are not to be skipped.
             VerificationFailedError: The folder's manifest is missing or incomplete.
         """
-        with self._storage.read() as connection:
-            encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id), every_key=True)
+        with self._attempt.storage.read() as connection:
+            encoder = ValueEncoder(self._table, maintained_indexes(connection, self._table.id), every_key=True)
         refused = self._refused
-        for values in {file.values for file in read_manifest(self.table, self._folder)}:
+        for values in {file.values for file in read_manifest(self._table, self._attempt.folder)}:
             if isinstance(encoded := encoder.encode(values), RefusedPartition):
                 refused.reasons[values] = encoded
         if not refused.reasons:
             return
-        if self.options.on_invalid is OnInvalid.REFUSE:
+        if self._attempt.options.on_invalid is OnInvalid.REFUSE:
             shown = list(refused.reasons.values())
-            raise InvalidPartitionError(self.table.full_name, shown[:_SHOWN], count=len(shown))
-        folder = Folder(self.table.location)
-        for file in read_manifest(self.table, self._folder):
+            raise InvalidPartitionError(self._table.full_name, shown[:MOST_REASONS], count=len(shown))
+        folder = Folder(self._table.location)
+        for file in read_manifest(self._table, self._attempt.folder):
             if file.values in refused.reasons:
                 source, _, name = file.path.rpartition("/")
                 folder.move_files(source, folder.inside(self._rejected(file.values)), [name])
@@ -99,8 +77,8 @@ class SnapshotPublication:
         reached(Point.MOVED)
 
     def _rejected(self, values: Values) -> str:
-        path = partition_path(self.table.key_names, values)
-        return f"{REJECTED}/{self._operation.folder}/{path}"
+        path = partition_path(self._table.key_names, values)
+        return f"{self._attempt.rejected_folder}/{path}"
 
     def commit(self, connection: Connection) -> tuple[Operation, dict[str, Any]]:
         """Make the files visible in the caller's transaction; return the operation and the report.
@@ -111,19 +89,16 @@ class SnapshotPublication:
             ConflictError: A partition is quarantined.
             PartitionAlreadyExistsError: The partitions are to be quarantined, and one exists.
         """
-        operation = self._operations.guard(connection, *self._attempt)
-        require_own(self._storage, operation, self._folder)
-        # An append has no separate step that writes files: the attempt that publishes has written them itself.
-        if not self.options.append:
-            require_latest(connection, operation, self._folder)
-        table = lock_current(connection, self._definitions, self.table)
+        operation = self._attempt.guard(connection)
+        require_own(self._attempt.storage, operation, self._attempt.folder)
+        table = lock_current(connection, self._attempt.definitions, self._table)
         adder = None
         if table.partition_keys:
-            is_hidden = self.options.is_quarantined
+            is_hidden = self._attempt.options.is_quarantined
             number = operation.number
             adder = PartitionAdder(
                 connection,
-                self._definitions,
+                self._attempt.definitions,
                 table,
                 is_quarantined=is_hidden,
                 operation_number=number,
@@ -132,7 +107,7 @@ class SnapshotPublication:
             if is_hidden:
                 total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())
                 hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
-                return operation, {**self._report(hidden), HIDDEN_FILES: self._folder}
+                return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
         added = add_partition_files(connection, adder, table, self._files(), operation.number)
         if added.total.file_count:
             publish(connection, table, FileSwap(self._files(), marks={OPERATION_MARK: operation.id}))
@@ -140,11 +115,11 @@ class SnapshotPublication:
 
     def _files(self) -> Iterator[NewFile]:
         skipped: Collection[Values] = self._refused.reasons
-        return (file for file in read_manifest(self.table, self._folder) if file.values not in skipped)
+        return (file for file in read_manifest(self._table, self._attempt.folder) if file.values not in skipped)
 
     def _report(self, added: AddedFiles) -> dict[str, Any]:
         total = added.total
-        if self.options.append:
+        if self._attempt.options.append:
             return {
                 "rows": total.row_count,
                 "files": total.file_count,
@@ -153,7 +128,7 @@ class SnapshotPublication:
                 "partitions_extended": added.extended,
             }
         refused = self._refused
-        folder = f"{self.table.location}/{REJECTED}/{self._operation.folder}"
+        folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": added.added,
             "partitions_extended": added.extended,
@@ -168,4 +143,4 @@ class SnapshotPublication:
 
 
 def _shown(reasons: Iterable[RefusedPartition]) -> list[str]:
-    return sorted(map(str, reasons))[:_SHOWN]
+    return sorted(map(str, reasons))[:MOST_REASONS]

@@ -1,0 +1,75 @@
+"""One attempt at publishing the files that a job has written for a load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from catalog.model import OnInvalid, Table
+from catalog.operations.attempts import require_latest
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
+from catalog.operations.staging import REJECTED
+from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
+
+MOST_REASONS = 20
+"""Number of refused partitions that a report or an error names."""
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """The options of `Loading.publish`."""
+
+    on_invalid: OnInvalid = OnInvalid.REFUSE
+    is_quarantined: bool = False
+    append: bool = False
+
+
+@dataclass(frozen=True)
+class PublishAttempt:
+    """One attempt at publishing a folder of files.
+
+    Attributes:
+        table: The table when the attempt began.
+        folder: Relative to the table's location.
+    """
+
+    storage: Storage
+    definitions: Definitions
+    operations: Operations
+    operation: Operation
+    step: str
+    number: int
+    table: Table
+    folder: str
+    options: PublishOptions
+
+    @property
+    def rejected_folder(self) -> str:
+        """The folder of the files of refused partitions, relative to the table's location."""
+        return f"{REJECTED}/{self.operation.folder}"
+
+    def guard(self, connection: Connection, *, hold: bool = True) -> Operation:
+        """Check that the attempt may publish; return the operation.
+
+        Args:
+            hold: Also lock the operation until the end of the transaction.
+
+        Raises:
+            FencedError: The attempt is fenced, or a later attempt has written the load again.
+        """
+        operation = self.operations.guard(connection, self.operation.id, self.step, self.number, hold=hold)
+        # An append has no separate step that writes files: the attempt that publishes has written them itself.
+        if not self.options.append:
+            require_latest(connection, operation, self.folder)
+        return operation
+
+    def heartbeat(self) -> None:
+        """Tell that the attempt is alive.
+
+        Raises:
+            FencedError: The attempt is fenced.
+        """
+        self.operations.heartbeat(self.operation.id, self.step, self.number)
