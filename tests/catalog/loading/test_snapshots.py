@@ -129,7 +129,7 @@ def test_a_dropped_partition_is_a_delete_snapshot(catalog: Catalog, table: str) 
 def test_many_partitions_are_dropped_in_batches(catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(catalog, "one", table, {(f"p{number}", "1"): [number] for number in range(25)})
     monkeypatch.setattr("catalog.partitions.snapshots.BATCH", 10)
-    monkeypatch.setattr("catalog.iceberg.snapshots._SEARCHED_FOLDERS", 5)
+    monkeypatch.setattr("catalog.iceberg.entries._SEARCHED_FOLDERS", 5)
     assert catalog.drop_partitions(table, "origin < 'p3'") == 18
     check_partitions(catalog, table)
 
