@@ -239,8 +239,7 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange, unt
     scheme = table.scheme
     if scheme is None:
         raise InvalidSchemeError(
-            f"table {table.full_name} has no partition scheme, so it does not support {change}; for a table with "
-            "partition keys, name the values: ALTER TABLE … ADD PARTITION (key='value')"
+            f"table {table.full_name} has no partition scheme, so it does not support {change}; {_instead(table)}"
         )
     effect = change.of(scheme)
     affected = {*effect.targets, *effect.deleted}
@@ -279,6 +278,15 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange, unt
     )
     last_id = max(_ids(files), default=0)
     return RebalancePlan(table, change, effect.scheme, readings, rewritten, relabelled, deleted, last_id)
+
+
+def _instead(table: Table) -> str:
+    """Return what to do with a table without a scheme instead of a rebalance."""
+    if table.is_stored_as_iceberg:
+        return "its partitions follow from the values of its rows, also of those that other engines write"
+    if table.partition_keys:
+        return "its partitions are named by their values: ALTER TABLE … ADD PARTITION (key='value')"
+    return "it has no partitions"
 
 
 def _files_of_plan(

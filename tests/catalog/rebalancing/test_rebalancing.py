@@ -139,6 +139,24 @@ def test_a_change_that_does_not_fit_holds_nothing(
         catalog.rebalancing.change_catalog("wrong", "demo.none", change)
 
 
+@pytest.mark.parametrize(
+    ("definition", "instead"),
+    [
+        ({"partition_keys": [("k", "int")]}, "ADD PARTITION (key='value')"),
+        ({"partition_keys": [("k", "int")], "format": "iceberg"}, "follow from the values of its rows"),
+        ({}, "it has no partitions"),
+    ],
+)
+def test_a_change_of_a_table_without_a_scheme_says_what_to_do_instead(
+    catalog: Catalog, definition: dict[str, Any], instead: str
+) -> None:
+    catalog.create_database("plain")
+    catalog.create_table("plain.t", columns=[("a", "int")], **definition)
+    with pytest.raises(InvalidSchemeError, match=r"^table plain\.t has no partition scheme, so") as caught:
+        catalog.rebalancing.plan("plain.t", SPLIT)
+    assert instead in str(caught.value)
+
+
 def test_a_change_that_moves_rows_is_left_to_spark(catalog: Catalog, ranges: str) -> None:
     assert catalog.rebalancing.change_catalog("split", ranges, SPLIT) is None
     assert catalog.operations.find("split") is None
