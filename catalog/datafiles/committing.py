@@ -160,7 +160,7 @@ def _place_late_files(connection: Connection, table: Table, change: FileChange, 
     placing = place_files(change.after, files, change.targets)
     relabelled = {**placing.relabelled, **{file.id: UNPLACED for file in placing.rewritten}}
     relabel_files(connection, table, relabelled)
-    return not any(file.operation_number is not None and file.id in relabelled for file in files)
+    return not any(file.is_own and file.id in relabelled for file in files)
 
 
 def _are_deleted_from(table: Table, change: FileChange, paths: Sequence[str]) -> bool:

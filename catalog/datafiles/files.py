@@ -87,6 +87,7 @@ class NewFile:
         metrics: All columns' metrics for Iceberg's manifests (`catalog.iceberg.manifests.encode_metrics`); None if
             unknown.
         values: Its partition's values, in the order of the keys; empty in a table without partition keys.
+        is_read_by_id: Another engine wrote it, with field ids, but with other names of columns than Calve's files have.
     """
 
     partition_id: int
@@ -96,6 +97,7 @@ class NewFile:
     statistics: Mapping[str, ColumnStatistics]
     metrics: bytes | None = None
     values: tuple[str | None, ...] = ()
+    is_read_by_id: bool = False
 
     def as_json(self) -> list[Any]:
         """Return the file as JSON values."""
@@ -127,7 +129,8 @@ class DataFile:
     Attributes:
         path: The path relative to the table's location.
         statistics_json: The statistics as stored in the catalog.
-        operation_number: The operation that wrote it; None for another engine.
+        operation_number: The operation that wrote it; 0 for another engine, or None if the file must be read by the
+            field ids in it.
     """
 
     id: int
@@ -137,6 +140,16 @@ class DataFile:
     size_bytes: int
     statistics_json: str
     operation_number: int | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Calve wrote it."""
+        return bool(self.operation_number)
+
+    @property
+    def is_read_by_id(self) -> bool:
+        """Whether its columns are found by field ids, instead of by the names that files of Calve have."""
+        return self.operation_number is None
 
     @cached_property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
@@ -189,7 +202,7 @@ def insert_files(connection: Connection, table: Table, files: Iterable[NewFile],
                 file.row_count,
                 file.size_bytes,
                 json.dumps(_plain(file.statistics), separators=(",", ":")),
-                operation_number,
+                (None if file.is_read_by_id else 0) if operation_number is None else operation_number,
                 revision,
             )
 

@@ -34,7 +34,7 @@ from catalog.storage.schema import DataFileRow, TableRow
 from catalog.tables.columns import TableColumns, with_columns
 from catalog.tables.definitions import Definitions
 from catalog.types.column_types import parse_column_type
-from catalog.types.key_types import IntegerType, KeyType
+from catalog.types.key_types import KeyType
 
 if TYPE_CHECKING:
     from catalog.iceberg.differences import Difference, LiveFile
@@ -147,7 +147,7 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     # All checks come first, because a caller may go on after a refusal.
     columns = _followed_columns(table, commits)
     after = table if columns is None else with_columns(table, columns)
-    _require_usable(after, commits)
+    added = _usable_files(after, commits)
     changed = _followed_properties(definitions, table, commits)
     if recorded is not None and not recorded.is_latest and not table.is_stored_as_iceberg:
         # Somebody has rolled the table back, and may have committed on top.
@@ -159,10 +159,10 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     table = after
     removed = [path.removeprefix(f"{table.location}/") for path in commits.removed]
     if table.is_stored_as_iceberg:
-        _follow_partitions(connection, definitions, table, commits, removed)
+        _follow_partitions(connection, definitions, table, commits, added, removed)
     else:
         _remove(connection, table, removed)
-        insert_files(connection, table, _new_files(table, commits.added), None)
+        insert_files(connection, table, _new_files(table, added), None)
     connection.execute(
         update(TableRow)
         .where(TableRow.id == table.id)
@@ -232,32 +232,19 @@ def _without_keys(table: Table, columns: TableColumns) -> TableColumns:
     return replace(columns, columns=tuple(known.values()), keys=tuple(keys))
 
 
-def _require_usable(table: Table, commits: Difference) -> None:
-    """Check that Calve can read the files of commits.
+def _usable_files(table: Table, commits: Difference) -> list[LiveFile]:
+    """Return the added files of commits, with how they are read.
 
     Raises:
-        UnsupportedCommitError: It cannot.
+        UnsupportedCommitError: Calve cannot read a file.
+        StorageError: The file system refused.
     """
-    finding = next((problem for file in commits.added if (problem := _problem(table, file)) is not None), None)
-    if finding is not None:
-        raise _refusal(table, commits, finding)
+    from catalog.datafiles.engine_files import FilesError, usable_files
 
-
-def _problem(table: Table, file: LiveFile) -> str | None:
-    """Return why a file cannot be a file of a table; None if it can."""
-    from catalog.datafiles.bounds import integer_outside
-
-    if file.format != "PARQUET":
-        return f"the data file {file.path} is in the format {file.format}, not Parquet"
-    if not file.path.startswith(f"{table.location}/"):
-        return f"the data file {file.path} is outside the table's folder, {table.location}"
-    for column in table.in_files.columns:
-        value_type = parse_column_type(column.type)
-        if isinstance(value_type, IntegerType):
-            outside = integer_outside(file, column.id, value_type)
-            if outside is not None:
-                return f"the data file {file.path} has {outside} in column {column.name}, which is a {column.type}"
-    return None
+    try:
+        return usable_files(table, commits)
+    except FilesError as error:
+        raise _refusal(table, commits, str(error)) from error
 
 
 def _followed_properties(definitions: Definitions, table: Table, commits: Difference) -> dict[str, Any]:
@@ -296,7 +283,8 @@ def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
         possible = partitions_of_file(scheme, statistics, scheme.ids)
         partition_id = possible.pop() if len(possible) == 1 else UNPLACED
         path = file.path.removeprefix(f"{table.location}/")
-        yield NewFile(partition_id, path, file.row_count, file.size_bytes, statistics)
+        by_id = file.is_read_by_id
+        yield NewFile(partition_id, path, file.row_count, file.size_bytes, statistics, is_read_by_id=by_id)
 
 
 def _compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
@@ -312,7 +300,12 @@ def _compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
 
 
 def _follow_partitions(
-    connection: Connection, definitions: Definitions, table: Table, commits: Difference, removed: Sequence[str]
+    connection: Connection,
+    definitions: Definitions,
+    table: Table,
+    commits: Difference,
+    added: Sequence[LiveFile],
+    removed: Sequence[str],
 ) -> None:
     """Change the partitions of a table stored as Iceberg as other engines have changed its files.
 
@@ -322,7 +315,7 @@ def _follow_partitions(
     assert definitions.follow_files is not None
     try:
         with connection.begin_nested():
-            definitions.follow_files(connection, definitions, table, commits.added, removed)
+            definitions.follow_files(connection, definitions, table, added, removed)
     except (InvalidRequestError, ConflictError) as error:
         raise _refusal(table, commits, str(error)) from error
 

@@ -201,6 +201,15 @@ def is_plainly_within(location: str, folder: str) -> bool:
     return location.startswith(f"{folder}/") and not _MAY_LEAD_OUT.search(location)
 
 
+def _are_plain(path: str) -> bool:
+    return not any(name in ("", ".", "..") for name in path.split("/"))
+
+
+def is_literally_within(location: str, folder: str) -> bool:
+    """Return whether a location starts with a folder, and all file systems find it there."""
+    return location.startswith(f"{folder}/") and _are_plain(location.removeprefix(f"{folder}/"))
+
+
 def overlap(first: str, second: str) -> bool:
     """Return whether two locations are equal or nested; both as returned by `comparable`."""
     return is_within(first, second) or is_within(second, first)

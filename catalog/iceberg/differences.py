@@ -33,6 +33,7 @@ class LiveFile:
         format: In upper case, for instance `PARQUET`.
         partition: The values of its partition; empty in a table without partition fields.
         lower_bounds, upper_bounds, value_counts, null_counts, nan_counts: By field id, as in the manifest.
+        is_read_by_id: As `catalog.datafiles.files.NewFile` has it.
     """
 
     path: str
@@ -45,6 +46,7 @@ class LiveFile:
     null_counts: Mapping[int, int]
     nan_counts: Mapping[int, int]
     partition: tuple[Any, ...] = ()
+    is_read_by_id: bool = False
 
     @classmethod
     def of(cls, file: DataFile, partitioning: Partitioning) -> LiveFile:

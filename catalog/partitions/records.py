@@ -67,7 +67,8 @@ def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
         if (values := known.get(file.partition)) is None:
             values = known[file.partition] = values_of(table, file.partition)
         path = file.path.removeprefix(f"{table.location}/")
-        yield NewFile(UNPARTITIONED, path, file.row_count, file.size_bytes, {}, values=values)
+        by_id = file.is_read_by_id
+        yield NewFile(UNPARTITIONED, path, file.row_count, file.size_bytes, {}, values=values, is_read_by_id=by_id)
 
 
 def values_of(table: Table, record: Sequence[Any]) -> tuple[str | None, ...]:

@@ -302,7 +302,7 @@ def _files_of_plan(
         file
         for file in read_files(connection, table, chosen)
         if (chosen is not None or file.partition_id in affected or file.path in with_deletes)
-        and (until is None or file.id <= until or file.operation_number is not None)
+        and (until is None or file.id <= until or file.is_own)
     ]
 
 

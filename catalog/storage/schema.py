@@ -155,8 +155,8 @@ class DataFileRow(Base):
 
     `path` is relative to the table's location. `partition_id` is -1 for the files of other engines that are not placed
     yet (`catalog.schemes.model.UNPLACED`). `statistics` is JSON (of `ColumnStatistics`, by column). `revision` is the
-    first one that has the row as it is (`catalog.datafiles.history`). As for partitions, there is no foreign key to the
-    table.
+    first one that has the row as it is (`catalog.datafiles.history`). `operation_number` is 0 for a file of another
+    engine, or null if it must be read by field ids. As for partitions, there is no foreign key to the table.
     """
 
     __tablename__ = "calve_data_file"

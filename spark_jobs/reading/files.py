@@ -56,20 +56,18 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     Raises:
         VerificationFailedError: A file does not exist.
     """
-    own: list[DataFile] = []
-    others: list[DataFile] = []
-    is_plain = is_plain_layout(table)
+    by_name: list[DataFile] = []
+    by_id: list[DataFile] = []
     for file in files:
-        # Files of other engines have the current names of columns, but also their ids.
-        (own if is_plain or file.operation_number is not None else others).append(file)
+        (by_id if file.is_read_by_id else by_name).append(file)
     frames = []
-    if own:
-        rows = _load_files(spark, table, _file_schema(table), own)
+    if by_name:
+        rows = _load_files(spark, table, _file_schema(table), by_name)
         # No cast is needed, because Spark reads Parquet files with the columns' own types.
-        frames.append(rows if is_plain else rows.select(*_columns_of_files(table)))
-    if others:
+        frames.append(rows if is_plain_layout(table) else rows.select(*_columns_of_files(table)))
+    if by_id:
         spark.conf.set(_FIELD_IDS, "true")
-        rows = _load_files(spark, table, _schema_with_ids(table), others)
+        rows = _load_files(spark, table, _schema_with_ids(table), by_id)
         frames.append(rows.toDF(*[column.name for column in table.columns]))
     return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import make_url
 
@@ -263,6 +264,52 @@ def test_columns_that_spark_changes_are_followed(
     check()
     placed.change(SplitPartition(2, ("13", "20")))
     check()
+
+
+@pytest.mark.parametrize("is_renamed_first", [False, True])
+@pytest.mark.parametrize("kind", ["scheme", "iceberg"])
+def test_files_without_field_ids_are_read_by_names(
+    iceberg_spark: SparkSession,
+    catalog: Catalog,
+    catalog_url: str,
+    engine: SparkSession,
+    kind: str,
+    is_renamed_first: bool,
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    if kind == "scheme":
+        Placed(iceberg_spark, catalog, [("1 b", "int")]).load([12])
+    else:
+        catalog.create_database("shop")
+        columns = [("a", "string"), ("1 b", "int")]
+        catalog.create_table(TABLE, columns=columns, partition_keys=[("c", "int")], format="iceberg")
+        engine.sql(f"INSERT INTO calve.{TABLE} VALUES ('a12', NULL, 12)")
+
+    def rename() -> None:
+        catalog.alter_table(TABLE, change_columns={"1 b": ("2 n", "int")})
+
+    def add(name: str, value: int) -> None:
+        path = Path(catalog.get_table(TABLE).location, "data", f"added-{value}.parquet")
+        path.parent.mkdir(exist_ok=True)
+        values = {name: pa.array([value], pa.int32()), "a": ["x"], "c": pa.array([value], pa.int32())}
+        pq.write_table(pa.table(values), path)
+        with sql_catalog(catalog_url) as iceberg:
+            iceberg.load_table(TABLE).add_files([str(path)])
+
+    if is_renamed_first:
+        rename()
+        add("2 n", 2)
+    else:
+        add("1 b", 2)
+        assert read_table(iceberg_spark, TABLE, catalog=catalog).count() == 2
+        rename()
+    add("2 n", 1)
+    # Engines write such a name in another way, but with the field id.
+    engine.sql(f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES ('y', 22, 22), ('y', 23, 23)")
+    expected = [("x", 1, 1), ("x", 2, 2), ("a12", None, 12), ("y", 22, 22), ("y", 23, 23)]
+    assert [tuple(row) for row in read_table(iceberg_spark, TABLE, catalog=catalog).orderBy("c").collect()] == expected
+    assert [tuple(row) for row in engine.table(f"calve.{TABLE}").orderBy("c").collect()] == expected
 
 
 COLUMNS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,7 +118,7 @@ class _Matching:
         self.spellings: list[tuple[int, str]] = []
         self.unknown: list[tuple[int, tuple[str, ...]]] = []
         self.common_count = 0
-        self._has_ids = any(_has_id(column) for column in columns)
+        self._has_ids = has_ids(columns)
 
     def fields(
         self, parent: int, expected: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool
@@ -215,8 +215,9 @@ class _Matching:
                 )
 
 
-def _has_id(column: FileColumn) -> bool:
-    return column.field_id is not None or any(map(_has_id, column.parts))
+def has_ids(columns: Iterable[FileColumn]) -> bool:
+    """Return whether any column, or part of one, has a field id; readers of Iceberg then find all columns by ids."""
+    return any(column.field_id is not None or has_ids(column.parts) for column in columns)
 
 
 def match_columns(fields: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:

@@ -274,7 +274,7 @@ def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes |
 
 
 def _plan_of(columns: Sequence[NestedField], path: str, schema: Any) -> _Plan:
-    match = match_columns(columns, _file_columns(schema), path)
+    match = match_columns(columns, file_columns(schema), path)
     ordered, unordered = [], []
     for common in match.found:
         position = common.column.position
@@ -327,8 +327,12 @@ def _bounds_of(leaf: Any, common: Found) -> Bounds | None:
     return None
 
 
-def _file_columns(schema: Any) -> list[FileColumn]:
-    """Return a file's columns as a tree, whose leaves are numbered as in the footer."""
+def file_columns(schema: Any) -> list[FileColumn]:
+    """Return a file's columns as a tree, whose leaves are numbered as in the footer.
+
+    Args:
+        schema: As PyArrow reads it.
+    """
     leaves = iter(range(len(schema)))
     return [_file_column(field, field.name, schema, leaves) for field in schema.to_arrow_schema()]
 

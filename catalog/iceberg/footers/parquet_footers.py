@@ -116,6 +116,16 @@ class FooterParser:
         is_ordered = schema.orders in footer[-len(schema.orders) - _LAST_FIELDS :]
         return Footer(schema, rows, groups, is_ordered, footer[end:-_ENDING])
 
+    def read_schema(self, file: FileInfo) -> FileSchema:
+        """Return the common parts of a file's footer; the row groups are not parsed.
+
+        Raises:
+            UnusableFileError: It is not a Parquet file, or is damaged.
+        """
+        footer = _footer(file)
+        with reading_footer(file.path):
+            return self._schema(footer)
+
     def _schema(self, footer: bytes) -> FileSchema:
         for schema in self._schemas:
             if footer.startswith(schema.start):

@@ -1,0 +1,137 @@
+"""Data files that other engines have added to a table: whether Calve can read them, and how.
+
+Files of Calve are read by the names of their columns, which belong to one column of the table for good. Files of other
+engines are read in the same way if all their columns have these names. Otherwise they are read by the field ids in
+them, for instance files whose writer has changed the names. A file without field ids, which an engine has added as it
+was (`add_files`), has only its names: Iceberg's readers find its columns by the table's name mapping.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from catalog.datafiles.bounds import integer_outside
+from catalog.errors import MissingFileError, UnusableFileError
+from catalog.files.filesystem import FileInfo, in_parallel, storage_errors
+from catalog.files.locations import is_literally_within
+from catalog.iceberg.differences import Difference, LiveFile
+from catalog.iceberg.footers.columns import FileColumn, has_ids
+from catalog.iceberg.footers.parquet import file_columns
+from catalog.iceberg.footers.parquet_footers import FileSchema, FooterParser, reading_footer
+from catalog.iceberg.footers.tails import is_local
+from catalog.iceberg.metadata import NAME_MAPPING
+from catalog.model import Table
+from catalog.tables.columns import TableColumns
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import IntegerType
+
+
+class FilesError(Exception):
+    """Calve cannot read a file; the message says which, and why."""
+
+
+def usable_files(table: Table, commits: Difference) -> list[LiveFile]:
+    """Return the added files, with how they are read, according to their footers.
+
+    Args:
+        table: With its columns as other engines have changed them.
+
+    Raises:
+        FilesError: Calve cannot read a file.
+        StorageError: The file system refused.
+    """
+    for file in commits.added:
+        _check_entry(table, file)
+    footers, names = FooterParser(), _Names.of(table, commits)
+
+    @cache
+    def judged(schema: FileSchema) -> tuple[str | None, bool]:
+        columns = file_columns(schema.columns)
+        return names.problem_of(columns), names.are_found_by_id(columns)
+
+    def usable(file: LiveFile) -> LiveFile:
+        try:
+            with storage_errors(file.path):
+                schema = footers.read_schema(FileInfo(file.path, file.size_bytes, 0))
+            with reading_footer(file.path):
+                problem, is_read_by_id = judged(schema)
+        except MissingFileError as error:
+            raise FilesError(f"the data file {file.path} does not exist") from error
+        except UnusableFileError as error:
+            raise FilesError(f"the data {error}") from error
+        if problem is not None:
+            raise FilesError(f"the data file {file.path} {problem}")
+        return replace(file, is_read_by_id=is_read_by_id) if is_read_by_id else file
+
+    # A local footer is read faster than it is given to another thread.
+    return list(map(usable, commits.added) if is_local(table.location) else in_parallel(usable, commits.added))
+
+
+def _check_entry(table: Table, file: LiveFile) -> None:
+    """Check what the manifest says about a file.
+
+    Raises:
+        FilesError: Calve cannot read the file.
+    """
+    if file.format != "PARQUET":
+        raise FilesError(f"the data file {file.path} is in the format {file.format}, not Parquet")
+    if not is_literally_within(file.path, table.location):
+        raise FilesError(f"the data file {file.path} is outside the table's folder, {table.location}")
+    for column in table.in_files.columns:
+        value_type = parse_column_type(column.type)
+        if isinstance(value_type, IntegerType):
+            outside = integer_outside(file, column.id, value_type)
+            if outside is not None:
+                raise FilesError(
+                    f"the data file {file.path} has {outside} in column {column.name}, which is a {column.type}"
+                )
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of a table's columns in files.
+
+    Attributes:
+        owners: Name → id of the column that has it in files of Calve.
+        mapped: Name → id of the column that has it in files without field ids, for Iceberg's readers.
+        keys: Id → name of the partition keys that all files must have, because Calve reads them from files.
+    """
+
+    owners: Mapping[str, int]
+    mapped: Mapping[str, int]
+    keys: Mapping[int, str]
+
+    @classmethod
+    def of(cls, table: Table, commits: Difference) -> _Names:
+        mapping = json.loads(commits.after.properties.get(NAME_MAPPING, "[]"))
+        mapped = {name: field.get("field-id", 0) for field in mapping for name in field["names"]}
+        keys = {key.id: key.name for key in table.partition_keys} if table.is_stored_as_iceberg else {}
+        return cls(TableColumns.of(table).owners, mapped, keys)
+
+    def problem_of(self, columns: Iterable[FileColumn]) -> str | None:
+        """Return why Calve cannot read a file with these columns; None if it can."""
+        if has_ids(columns):
+            ids = {column.field_id for column in columns}
+        else:
+            other = next((column.name for column in columns if self._without_id(column) == 0), None)
+            if other is not None:
+                names = ", ".join(sorted(name for name, owner in self.owners.items() if self.mapped.get(name) == owner))
+                return (
+                    f"has no field ids, and its column {other} has none of the names that columns of the table have in "
+                    f"files, which are {names}; write it by an engine instead of adding it, or with these names"
+                )
+            ids = {self._without_id(column) for column in columns}
+        lacking = next((name for key_id, name in self.keys.items() if key_id not in ids), None)
+        return None if lacking is None else f"lacks the partition key {lacking}; write it with all partition keys"
+
+    def are_found_by_id(self, columns: Iterable[FileColumn]) -> bool:
+        """Return whether columns must be found by their ids, because their names are not those in files of Calve."""
+        return has_ids(columns) and any(self.owners.get(column.name) != column.field_id for column in columns)
+
+    def _without_id(self, column: FileColumn) -> int:
+        """Return the id of the table's column that all readers find by a name; 0 if there is none."""
+        owner = self.owners.get(column.name, 0)
+        return owner if self.mapped.get(column.name) == owner else 0

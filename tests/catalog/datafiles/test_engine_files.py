@@ -1,0 +1,148 @@
+"""Data files that other engines add: how Calve reads them, and which it refuses by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType
+
+from catalog import Catalog, Column
+from catalog.errors import UnsupportedCommitError
+from catalog.tables.schemes import scheme_from_properties
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.killed_changes import load
+
+TABLE = "demo.t"
+pytestmark = pytest.mark.smoke
+
+
+@pytest.fixture
+def hashed(catalog: Catalog) -> Catalog:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("a", "int"), ("b x", "int"), ("c", "int")], scheme=scheme)
+    return catalog
+
+
+def engine(url: str, commit: Callable[[IcebergTable], Any]) -> None:
+    """Commit to the table by PyIceberg."""
+    with sql_catalog(url) as iceberg:
+        commit(iceberg.load_table(TABLE))
+
+
+def write(catalog: Catalog, name: str = "data/added.parquet", **columns: int) -> Path:
+    """Write a file of one row, without field ids, into the table's folder."""
+    path = Path(catalog.get_table(TABLE).location, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({column: pa.array([value], pa.int32()) for column, value in columns.items()}), path)
+    return path
+
+
+def commit_file(url: str, path: str | Path, size_bytes: int, *partition: int) -> None:
+    """Add a file without PyIceberg's own checks, as engines do that have none."""
+
+    def commit(table: IcebergTable) -> None:
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=str(path),
+            file_format=FileFormat.PARQUET,
+            partition=Record(*partition),
+            record_count=1,
+            file_size_in_bytes=size_bytes,
+        )
+        file.spec_id = table.spec().spec_id
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(file)
+
+    engine(url, commit)
+
+
+def refuse(catalog: Catalog, finding: str) -> None:
+    """Check that the next change is refused by name, and that the table is readable by Iceberg's reader."""
+    with pytest.raises(UnsupportedCommitError, match=finding) as refused:
+        catalog.alter_table(TABLE, properties={"owner": "ann"})
+    assert "can still be read" in str(refused.value)
+    assert catalog.get_table(TABLE).engine_location is not None
+
+
+def test_files_with_or_without_ids_are_read_by_the_names_of_files_of_calve(hashed: Catalog, catalog_url: str) -> None:
+    path = write(hashed, a=1, c=2)
+    engine(catalog_url, lambda table: table.add_files([str(path)]))
+    values = pa.array([3], pa.int32())
+    # Engines write the name `b x` in another way.
+    engine(catalog_url, lambda table: table.append(pa.table({"a": values, "c": values})))
+    hashed.alter_table(TABLE, change_columns={"a": ("d", "int")})
+    path = write(hashed, "data/renamed.parquet", d=1, c=2)
+    engine(catalog_url, lambda table: table.add_files([str(path)]))
+    hashed.alter_table(TABLE, drop_columns=["b x"])
+    engine(catalog_url, lambda table: table.append(pa.table({"d": values, "c": values})))
+    files = hashed.scan_files(TABLE).files
+    assert sorted(file.is_read_by_id for file in files) == [False, False, False, True]
+    assert not any(file.is_read_by_id for file in files if file.path in ("data/added.parquet", "data/renamed.parquet"))
+    assert not any(file.is_own for file in files)
+    load(hashed, "own", TABLE, [1])
+    assert sum(file.is_own for file in hashed.scan_files(TABLE).files) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "finding"),
+    [
+        ({"a": 1, "z": 1}, r"added\.parquet has no field ids, and its column z has none .* are a, b x, c;"),
+        ({"A": 1}, "its column A has none of the names"),
+        ({"b_x20x": 1}, "its column b_x20x has none of the names"),
+    ],
+)
+def test_a_file_without_ids_and_with_another_column_is_refused(
+    hashed: Catalog, catalog_url: str, columns: dict[str, int], finding: str
+) -> None:
+    path = write(hashed, "data/added.parquet", **columns)
+    commit_file(catalog_url, path, path.stat().st_size)
+    refuse(hashed, finding)
+
+
+def test_a_file_without_ids_is_refused_if_its_name_has_another_meaning_for_iceberg(
+    hashed: Catalog, catalog_url: str
+) -> None:
+    load(hashed, "own", TABLE, [1])
+
+    def commit(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.delete_column("a")
+        with table.update_schema() as update:
+            update.add_column("a", IntegerType())
+        table.add_files([str(write(hashed, a=1, c=2))])
+
+    engine(catalog_url, commit)
+    refuse(hashed, "its column a has none of the names")
+
+
+def test_a_file_that_does_not_exist_or_is_damaged_is_refused(hashed: Catalog, catalog_url: str) -> None:
+    location = hashed.get_table(TABLE).location
+    commit_file(catalog_url, f"{location}/data/gone.parquet", 100)
+    refuse(hashed, r"gone\.parquet does not exist")
+    path = write(hashed, "data/gone.parquet", a=1)
+    path.write_bytes(b"PAR1" + bytes(96))
+    refuse(hashed, r"gone\.parquet: it starts like a Parquet file")
+
+
+def test_a_file_without_a_partition_key_is_refused(catalog: Catalog, catalog_url: str) -> None:
+    catalog.create_table(TABLE, columns=[("a", "int")], partition_keys=[("k", "int")], format="iceberg")
+    path = write(catalog, a=1)
+    commit_file(catalog_url, path, path.stat().st_size, 7)
+    refuse(catalog, r"added\.parquet lacks the partition key k")
+
+
+@pytest.mark.parametrize("way", ["../other/", "data/./", "data//", "data/../../"])
+def test_a_file_whose_path_may_lead_out_of_the_folder_is_refused(hashed: Catalog, catalog_url: str, way: str) -> None:
+    location = hashed.get_table(TABLE).location
+    path = write(hashed, f"{way}added.parquet", a=1, c=2)
+    commit_file(catalog_url, f"{location}/{way}added.parquet", path.stat().st_size)
+    refuse(hashed, re.escape(f"{location}/{way}added.parquet is outside the table's folder"))
