@@ -201,6 +201,16 @@ def is_plainly_within(location: str, folder: str) -> bool:
     return location.startswith(f"{folder}/") and not _MAY_LEAD_OUT.search(location)
 
 
+def has_plain_names(location: str) -> bool:
+    """Return whether all file systems find the same place: no name in a location is empty, `.` or `..`.
+
+    Disks and Hadoop resolve such names; in object stores they are names as others are. A trailing slash does not count.
+    """
+    _, mark, rest = location.partition("://")
+    path = rest.partition("/")[2] if mark else _LOCAL.sub("/", location, count=1).removeprefix("/")
+    return path == "" or _are_plain(path.removesuffix("/"))
+
+
 def _are_plain(path: str) -> bool:
     return not any(name in ("", ".", "..") for name in path.split("/"))
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
 from catalog.files.credentials import has_credentials, without_credentials
 from catalog.files.filesystem import FileInfo, find_files
-from catalog.files.locations import is_plainly_within, location_key, strict_key
+from catalog.files.locations import has_plain_names, is_plainly_within, location_key, strict_key
 from catalog.settings.environment import tables_path
 
 if TYPE_CHECKING:
@@ -166,6 +166,11 @@ def require_properties(properties: Mapping[str, str | None]) -> None:
             )
         if value and is_path_property(name):
             require_location(value)
+            if EVERYWHERE not in _setting(LOCATIONS) and not has_plain_names(value):
+                raise LocationNotAllowedError(
+                    f"property {name!r} is {value!r}, with an empty name, '.' or '..' in it, which engines resolve in "
+                    "different ways; write the location without them"
+                )
 
 
 def is_path_property(name: str) -> bool:

@@ -9,7 +9,13 @@ import pytest
 
 from catalog import Catalog, NewPartition
 from catalog.errors import InvalidLocationError, LocationNotAllowedError
-from catalog.settings.places import allowed_files, require_endpoint, require_host, require_location
+from catalog.settings.places import (
+    allowed_files,
+    require_endpoint,
+    require_host,
+    require_location,
+    require_properties,
+)
 from catalog.statements.engine import Engine
 from catalog.statements.parser import parse_statement
 from catalog.statements.session import Session
@@ -89,6 +95,26 @@ FOREIGN = [
 def test_every_other_location_is_refused(warehouse: Path, location: str) -> None:
     with pytest.raises(LocationNotAllowedError, match="CALVE_ALLOWED_LOCATIONS"):
         require_location(location.format(warehouse=warehouse))
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://lake/sales/2020", "s3a://lake/sales/", "{warehouse}/a/", "file:{warehouse}/a"]
+)
+def test_a_property_may_be_a_location_below_an_allowed_folder(warehouse: Path, location: str) -> None:
+    require_properties({"write.data.path": location.format(warehouse=warehouse)})
+
+
+@pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "path"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("s3://lake/private/../sales", "s3://lake//sales", "s3://lake/./sales", "s3://lake/sales//x"),
+        *("s3://lake/sales/../../private", "{warehouse}/../foreign", "{warehouse}/a/../b", "file://{warehouse}//a"),
+    ],
+)
+def test_a_property_that_object_stores_take_literally_is_refused(warehouse: Path, name: str, location: str) -> None:
+    with pytest.raises(LocationNotAllowedError):
+        require_properties({name: location.format(warehouse=warehouse)})
 
 
 @pytest.mark.parametrize("allowed", ["*", ""])
