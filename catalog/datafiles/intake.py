@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile, insert_files, retire_files
-from catalog.datafiles.history import nearest_recorded, record_revision, restore
+from catalog.datafiles.history import Recorded, nearest_recorded, record_revision, restore
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
 from catalog.errors import ConflictError, InvalidRequestError, LocationNotAllowedError, UnsupportedCommitError
@@ -143,8 +143,33 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
             # Partitions follow from the files, also after a roll-back, so no earlier state needs to be restored.
             base_id = versions.before.current_snapshot_id
         commits = versions.since(base_id)
+    # A caller may go on after a refusal.
+    with connection.begin_nested():
+        table = _followed(connection, definitions, table, recorded, commits)
+    connection.execute(
+        update(TableRow)
+        .where(TableRow.id == table.id)
+        .values(published_location=live, delete_file_count=commits.delete_file_count)
+    )
+    is_recorded = recorded is not None and recorded.is_latest and recorded.snapshot_id == commits.snapshot_id
+    if commits.snapshot_id is not None and not is_recorded:
+        record_revision(connection, table, commits.snapshot_id, table.scheme)
+    return definitions.get_table(table.full_name, connection)
+
+
+def _followed(
+    connection: Connection, definitions: Definitions, table: Table, recorded: Recorded | None, commits: Difference
+) -> Table:
+    """Change a table as other engines have changed it, and return it with its columns and scheme afterwards.
+
+    Args:
+        recorded: The state before the commits.
+
+    Raises:
+        UnsupportedCommitError: Calve cannot follow a commit.
+        StorageError: The file system refused.
+    """
     _require_followable(table, commits)
-    # All checks come first, because a caller may go on after a refusal.
     columns = _followed_columns(table, commits)
     after = table if columns is None else with_columns(table, columns)
     added = _usable_files(after, commits)
@@ -156,22 +181,14 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
         changed["columns"] = columns
     if changed:
         definitions.update_table(connection, table, **changed)
-    table = after
+    _refuse_repeated(connection, after, commits)
     removed = [path.removeprefix(f"{table.location}/") for path in commits.removed]
     if table.is_stored_as_iceberg:
-        _follow_partitions(connection, definitions, table, commits, added, removed)
+        _follow_partitions(connection, definitions, after, commits, added, removed)
     else:
-        _remove(connection, table, removed)
-        insert_files(connection, table, _new_files(table, added), None)
-    connection.execute(
-        update(TableRow)
-        .where(TableRow.id == table.id)
-        .values(published_location=live, delete_file_count=commits.delete_file_count)
-    )
-    is_recorded = recorded is not None and recorded.is_latest and recorded.snapshot_id == commits.snapshot_id
-    if commits.snapshot_id is not None and not is_recorded:
-        record_revision(connection, table, commits.snapshot_id, table.scheme)
-    return definitions.get_table(table.full_name, connection)
+        _remove(connection, after, removed)
+        insert_files(connection, after, _new_files(after, added), None)
+    return after
 
 
 def _require_followable(table: Table, commits: Difference) -> None:
@@ -247,6 +264,21 @@ def _usable_files(table: Table, commits: Difference) -> list[LiveFile]:
         raise _refusal(table, commits, str(error)) from error
 
 
+def _refuse_repeated(connection: Connection, table: Table, commits: Difference) -> None:
+    """Refuse data files that are more than once in a snapshot: Iceberg's readers read them more than once.
+
+    Raises:
+        UnsupportedCommitError: There is one.
+    """
+    repeated = commits.repeated
+    for chunk in batched(file.path.removeprefix(f"{table.location}/") for file in commits.added):
+        known = DataFileRow.table_id == table.id, among(connection, DataFileRow.path, chunk)
+        if (path := connection.scalar(select(DataFileRow.path).where(*known).limit(1))) is not None:
+            repeated = f"{table.location}/{path}"
+    if repeated is not None:
+        raise _refusal(table, commits, f"the snapshot has the data file {repeated} more than once")
+
+
 def _followed_properties(definitions: Definitions, table: Table, commits: Difference) -> dict[str, Any]:
     """Return the properties and the description of a table as other engines have changed them, for `update_table`.
 
@@ -314,8 +346,7 @@ def _follow_partitions(
     """
     assert definitions.follow_files is not None
     try:
-        with connection.begin_nested():
-            definitions.follow_files(connection, definitions, table, added, removed)
+        definitions.follow_files(connection, definitions, table, added, removed)
     except (InvalidRequestError, ConflictError) as error:
         raise _refusal(table, commits, str(error)) from error
 

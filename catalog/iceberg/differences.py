@@ -5,6 +5,7 @@ Only manifests that are not in both snapshots are read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,8 @@ class Difference:
         delete_file_count: The number of delete files in the current snapshot.
         other_spec_id: A partition spec that the earlier version did not have as its default, of new files or of a live
             manifest; None if there is none.
+        repeated: The path of a data file that manifests of only the current snapshot list more than once; None without
+            any.
     """
 
     before: TableMetadata
@@ -84,6 +87,7 @@ class Difference:
     removed: Sequence[str]
     delete_file_count: int
     other_spec_id: int | None = None
+    repeated: str | None = None
 
     @property
     def snapshot_id(self) -> int | None:
@@ -176,11 +180,14 @@ class Versions:
         base = None if base_id is None else holder.snapshot_by_id(base_id)
         earlier = {manifest.manifest_path: manifest for manifest in _manifests(holder, base)}
         partitioning = Partitioning.of(self.before.spec(), self.before.schema())
-        gone = _files_of(io, earlier, later, partitioning)
-        new = _files_of(io, later, earlier, partitioning)
+        gone = {file.path for file in _files_of(io, earlier, later, partitioning)}
+        listed = list(_files_of(io, later, earlier, partitioning))
+        new = {file.path: file for file in listed}
         added = [file for path, file in new.items() if path not in gone]
         removed = [path for path in gone if path not in new]
-        return Difference(self.before, self.after, added, removed, deletes, other_spec_id)
+        counts = Counter(file.path for file in listed)
+        repeated = next((path for path, count in counts.items() if count > 1), None)
+        return Difference(self.before, self.after, added, removed, deletes, other_spec_id, repeated)
 
 
 def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -192,14 +199,11 @@ def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[Manif
 
 def _files_of(
     io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str], partitioning: Partitioning
-) -> dict[str, LiveFile]:
-    """Return the live data files, by path, of the manifests that are not among others."""
-    return {
-        file.path: file
-        for path, manifest in manifests.items()
-        if path not in others
-        for file in _files(io, manifest, partitioning)
-    }
+) -> Iterator[LiveFile]:
+    """Yield the live data files of the manifests that are not among others."""
+    for path, manifest in manifests.items():
+        if path not in others:
+            yield from _files(io, manifest, partitioning)
 
 
 def _files(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> Iterator[LiveFile]:

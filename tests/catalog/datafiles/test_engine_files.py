@@ -16,10 +16,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType
 
 from catalog import Catalog, Column
+from catalog.datafiles.publishing import published_snapshots
 from catalog.errors import UnsupportedCommitError
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import load
+from tests.support.published import check_published
 
 TABLE = "demo.t"
 pytestmark = pytest.mark.smoke
@@ -138,6 +140,32 @@ def test_a_file_without_a_partition_key_is_refused(catalog: Catalog, catalog_url
     path = write(catalog, a=1)
     commit_file(catalog_url, path, path.stat().st_size, 7)
     refuse(catalog, r"added\.parquet lacks the partition key k")
+
+
+@pytest.mark.parametrize("are_together", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_file_that_is_listed_twice_is_refused(
+    hashed: Catalog, catalog_url: str, are_together: bool, is_known: bool
+) -> None:
+    load(hashed, "own", TABLE, [1])
+    before = published_snapshots(hashed.get_table(TABLE)).current_id
+    assert before is not None
+    path = write(hashed, a=1, c=2)
+    engine(catalog_url, lambda table: table.add_files([str(path)]))
+    if is_known:
+        assert len(hashed.scan_files(TABLE).files) == 2
+    # What an engine does with the other file makes no difference.
+    paths = [str(path), str(write(hashed, "data/other.parquet", a=1, c=2))]
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(TABLE)
+        for added in [paths] if are_together else [[one] for one in paths]:
+            table.add_files(added, check_duplicate_files=False)
+    refuse(hashed, r"the snapshot has the data file .*added\.parquet more than once")
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.load_table(TABLE).scan(row_filter="a = 1").to_arrow().num_rows == 3
+    hashed.roll_backs.to_snapshot(TABLE, before)
+    load(hashed, "again", TABLE, [3])
+    check_published(hashed, TABLE)
 
 
 @pytest.mark.parametrize("way", ["../other/", "data/./", "data//", "data/../../"])
