@@ -439,7 +439,10 @@ class Catalog:
                 publish_altered(
                     connection, table, self._definitions.get_table(f"{table.database}.{new_name}", connection)
                 )
-        return self.get_table(f"{table.database}.{new_name}")
+        altered = self.get_table(f"{table.database}.{new_name}")
+        if table.is_published and altered.location != table.location:
+            delete_metadata(table)
+        return altered
 
     def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
         """Drop a table with its partitions and indexes, or a view.

@@ -75,7 +75,12 @@ class FileSwap:
 
 
 def publish(
-    connection: Connection, table: Table, swap: FileSwap | None = None, *, rolled_back_to: int | None = None
+    connection: Connection,
+    table: Table,
+    swap: FileSwap | None = None,
+    *,
+    rolled_back_to: int | None = None,
+    has_moved: bool = False,
 ) -> None:
     """Publish the current state of a table that the caller's transaction has locked or created.
 
@@ -85,6 +90,7 @@ def publish(
         table: The table after the change, with the metadata location from before.
         swap: The change of its files, for a new snapshot; None if only the definition changed.
         rolled_back_to: The snapshot that has the table's files now, without a swap.
+        has_moved: The table, which has no files, has another folder than before.
 
     Raises:
         UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
@@ -101,8 +107,8 @@ def publish(
     if has_new_files:
         ensure_recorded(connection, table)
     with translated_errors(table):
-        written = write_next(before, definition, change, rolled_back_to=rolled_back_to)
-    _show(connection, table, written.location)
+        written = write_next(before, definition, change, rolled_back_to=rolled_back_to, has_moved=has_moved)
+    _show(connection, table, written.location, has_previous=not has_moved)
     if rolled_back_to is not None or (table.delete_file_count and swap is not None):
         from catalog.iceberg.deletes import delete_file_count
 
@@ -158,15 +164,19 @@ def files_with_deletes(table: Table) -> frozenset[str]:
     return frozenset(path.removeprefix(f"{table.location}/") for path in paths)
 
 
-def _show(connection: Connection, table: Table, after: str) -> None:
-    """Make new metadata those of a table."""
+def _show(connection: Connection, table: Table, after: str, *, has_previous: bool = True) -> None:
+    """Make new metadata those of a table.
+
+    Args:
+        has_previous: Whether the pointer also names the metadata before.
+    """
     before = table.published_location
     if after == before:
         return
     connection.execute(update(TableRow).where(TableRow.id == table.id).values(published_location=after))
     if before is None:
         insert_pointer(connection, table.database, table.name, after)
-    elif not move_pointer(connection, table.database, table.name, before, after):
+    elif not move_pointer(connection, table.database, table.name, before, after, has_previous=has_previous):
         raise _conflict(table, f"its metadata are not {before} any more")
 
 
@@ -213,7 +223,7 @@ def publish_altered(connection: Connection, before: Table, after: Table) -> None
         return
     if before.name != after.name:
         rename_pointer(connection, before.database, before.name, after.name)
-    publish(connection, after)
+    publish(connection, after, has_moved=before.location != after.location)
 
 
 def published_layout(table: Table) -> Layout:
@@ -230,7 +240,7 @@ def published_layout(table: Table) -> Layout:
 
 
 def delete_metadata(table: Table) -> None:
-    """Delete the metadata of a dropped table that had no data files, so that its folder is empty again, if possible.
+    """Delete the metadata of a dropped or moved table without data files, so that its folder is empty, if possible.
 
     Only files that these metadata refer to are deleted: a new table may have the folder already.
     """
@@ -245,7 +255,7 @@ def delete_metadata(table: Table) -> None:
         if folder.delete_if_empty():
             Folder(table.location).delete_if_empty()
     except (StorageError, UnreadableFileError) as error:
-        log.warning("the metadata of the dropped table %s stay: %s", table.full_name, error)
+        log.warning("the metadata of table %s stay in %s: %s", table.full_name, table.location, error)
 
 
 def published_definition(connection: Connection, table: Table) -> Definition:

@@ -116,8 +116,13 @@ def insert_pointer(connection: Connection, database: str, table: str, metadata_l
         ) from None
 
 
-def move_pointer(connection: Connection, database: str, table: str, before: str, after: str) -> bool:
+def move_pointer(
+    connection: Connection, database: str, table: str, before: str, after: str, *, has_previous: bool = True
+) -> bool:
     """Replace the metadata of an Iceberg table, as a commit does; return whether it had the expected metadata.
+
+    Args:
+        has_previous: Whether the pointer also names the metadata before.
 
     Raises:
         InvalidTableError: The location is too long for the catalogs.
@@ -126,7 +131,7 @@ def move_pointer(connection: Connection, database: str, table: str, before: str,
     moved = connection.execute(
         update(IcebergTableRow)
         .where(_is_table(), *_named(database, table), IcebergTableRow.metadata_location == before)
-        .values(metadata_location=after, previous_metadata_location=before)
+        .values(metadata_location=after, previous_metadata_location=before if has_previous else None)
     )
     return moved.rowcount == 1
 

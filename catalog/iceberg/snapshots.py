@@ -147,6 +147,7 @@ def write_next(
     change: SnapshotChange | None = None,
     *,
     rolled_back_to: int | None = None,
+    has_moved: bool = False,
 ) -> Written:
     """Write the metadata that follows a table's current ones, if anything changes; it is not visible yet.
 
@@ -155,6 +156,8 @@ def write_next(
         definition: The complete definition; what differs from the current metadata is changed.
         change: Of the files; None to add no snapshot.
         rolled_back_to: A snapshot of these metadata that becomes the current one again; without a change of files.
+        has_moved: The table, which has no files, has another folder: the metadata then refer to nothing in the former
+            one.
 
     Returns:
         The new metadata; those of `before` if nothing changed.
@@ -169,6 +172,8 @@ def write_next(
     snapshot_id = metadata.current_snapshot_id if rolled_back_to is None else rolled_back_to
     if before is not None and not updates and change is None and snapshot_id == metadata.current_snapshot_id:
         return Written(before, snapshot_id)
+    if has_moved:
+        metadata, before, snapshot_id = _without_history(metadata), None, None
     folder = f"{definition.location}/{METADATA}"
     # Refuses locations of unknown kinds.
     Folder(folder)
@@ -292,6 +297,12 @@ def _first_metadata(definition: Definition) -> TableMetadata:
             table_uuid=uuid4(),
         )
     )
+
+
+def _without_history(metadata: TableMetadata) -> TableMetadata:
+    lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
+    nothing = {name: list[object]() for name in lists}
+    return metadata.model_copy(update={**nothing, "refs": {}, "current_snapshot_id": None})
 
 
 def _definition_updates(metadata: TableMetadata, definition: Definition) -> Iterator[TableUpdate]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, UUIDType
 
 from catalog import Catalog, Column
@@ -29,7 +30,7 @@ from tests.support import killed_changes
 from tests.support.effort import effort
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import contents, load, read_contents
-from tests.support.published import check_published
+from tests.support.published import check_published, published
 from tests.support.scheme_changes import change
 
 TABLE = "demo.t"
@@ -167,6 +168,21 @@ def test_properties_follow_those_that_engines_set(catalog: Catalog, catalog_url:
     assert (table.properties, table.description) == ({"owner": "ben", "color": "red"}, "counts")
     with sql_catalog(catalog_url) as iceberg:
         assert iceberg.load_table(TABLE).properties["color"] == "red"
+
+
+def test_a_location_that_an_engine_sets_is_not_followed(
+    catalog: Catalog, catalog_url: str, ranges: str, tmp_path: Path
+) -> None:
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction._apply((SetLocationUpdate(location=str(tmp_path / "elsewhere")),))
+
+    before = catalog.get_table(TABLE).location
+    engine(catalog_url, commit)
+    load(catalog, "second", TABLE, [3])
+    check_published(catalog, TABLE)
+    assert published(catalog, TABLE).location() == catalog.get_table(TABLE).location == before
+    assert rows(catalog_url) == sorted([3, *range(40)])
 
 
 def test_a_read_takes_in_only_once(catalog: Catalog, catalog_url: str, ranges: str) -> None:

@@ -226,6 +226,31 @@ def test_an_empty_table_leaves_an_empty_folder(catalog: Catalog) -> None:
         assert not Path(table.location).exists()
 
 
+@pytest.mark.parametrize("had_files", [False, True])
+def test_a_table_that_moves_leaves_an_empty_folder(catalog: Catalog, tmp_path: Path, had_files: bool) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10"})
+    before = catalog.create_table(TABLE, columns=[("c", "int")], scheme=scheme)
+    catalog.alter_table(TABLE, properties={"owner": "ann"})
+    if had_files:
+        load(catalog, "first", TABLE, [1])
+        catalog.rebalancing.change_catalog("drop", TABLE, DropPartitions((1,), with_data=True))
+        catalog.vacuum(grace=timedelta(0))
+    uuid = published(catalog, TABLE).metadata.table_uuid
+    catalog.alter_table(TABLE, location=str(tmp_path / "elsewhere"))
+    assert not Path(before.location).exists()
+    assert published(catalog, TABLE).metadata.table_uuid == uuid
+    check_published(catalog, TABLE)
+    load(catalog, "second", TABLE, [11])
+    check_published(catalog, TABLE)
+    # Another table may have the folder, and be purged.
+    other = catalog.create_table("demo.u", columns=[("c", "int")], scheme=scheme, location=before.location)
+    assert other.kind is TableKind.MANAGED
+    catalog.drop_table("demo.u", purge=True)
+    assert not Path(before.location).exists()
+    catalog.vacuum(grace=timedelta(0))
+    check_published(catalog, TABLE)
+
+
 def test_engines_can_neither_rename_nor_drop(catalog: Catalog, catalog_url: str, ranges: str) -> None:
     with sql_catalog(catalog_url) as iceberg:
         # PyIceberg takes SQLite's refusal of the new name for a name that is taken.
