@@ -1,15 +1,22 @@
-"""Filter expressions as Spark SQL, to check on each row the conditions that the catalog cannot prune by."""
+"""Filter expressions and statistics of files as Spark SQL, for conditions on rows that the catalog cannot prune by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
+from catalog.datafiles.files import ColumnStatistics
 from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
 from catalog.model import PARTITION_ID, Table
-from catalog.types.key_types import DecimalType, KeyType, KeyValue
+from catalog.types.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue, StringType
 from spark_jobs.rows.placement import literal_sql, partition_id_sql, value_sql
 
 _ESCAPE = "!"
+_CONTROLS = re.compile(rb"[\x00-\x02]")
+"""Bytes of encoded strings that are no characters: terminators and escapes (`catalog.types.column_types`)."""
+_AFTER_CONTROLS = b"\x03"
+_FIRST_DATE, _LAST_DATE = 1 << 9, 10_000 << 9
+"""The dates, inclusive and exclusive, of which SQL has literals and statistics are exact."""
 
 
 def filter_sql(tree: Expression, table: Table) -> str:
@@ -75,3 +82,63 @@ def _pattern(pattern: LikePattern, value_type: KeyType) -> str:
         for character, is_wild in pattern.pieces()
     )
     return literal_sql(value_type, text)
+
+
+def statistics_sql(column: str, value_type: KeyType, statistics: Sequence[ColumnStatistics | None]) -> str | None:
+    """Return a condition that holds for all rows of some files, by which readers of a whole table prune other files.
+
+    It compares the column with literals, and may hold for other rows, too.
+
+    Args:
+        statistics: Those of the column in each of the files; None if they are unknown.
+
+    Returns:
+        None if nothing is known about the rows; also for floating-point columns, because readers prune files of NaNs.
+    """
+    known = [each for each in statistics if each is not None]
+    if len(known) < len(statistics) or isinstance(value_type, FloatingType):
+        return None
+    name = value_sql(column, value_type)
+    lows, highs = [each.low for each in known if each.low], [each.high for each in known if each.high]
+    alternatives = [f"{name} is null"] if any(each.null_count != 0 for each in known) else []
+    if lows and highs:
+        limits = [_at_least(name, value_type, min(lows)), _at_most(name, value_type, max(highs))]
+        if not any(limits):
+            return None
+        alternatives.append(" and ".join(limit for limit in limits if limit))
+    return " or ".join(f"({alternative})" for alternative in alternatives) or None
+
+
+def _at_least(name: str, value_type: KeyType, low: bytes) -> str | None:
+    """Return the condition that values are not below an encoded bound, which may be truncated; None without any."""
+    value: KeyValue
+    if isinstance(value_type, StringType):
+        text = _CONTROLS.split(low)[0]
+        try:
+            value = text.decode()
+        except UnicodeDecodeError as error:
+            value = text[: error.start].decode()
+    else:
+        value, _ = value_type.decode(low, 0)
+    return f"{name} >= {literal_sql(value_type, value)}" if _has_literal(value_type, value) else None
+
+
+def _at_most(name: str, value_type: KeyType, high: bytes) -> str | None:
+    """Return the condition that values are below an encoded bound, which may be truncated; None without any."""
+    if isinstance(value_type, StringType):
+        control = _CONTROLS.search(high)
+        text = high if control is None else high[: control.start()] + _AFTER_CONTROLS
+        try:
+            return f"{name} < {literal_sql(value_type, text.decode())}"
+        except UnicodeDecodeError:
+            return None
+    width = value_type.width
+    assert width is not None
+    # The last value below the bound, which has no trailing bytes of the greatest value.
+    last = int.from_bytes(high.ljust(width, b"\0")) - 1
+    value, _ = value_type.decode(last.to_bytes(width), 0)
+    return f"{name} <= {literal_sql(value_type, value)}" if _has_literal(value_type, value) else None
+
+
+def _has_literal(value_type: KeyType, value: KeyValue) -> bool:
+    return not isinstance(value_type, DateType) or _FIRST_DATE <= int(value) < _LAST_DATE

@@ -13,6 +13,7 @@ from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError
 from catalog.settings.environment import ICEBERG_PACKAGE
 from spark_jobs.reading.files import read_data_files, table_schema
+from spark_jobs.reading.filters import statistics_sql
 from spark_jobs.reading.sources import quoted, spark_path
 
 
@@ -56,7 +57,13 @@ def read_live_rows(spark: SparkSession, table: Table, files: Sequence[DataFile])
     if not table.delete_file_count or not files:
         return read_data_files(spark, table, files)
     assert table.published_location is not None
-    return read_as_table(spark, table, table.published_location, [f"{table.location}/{file.path}" for file in files])
+    paths = [f"{table.location}/{file.path}" for file in files]
+    rows = read_as_table(spark, table, table.published_location, paths)
+    # Iceberg plans files by the bounds of columns, but not by paths.
+    scheme = table.scheme
+    assert scheme is not None
+    bounds = statistics_sql(scheme.column, scheme.value_type, [file.statistics.get(scheme.column) for file in files])
+    return rows if bounds is None else rows.where(bounds)
 
 
 def read_as_table(

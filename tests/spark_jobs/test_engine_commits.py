@@ -138,6 +138,21 @@ def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
     placed.check([*kept, 55, 3])
 
 
+def test_a_change_of_a_table_with_deletes_reads_only_its_own_files(placed: Placed, engine: SparkSession) -> None:
+    engine.sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    placed.load([12, 13, 17, 2, 22])
+    engine.sql(f"DELETE FROM calve.{TABLE} WHERE c = 13")
+    scan = placed.catalog.scan_files(TABLE)
+    others = [Path(scan.table.location, file.path) for file in scan.files if file.partition_id != 2]
+    assert len(others) == 5
+    for path in others:
+        path.rename(f"{path}.away")
+    placed.change(SplitPartition(2, ("15", "20")))
+    for path in others:
+        Path(f"{path}.away").rename(path)
+    placed.check([1, 2, 11, 12, 17, 21, 22, 31])
+
+
 def check_vacuum(placed: Placed) -> None:
     """Check that vacuum leaves no file that the live metadata do not reach, of data or deletes or metadata."""
     placed.catalog.vacuum(grace=timedelta(0))
