@@ -11,13 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import text
 
 from catalog import Catalog, Column
-from catalog.maintenance import snapshots
-from catalog.operations.failpoints import Point
+from catalog.operations.failpoints import Point, reached
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
 from tests.support.iceberg_tables import sql_catalog
@@ -55,12 +53,18 @@ def append(url: str, *values: int) -> None:
 
 
 def delete(url: str, value: int) -> None:
-    engine(url, lambda table: table.delete(EqualTo("c", value)))
+    engine(url, lambda table: table.delete(f"c = {value}"))
 
 
 def rows(url: str, **scan: Any) -> list[Any]:
     with sql_catalog(url) as iceberg:
         return sorted(iceberg.load_table(TABLE).scan(**scan).to_arrow()["c"].to_pylist())
+
+
+def current_id(table: IcebergTable) -> int:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
 
 
 def on_disk(catalog: Catalog) -> set[str]:
@@ -113,9 +117,7 @@ def test_a_dry_run_counts_what_engines_left(catalog: Catalog, catalog_url: str, 
 def test_what_a_tag_needs_stays_until_the_tag_goes(catalog: Catalog, catalog_url: str, table: str) -> None:
     append(catalog_url, 1)
     append(catalog_url, 3)
-    engine(
-        catalog_url, lambda seen: seen.manage_snapshots().create_tag(seen.current_snapshot().snapshot_id, "t").commit()
-    )
+    engine(catalog_url, lambda seen: seen.manage_snapshots().create_tag(current_id(seen), "t").commit())
     delete(catalog_url, 3)
     append(catalog_url, 5)
     delete(catalog_url, 5)
@@ -173,7 +175,7 @@ def test_a_staged_snapshot_stays_for_the_grace_period(catalog: Catalog, catalog_
     with sql_catalog(catalog_url) as iceberg:
         seen = iceberg.load_table(TABLE)
         columns = {name: pa.array([3], pa.int32()) for name in seen.schema().column_names}
-        seen.manage_snapshots().create_branch(seen.current_snapshot().snapshot_id, "audit").commit()
+        seen.manage_snapshots().create_branch(current_id(seen), "audit").commit()
         seen.append(pa.table(columns), branch="audit")
         staged = seen.refs()["audit"].snapshot_id
         seen.manage_snapshots().remove_branch("audit").commit()
@@ -225,7 +227,6 @@ def test_an_engine_that_commits_during_a_vacuum_keeps_its_files(
         columns = {name: pa.array([7], pa.int32()) for name in seen.schema().column_names}
         transaction.append(pa.table(columns))
         # The engine has written its data file and manifests, and commits during the vacuum.
-        reached = snapshots.reached
         done: list[Point] = []
 
         def commit(point: Point) -> None:
@@ -234,7 +235,7 @@ def test_an_engine_that_commits_during_a_vacuum_keeps_its_files(
                 done.append(point)
                 transaction.commit_transaction()
 
-        monkeypatch.setattr(snapshots, "reached", commit)
+        monkeypatch.setattr("catalog.maintenance.snapshots.reached", commit)
         catalog.vacuum(grace=NOW)
         assert done
     assert rows(catalog_url) == [1, 2, 7]
