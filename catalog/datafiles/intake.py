@@ -68,7 +68,9 @@ def catch_up(storage: Storage, definitions: Definitions, table: Table) -> None:
 
 
 def lock_to_roll_back(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
-    """Lock a table as `lock_current`; one that Calve cannot follow has its live metadata, but not the live files.
+    """Lock a table as `lock_current`; one that Calve cannot follow keeps the files that it had.
+
+    It has its live metadata, unless it is stored as Iceberg without a scheme.
 
     Raises:
         UnsupportedCommitError: A roll-back does not help.
@@ -76,11 +78,16 @@ def lock_to_roll_back(connection: Connection, definitions: Definitions, name: st
     """
     table = definitions.lock_table(connection, name, exclusive=True)
     try:
-        return take_in(connection, definitions, table)
+        with connection.begin_nested():
+            return take_in(connection, definitions, table)
     except UnsupportedCommitError as error:
         if not error.can_be_rolled_back:
             raise
     live = hold_pointer(connection, table.database, table.name)
+    table = replace(table, live_location=live)
+    if table.is_stored_as_iceberg:
+        # Its files follow from the difference to the published ones.
+        return table
     connection.execute(update(TableRow).where(TableRow.id == table.id).values(published_location=live))
     return replace(table, published_location=live)
 
@@ -206,11 +213,8 @@ def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedComm
     """Return the refusal of a snapshot."""
     before, remedy = commits.before.current_snapshot_id, "Undo the commit by its engine"
     if before is not None and before != commits.snapshot_id and commits.after.snapshot_by_id(before) is not None:
-        caller = "system.rollback_to_snapshot" if table.is_stored_as_iceberg else "calve.system.rollback_to_snapshot"
-        remedy = f"Roll it back: CALL {caller}('{table.full_name}', {before})"
-        remedy += " in Spark" if table.is_stored_as_iceberg else ""
-    is_own = not table.is_stored_as_iceberg
-    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=is_own)
+        remedy = f"Roll it back: CALL calve.system.rollback_to_snapshot('{table.full_name}', {before})"
+    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=True)
 
 
 def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:

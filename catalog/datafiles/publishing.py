@@ -25,7 +25,7 @@ from catalog.datafiles.history import has_recorded, record_revision
 from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError
 from catalog.files.filesystem import Folder, storage_errors
 from catalog.iceberg.places import METADATA
-from catalog.iceberg.pointers import CATALOG, Pointer, insert_pointer, move_pointer, rename_pointer
+from catalog.iceberg.pointers import CATALOG, Pointer, hold_pointer, insert_pointer, move_pointer, rename_pointer
 from catalog.model import Table
 from catalog.schemes.model import SchemeType
 from catalog.storage.clock import read_clock_ms
@@ -146,6 +146,40 @@ def published_snapshots(table: Table) -> Snapshots:
     assert table.published_location is not None
     with translated_errors(table):
         return snapshots_of(table.published_location)
+
+
+def live_history(table: Table) -> list[tuple[int, int]]:
+    """Return the existing snapshots that are or were current for engines: id and time since when, in order.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    from catalog.iceberg.rolling_back import current_snapshots
+
+    assert table.live_location is not None
+    with translated_errors(table):
+        return current_snapshots(table.live_location)
+
+
+def point_to_snapshot(connection: Connection, table: Table, snapshot_id: int) -> None:
+    """Make an earlier snapshot the current one for all engines, as an engine does; the caller takes this in.
+
+    Args:
+        table: Locked by the caller's transaction.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read or written.
+    """
+    from catalog.iceberg.rolling_back import write_rolled_back
+
+    live = hold_pointer(connection, table.database, table.name)
+    assert live is not None
+    with translated_errors(table):
+        after = write_rolled_back(live, published_definition(connection, table), snapshot_id)
+    if after != live:
+        move_pointer(connection, table.database, table.name, live, after)
 
 
 def files_with_deletes(table: Table) -> frozenset[str]:

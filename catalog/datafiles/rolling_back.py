@@ -1,8 +1,9 @@
-"""`RollBacks`: makes an earlier snapshot of a table with a partition scheme the current one again.
+"""`RollBacks`: makes an earlier snapshot of a table the current one again.
 
-One transaction restores the scheme and the rows of the files as they were in the snapshot, and publishes it. No file is
-read or written besides the metadata. The snapshots that this leaves can be rolled back to in the same way, until they
-expire.
+One transaction restores the scheme and the rows of the files as they were in the snapshot, and publishes it. A table
+stored as Iceberg without a scheme gets the files of the snapshot, and the partitions and index items that follow from
+them, as after a roll-back by an engine. No file is read or written besides the metadata. The snapshots that this leaves
+can be rolled back to in the same way, until they expire.
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from catalog.datafiles.files import Total, count_files
-from catalog.datafiles.history import Recorded, recorded_revisions, restore
-from catalog.datafiles.intake import lock_to_roll_back, reading_current
-from catalog.datafiles.publishing import ensure_recorded, publish, published_snapshots
-from catalog.errors import FencedError, InvalidSchemeError, UnknownSnapshotError
+from catalog.datafiles.history import nearest_recorded, recorded_revisions, restore
+from catalog.datafiles.intake import lock_to_roll_back, reading_current, take_in
+from catalog.datafiles.publishing import (
+    ensure_recorded,
+    live_history,
+    point_to_snapshot,
+    publish,
+    published_snapshots,
+)
+from catalog.errors import (
+    CatalogError,
+    FencedError,
+    InvalidSchemeError,
+    UnknownSnapshotError,
+    UnsupportedCommitError,
+)
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
@@ -53,9 +66,12 @@ class RollBacks:
 
         Raises:
             TableNotFoundError: The table does not exist.
-            InvalidSchemeError: The table has no partition scheme.
+            InvalidSchemeError: The table has neither a partition scheme nor is it stored as Iceberg.
             UnknownSnapshotError: The table has no such snapshot.
             OperationConflictError: Another operation works on the table.
+            InvalidPartitionError: An index, which is newer than the snapshot, does not admit one of its partitions.
+            ConflictError: One of its partitions is quarantined.
+            UnsupportedCommitError: Calve cannot follow a commit of another engine, also after the roll-back.
         """
         operation_id = operation_id or f"roll-back-{table}-{uuid4().hex}"
         earlier = self._operations.find(operation_id)
@@ -100,17 +116,17 @@ class RollBacks:
         else:
             with reading_current(self._storage, self._definitions, table) as (connection, definition):
                 known = _known(connection, definition)
-            before = [recorded for recorded in known if recorded.at_ms <= at.timestamp() * 1000]
+            before = [known_id for known_id, at_ms in known if at_ms <= at.timestamp() * 1000]
             if not before:
                 raise UnknownSnapshotError(definition.full_name, at, _shown(known))
-            snapshot_id = before[-1].snapshot_id
+            snapshot_id = before[-1]
         return self.to_snapshot(table, snapshot_id, operation_id=operation_id, requested_by=requested_by)
 
     def _run(self, operation_id: str, attempt: int, name: str, snapshot_id: int) -> dict[str, Any]:
         with self._storage.write() as connection:
             self._operations.guard(connection, operation_id, STEP, attempt)
             table = lock_to_roll_back(connection, self._definitions, name)
-            report = _roll_back(connection, table, snapshot_id)
+            report = self._roll_back(connection, table, snapshot_id)
             self._operations.finish_job(operation_id, STEP, attempt, report, connection=connection)
             self._operations.advance(connection, operation_id, OperationState.COMMITTED)
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
@@ -118,56 +134,77 @@ class RollBacks:
         reached(Point.COMMITTED)
         return report
 
+    def _roll_back(self, connection: Connection, table: Table, snapshot_id: int) -> dict[str, Any]:
+        ensure_recorded(connection, table)
+        _require(connection, table, snapshot_id)
+        earlier, live = _total(connection, table), replace(table, published_location=table.live_location)
+        current_id = published_snapshots(live).current_id
+        if table.is_stored_as_iceberg:
+            _follow(connection, self._definitions, table, snapshot_id)
+        else:
+            _restore(connection, table, snapshot_id)
+        total = _total(connection, table)
+        return {
+            "table": table.full_name,
+            "snapshot_id": snapshot_id,
+            "snapshot_id_before": current_id,
+            "files": total.file_count,
+            "rows": total.row_count,
+            "files_before": earlier.file_count,
+            "rows_before": earlier.row_count,
+        }
 
-def _roll_back(connection: Connection, table: Table, snapshot_id: int) -> dict[str, Any]:
-    ensure_recorded(connection, table)
-    before = recorded_revisions(connection, table)
-    wanted = _require(connection, table, snapshot_id)
-    earlier = _total(connection, table)
-    if not wanted.is_latest or published_snapshots(table).current_id != snapshot_id:
-        scheme = restore(connection, table, wanted.revision)
+
+def _restore(connection: Connection, table: Table, snapshot_id: int) -> None:
+    """Restore the recorded rows and the scheme of a snapshot, and publish it."""
+    recorded = nearest_recorded(connection, table, [snapshot_id])
+    assert recorded is not None
+    if not recorded.is_latest or published_snapshots(table).current_id != snapshot_id:
+        scheme = restore(connection, table, recorded.revision)
         publish(connection, replace(table, scheme=scheme), rolled_back_to=snapshot_id)
-    total = _total(connection, table)
-    return {
-        "table": table.full_name,
-        "snapshot_id": snapshot_id,
-        "snapshot_id_before": before[-1].snapshot_id,
-        "files": total.file_count,
-        "rows": total.row_count,
-        "files_before": earlier.file_count,
-        "rows_before": earlier.row_count,
-    }
+
+
+def _follow(connection: Connection, definitions: Definitions, table: Table, snapshot_id: int) -> None:
+    """Move the pointer of a table stored as Iceberg to a snapshot, and follow it.
+
+    Raises:
+        InvalidPartitionError: An index does not admit a partition.
+        ConflictError: A partition is quarantined.
+    """
+    point_to_snapshot(connection, table, snapshot_id)
+    try:
+        take_in(connection, definitions, table)
+    except UnsupportedCommitError as error:
+        # Not the commit of another engine, but this roll-back is refused.
+        if isinstance(error.__cause__, CatalogError):
+            raise error.__cause__ from None
+        raise
 
 
 def _total(connection: Connection, table: Table) -> Total:
     return sum(count_files(connection, table).values(), Total())
 
 
-def _require(connection: Connection, table: Table, snapshot_id: int) -> Recorded:
-    """Return the latest revision of a snapshot.
+def _require(connection: Connection, table: Table, snapshot_id: int) -> None:
+    """Check that a table can be rolled back to a snapshot.
 
     Raises:
-        InvalidSchemeError: The table has no partition scheme.
+        InvalidSchemeError: The table has no history of its files.
         UnknownSnapshotError: There is none, or the snapshot has expired.
     """
     known = _known(connection, table)
-    for recorded in reversed(known):
-        if recorded.snapshot_id == snapshot_id:
-            return recorded
-    raise UnknownSnapshotError(table.full_name, snapshot_id, _shown(known))
+    if all(known_id != snapshot_id for known_id, _ in known):
+        raise UnknownSnapshotError(table.full_name, snapshot_id, _shown(known))
 
 
-def _known(connection: Connection, table: Table) -> list[Recorded]:
-    """Return the revisions whose snapshots exist, in order.
+def _known(connection: Connection, table: Table) -> list[tuple[int, int]]:
+    """Return the existing snapshots that were current: id and time since when, in the order of times.
 
     Raises:
-        InvalidSchemeError: The table has no partition scheme, or is not published.
+        InvalidSchemeError: The table has no history of its files, or is not published.
     """
     if table.is_stored_as_iceberg:
-        raise InvalidSchemeError(
-            f"table {table.full_name} is stored as Iceberg without a partition scheme; roll it back by an engine, for "
-            "instance by CALL system.rollback_to_snapshot in Spark, which Calve follows"
-        )
+        return live_history(table)
     if table.scheme is None:
         raise InvalidSchemeError(
             f"table {table.full_name} has no partition scheme, so its files have no history to roll back to"
@@ -175,11 +212,11 @@ def _known(connection: Connection, table: Table) -> list[Recorded]:
     if table.published_location is None:
         raise InvalidSchemeError(f"table {table.full_name} has no snapshots yet; run `calve init`, which publishes it")
     snapshot_ids = published_snapshots(table).times
-    return [recorded for recorded in recorded_revisions(connection, table) if recorded.snapshot_id in snapshot_ids]
+    revisions = recorded_revisions(connection, table)
+    return [(recorded.snapshot_id, recorded.at_ms) for recorded in revisions if recorded.snapshot_id in snapshot_ids]
 
 
-def _shown(known: list[Recorded]) -> list[tuple[int, datetime]]:
+def _shown(known: list[tuple[int, int]]) -> list[tuple[int, datetime]]:
     """Return the known snapshots with their times, the latest first."""
-    times = {recorded.snapshot_id: recorded.at_ms for recorded in known}
-    shown = [(snapshot_id, datetime.fromtimestamp(at_ms / 1000, UTC)) for snapshot_id, at_ms in times.items()]
+    shown = [(snapshot_id, datetime.fromtimestamp(at_ms / 1000, UTC)) for snapshot_id, at_ms in dict(known).items()]
     return sorted(shown, key=lambda item: item[1], reverse=True)

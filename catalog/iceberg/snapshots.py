@@ -262,11 +262,14 @@ def write_metadata(
         highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")),
     )
     # Not PyIceberg's time, which is this host's: JVM engines refuse metadata that are older than their last snapshot.
+    at_ms, known = _time_of(definition, metadata), len(metadata.snapshot_log)
+    now_current = [entry.model_copy(update={"timestamp_ms": at_ms}) for entry in after.snapshot_log[known:]]
     after = after.model_copy(
         update={
             "last_column_id": last_id,
-            "last_updated_ms": _time_of(definition, metadata),
+            "last_updated_ms": at_ms,
             "metadata_log": log[-_LONGEST_LOG:],
+            "snapshot_log": [*after.snapshot_log[:known], *now_current],
         }
     )
     number = None if before is None else VERSION.match(posixpath.basename(before))
