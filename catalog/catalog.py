@@ -689,7 +689,7 @@ class Catalog:
         Raises:
             PartitionNotFoundError: The table has no partition with these values.
         """
-        return self._scanner.get(table, values)
+        return self._scanner.get(self.get_table(table), values)
 
     def drop_partitions(self, table: str, expression: str | None = None) -> int:
         """Drop the visible partitions that match an expression, with their index items; their files stay.
@@ -799,6 +799,8 @@ class Catalog:
             LocationInUseError: Another table or partition uses the new location, a load is about to use it, or a purge
                 is deleting it.
         """
+        # An engine may have added the partition.
+        self.get_table(table)
         with self.storage.write() as connection:
             is_bulk = location is not None
             held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
@@ -815,7 +817,7 @@ class Catalog:
                 None if rename_to is None else whole_values(held, rename_to),
             )
             values = alter_partition(connection, held, whole_values(held, spec), change)
-        return self._scanner.get(table, values)
+        return self._scanner.get(held, values)
 
     def repair_table(
         self,

@@ -33,6 +33,7 @@ from catalog.storage.bulk import batched
 from catalog.storage.partition_rows import PartitionFactory, PartitionRecord, partition_query
 from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder, read_packed
+from catalog.tables.checks import refuse_iceberg
 from catalog.tables.definitions import Definitions
 from catalog.types.ranges import KeyRange, Ranges
 
@@ -244,11 +245,11 @@ class Scanner:
         scan.counts.partitions_found += len(matches)
         return matches
 
-    def get(self, name: str, values: Sequence[str | None]) -> Partition:
+    def get(self, table: Table, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
+        refuse_iceberg(table)
+        identity = ValueEncoder(table).identity(values)
         with self._storage.read() as connection:
-            table = self._definitions.get_hive_table(name, connection)
-            identity = ValueEncoder(table).identity(values)
             query = partition_query(table).where(PartitionRow.identity == identity)
             row = connection.execute(query).one_or_none()
         if row is None:
@@ -279,7 +280,7 @@ class Scanner:
         """Return the ids of the partitions with these values, given by position of the key."""
         if len(values) == len(table.partition_keys):
             try:
-                return [self.get(table.full_name, tuple(values.values())).id]
+                return [self.get(table, tuple(values.values())).id]
             except PartitionNotFoundError:
                 return []
         scan = self.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)

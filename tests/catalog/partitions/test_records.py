@@ -63,6 +63,19 @@ def test_appends_add_and_extend_partitions(catalog: Catalog, catalog_url: str, t
     assert len(names(catalog)) == 5
 
 
+def test_a_new_partition_is_found_by_its_values(catalog: Catalog, catalog_url: str, table: str) -> None:
+    with engine(catalog_url) as iceberg:
+        iceberg.append(rows((5, "SFO", 1)))
+    assert catalog.get_partition(table, ("SFO", "1")).row_count == 1
+    with engine(catalog_url) as iceberg:
+        iceberg.append(rows((6, "SFO", 2)))
+    assert catalog.drop_partition(table, {"origin": "SFO", "month": "2"}) == 1
+    with engine(catalog_url) as iceberg:
+        iceberg.append(rows((7, "SFO", 3)))
+    altered = catalog.alter_partition(table, {"origin": "SFO", "month": "3"}, properties={"owner": "ann"})
+    assert altered.properties == {"owner": "ann"}
+
+
 def test_deletes_and_overwrites_drop_and_shrink_partitions(catalog: Catalog, catalog_url: str, table: str) -> None:
     with engine(catalog_url) as iceberg:
         iceberg.delete("origin = 'LGA'")
