@@ -22,7 +22,7 @@ from catalog.datafiles.intake import catch_up, lock_current
 from catalog.datafiles.publishing import expire, find_expired, translated_errors
 from catalog.errors import UnreadableMetadataError, UnsupportedCommitError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
-from catalog.files.locations import is_plainly_within, reach_key
+from catalog.files.locations import is_plainly_within, is_within, reach_key
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers
 from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
@@ -104,7 +104,7 @@ def _queue_others_files(
     }
     found = expired_files(table.published_location, expired, sizes, lambda path: storage.identity in basename(path))
     start = len(table.location) + 1
-    inside = ((path[start:], size) for path, size in found if is_plainly_within(path, table.location))
+    inside = ((path[start:], size) for path, size in found if _is_inside(path, table.location))
     with translated_errors(table):
         for chunk in batched(inside):
             with storage.read() if is_dry_run else storage.write() as connection:
@@ -116,6 +116,13 @@ def _queue_others_files(
                 else:
                     add_former_files(connection, table, unknown, cutoff_ms)
             reached(Point.PARTLY_COMMITTED)
+
+
+def _is_inside(path: str, location: str) -> bool:
+    """Return whether a file is in a table's folder, however its path is read; folders of partitions have escapes."""
+    return is_plainly_within(path, location) or (
+        path.startswith(f"{location}/") and is_within(reach_key(path), reach_key(location))
+    )
 
 
 def _find_old(

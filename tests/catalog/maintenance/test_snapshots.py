@@ -101,6 +101,20 @@ def test_nothing_of_engines_stays(catalog: Catalog, catalog_url: str, table: str
     assert rows(catalog_url) == [1, 2]
 
 
+def test_files_in_folders_with_escaped_names_go(catalog: Catalog, catalog_url: str) -> None:
+    keys = [("origin", "string")]
+    catalog.create_table("demo.p", columns=[("v", "int")], partition_keys=keys, format="iceberg")
+    with sql_catalog(catalog_url) as iceberg:
+        seen = iceberg.load_table("demo.p")
+        seen.append(pa.table({"v": pa.array([1, 2], pa.int32()), "origin": ["a/b", "c"]}))
+        seen.delete(EqualTo("v", 1))
+    location = Path(catalog.get_table("demo.p").location)
+    assert list(location.rglob("origin=a%2Fb/*.parquet"))
+    catalog.vacuum(grace=NOW)
+    files = {str(path) for path in location.rglob("*") if path.is_file()}
+    assert files == reachable_files(catalog, "demo.p")
+
+
 def test_a_dry_run_counts_what_engines_left(catalog: Catalog, catalog_url: str, table: str) -> None:
     leave(catalog_url)
     catalog.vacuum()
