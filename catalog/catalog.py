@@ -67,7 +67,7 @@ from catalog.partitions.purging import (
     PartitionPurge,
     purge_partitions,
 )
-from catalog.partitions.quarantine import lock_to_release, partitions_of_load, release_partitions
+from catalog.partitions.quarantine import LoadedPartitions, loaded_partitions, lock_to_release, release_partitions
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.snapshots import PartitionFiles, drop_partition_files, scan_partition_files
 from catalog.partitions.specs import PartitionSpec, whole_values
@@ -855,11 +855,22 @@ class Catalog:
             OperationNotFoundError: The operation does not exist.
         """
         operation = self.operations.get(operation_id)
-        table = self.get_table(operation.table)
-        if table.is_stored_as_iceberg:
-            with self.storage.read() as connection:
-                return iter(partitions_of_load(connection, table, operation.number))
+        if self.get_table(operation.table).is_stored_as_iceberg:
+            return iter(self.loaded_partitions(operation_id).partitions)
         return self._scanner.of_operation(operation.table, operation.number)
+
+    def loaded_partitions(self, operation_id: str) -> LoadedPartitions:
+        """Return the partitions of `operation_partitions`, and the new files of a table stored as Iceberg.
+
+        Raises:
+            OperationNotFoundError: The operation does not exist.
+        """
+        operation = self.operations.get(operation_id)
+        table = self.get_table(operation.table)
+        if not table.is_stored_as_iceberg:
+            return LoadedPartitions(table, list(self._scanner.of_operation(operation.table, operation.number)))
+        with reading_current(self.storage, self._definitions, operation.table) as (connection, definition):
+            return loaded_partitions(connection, definition, operation.number)
 
     def release_partitions(self, table: str, expression: str | None = None) -> int:
         """Make the quarantined partitions that match an expression visible; return their number.

@@ -26,15 +26,15 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
     `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (the page in the Data Docs).
     """
-    table = catalog.get_table(job.table)
+    loaded = catalog.loaded_partitions(job.operation_id)
+    table, partitions = loaded.table, loaded.partitions
     rules = QualityRules.from_config(job.rules, keys=table.key_names)
-    partitions = list(catalog.operation_partitions(job.operation_id))
     if not partitions:
         report: dict[str, Any] = {"checked": 0, "passed": 0, "failed": 0, "failures": [], "docs_path": None}
         catalog.quality.record(job.operation_id, job.step, job.attempt, [], report)
         return
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
-    summary = summarise(spark, table, partitions, rules, ratios)
+    summary = summarise(spark, loaded, rules, ratios)
     validation = validate(summary, table, rules, home=state_folder() / "data_docs", run_name=job.operation_id)
     names = {partition.id: partition.name(table) for partition in partitions}
     failed = {check.partition_id: check for check in validation.checks if not check.passed}

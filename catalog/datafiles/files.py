@@ -210,8 +210,18 @@ def insert_files(connection: Connection, table: Table, files: Iterable[NewFile],
     return total
 
 
-def read_files(connection: Connection, table: Table, partition_ids: Iterable[int] | None = None) -> Iterator[DataFile]:
-    """Yield the files of some partitions of a table, or of all, ordered by partition and file id."""
+def read_files(
+    connection: Connection,
+    table: Table,
+    partition_ids: Iterable[int] | None = None,
+    *,
+    operation_number: int | None = None,
+) -> Iterator[DataFile]:
+    """Yield the files of some partitions of a table, or of all, ordered by partition and file id.
+
+    Args:
+        operation_number: Only those that this operation wrote; None for all.
+    """
     query = select(
         DataFileRow.id,
         DataFileRow.partition_id,
@@ -221,6 +231,8 @@ def read_files(connection: Connection, table: Table, partition_ids: Iterable[int
         DataFileRow.statistics,
         DataFileRow.operation_number,
     ).where(DataFileRow.table_id == table.id)
+    if operation_number is not None:
+        query = query.where(DataFileRow.operation_number == operation_number)
     chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
     for chunk in chunks:
         chosen = query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))

@@ -6,15 +6,15 @@ their rows and publishes them. Vacuum keeps the folder as long as the load has q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from catalog.datafiles.files import NewFile, Total, insert_files
+from catalog.datafiles.files import DataFile, NewFile, Total, insert_files, read_files
 from catalog.datafiles.intake import take_in
 from catalog.datafiles.manifest import read_manifest
 from catalog.datafiles.publishing import FileSwap, publish
@@ -24,12 +24,26 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import set_quarantined
 from catalog.storage.bulk import among, batched
 from catalog.storage.partition_rows import PartitionFactory, partition_query
-from catalog.storage.schema import DataFileRow, OperationRow, PartitionRow
+from catalog.storage.schema import OperationRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
 HIDDEN_FILES = "hidden_files"
 """The field of a load's report with the folder of its quarantined files, relative to the table's location."""
+
+
+@dataclass(frozen=True)
+class LoadedPartitions:
+    """The partitions that a load has added or, in a table stored as Iceberg, extended.
+
+    Attributes:
+        files: Those that the load has added to a table stored as Iceberg, and that the current snapshot has; empty for
+            other tables, and for quarantined partitions.
+    """
+
+    table: Table
+    partitions: Sequence[Partition]
+    files: Sequence[DataFile] = ()
 
 
 def add_hidden_partitions(adder: PartitionAdder, files: Iterable[NewFile]) -> int:
@@ -113,7 +127,7 @@ def hidden_folder(report: Mapping[str, Any]) -> str | None:
     return next((folder for folder in folders if folder is not None), None)
 
 
-def partitions_of_load(connection: Connection, table: Table, number: int) -> list[Partition]:
+def loaded_partitions(connection: Connection, table: Table, number: int) -> LoadedPartitions:
     """Return the partitions to which a load has added files, each with the counts and the folder of these files."""
     totals: dict[int, Total] = {}
     folder_of: dict[int, str] = {}
@@ -122,9 +136,8 @@ def partitions_of_load(connection: Connection, table: Table, number: int) -> lis
         totals[partition_id] = totals.get(partition_id, Total()) + total
         folder_of[partition_id] = f"{table.location}/{path.rpartition('/')[0]}"
 
-    row = DataFileRow
-    visible = select(row.partition_id, row.path, row.row_count, row.size_bytes)
-    for file in connection.execute(visible.where(row.table_id == table.id, row.operation_number == number)):
+    files = list(read_files(connection, table, operation_number=number))
+    for file in files:
         count(file.partition_id, file.path, Total(1, file.row_count, file.size_bytes))
     of_load = PartitionRow.table_id == table.id, PartitionRow.operation_number == number
     hidden = connection.scalars(select(PartitionRow.id).where(*of_load, PartitionRow.is_quarantined)).all()
@@ -132,7 +145,7 @@ def partitions_of_load(connection: Connection, table: Table, number: int) -> lis
         file_total = Total(1, hidden_file.row_count, hidden_file.size_bytes)
         count(hidden_file.partition_id, hidden_file.path, file_total)
     factory = PartitionFactory(table)
-    return [
+    partitions = [
         partition._replace(
             location=folder_of[partition.id],
             file_count=totals[partition.id].file_count,
@@ -144,3 +157,4 @@ def partitions_of_load(connection: Connection, table: Table, number: int) -> lis
             connection.execute(partition_query(table).where(among(connection, PartitionRow.id, batch))).all()
         )
     ]
+    return LoadedPartitions(table, partitions, files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -13,12 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, Table
+from catalog.datafiles.publishing import files_with_deletes
 from catalog.errors import InvalidConfigurationError
 from catalog.model.partition_names import parse_partition_path
+from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.quality_rules import QualityRules, RowCountRule
 from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import KeyValueError
 from spark_jobs.queries.checked_plans import check_expression
+from spark_jobs.reading.iceberg import read_as_table
 from spark_jobs.reading.sources import plain_path, read_path
 from spark_jobs.rows.file_formats import spark_type
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 _NOT_MERGED = "CANNOT_MERGE"
 """Error class of Spark if files have different types for a column."""
+
+_PATH = "calve/path"
 
 _INTEGERS = ("tinyint", "smallint", "int")
 
@@ -69,13 +74,12 @@ def usual_ratios(
 
 
 def summarise(
-    spark: SparkSession,
-    table: Table,
-    partitions: Sequence[Partition],
-    rules: QualityRules,
-    ratios: Mapping[int, float | None],
+    spark: SparkSession, loaded: LoadedPartitions, rules: QualityRules, ratios: Mapping[int, float | None]
 ) -> pandas.DataFrame:
-    """Return one row for each partition, in the given order.
+    """Return one row for each partition that a load added or extended, in the given order.
+
+    Of a table stored as Iceberg, it counts the rows of the load that other engines have not deleted meanwhile; the
+    registered number of rows is unknown for partitions with delete files.
 
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
     `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
@@ -86,12 +90,16 @@ def summarise(
     """
     import pandas
 
+    table, partitions = loaded.table, loaded.partitions
+    sources = list(_sources(spark, loaded))
+    unknown = {partition_id for source in sources for partition_id in source.deleted_from}
+    counts = [None if partition.id in unknown else partition.row_count for partition in partitions]
     known = pandas.DataFrame(
         {
             "location": [partition.location for partition in partitions],
             "partition": [partition.name(table) for partition in partitions],
             "partition_id": [partition.id for partition in partitions],
-            "registered_row_count": pandas.array([partition.row_count for partition in partitions], dtype="Int64"),
+            "registered_row_count": pandas.array(counts, dtype="Int64"),
             "usual_ratio": pandas.array([ratios.get(partition.id) for partition in partitions], dtype="Float64"),
             "path_agrees": [_path_agrees(table, partition) for partition in partitions],
             "values_fit": [_values_fit(table, partition) for partition in partitions],
@@ -99,25 +107,63 @@ def summarise(
     )
     for expression in rules.agree.values():
         check_expression(spark, expression)
-    data = _read(spark, table, [read_path(partition.location) for partition in partitions])
-    measured = _aggregate(data, table, rules)
+    measured = pandas.concat([_aggregate(source, table, rules) for source in sources])
     summary = known.merge(measured, how="left", on="location").drop(columns="location")
     summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
     difference = summary["row_count"] - summary["registered_row_count"]
     summary["row_count_difference"] = difference
-    for claim in claims(table, data.columns, rules):
+    for claim in claims(table, sources[0].types, rules):
         summary[claim.column] = _agreements(table, claim, partitions, summary)
     return summary
 
 
-def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.DataFrame:
+@dataclass(frozen=True)
+class _Source:
+    """Rows of the files of some partitions.
+
+    Attributes:
+        rows: With the columns of the files, and `_PATH` for those that Iceberg reads.
+        path: Of the file of each row; a URI, unless Iceberg reads it.
+        deleted_from: The ids of partitions of which delete files may have deleted rows.
+    """
+
+    rows: DataFrame
+    path: Column
+    is_uri: bool = True
+    deleted_from: frozenset[int] = frozenset()
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The types of the columns, by name."""
+        return {name: column_type for name, column_type in self.rows.dtypes if name != _PATH}
+
+
+def _sources(spark: SparkSession, loaded: LoadedPartitions) -> Iterator[_Source]:
+    """Yield the rows of a load, each partition once: of its files in the current snapshot, or else of its folder."""
+    table, files = loaded.table, loaded.files
+    visible = {file.partition_id for file in files}
+    paths = [read_path(partition.location) for partition in loaded.partitions if partition.id not in visible]
+    deleted = files_with_deletes(table)
+    deleted_from = frozenset(file.partition_id for file in files if file.path in deleted)
+    if not deleted_from:
+        paths += [read_path(f"{table.location}/{file.path}") for file in files]
+    else:
+        assert table.published_location is not None
+        of_files = [f"{table.location}/{file.path}" for file in files]
+        rows = read_as_table(spark, table.in_files, table.published_location, of_files, path_column=_PATH)
+        yield _Source(rows, f.col(f"`{_PATH}`"), is_uri=False, deleted_from=deleted_from)
+    if paths:
+        yield _Source(_read(spark, table, paths), f.col("_metadata.file_path"))
+
+
+def _aggregate(source: _Source, table: Table, rules: QualityRules) -> pandas.DataFrame:
     """Read all files once, and return one row for each folder that has files.
 
     Raises:
         InvalidConfigurationError: The rules name an unknown column, or a bound of another type.
     """
     aggregates = [f.count(f.lit(1)).alias("row_count")]
-    types = dict(data.dtypes)
+    data, types = source.rows, source.types
     for name in rules.columns:
         if name not in types:
             raise InvalidConfigurationError(
@@ -130,11 +176,12 @@ def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.Dat
             aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
         if rule.maximum is not None:
             aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
-    for claim in claims(table, data.columns, rules):
+    for claim in claims(table, types, rules):
         aggregates += _found_values(claim)
-    folder = f.regexp_extract(f.col("_metadata.file_path"), "^(.*)/[^/]*$", 1).alias("location")
+    folder = f.regexp_extract(source.path, "^(.*)/[^/]*$", 1).alias("location")
     measured: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
-    measured["location"] = [plain_path(uri) for uri in measured["location"]]
+    if source.is_uri:
+        measured["location"] = [plain_path(uri) for uri in measured["location"]]
     return measured
 
 

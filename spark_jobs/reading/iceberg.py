@@ -67,7 +67,12 @@ def read_live_rows(spark: SparkSession, table: Table, files: Sequence[DataFile])
 
 
 def read_as_table(
-    spark: SparkSession, table: Table, metadata_location: str, paths: Sequence[str] | None = None
+    spark: SparkSession,
+    table: Table,
+    metadata_location: str,
+    paths: Sequence[str] | None = None,
+    *,
+    path_column: str | None = None,
 ) -> DataFrame:
     """Return the rows of a published table as Iceberg reads them, with the columns of the catalog.
 
@@ -76,6 +81,7 @@ def read_as_table(
 
     Args:
         paths: The complete paths of the data files to read; None for all.
+        path_column: The name of a further column with the path of each row's file; None for no such column.
 
     Raises:
         InvalidConfigurationError: The session does not have Iceberg's runtime.
@@ -95,4 +101,4 @@ def read_as_table(
         value = f.lit(None) if field is None else f.col(quoted(field.name))
         is_same = field is None or field.field_type == own[column.id].field_type
         columns.append((value.cast(types[column.name]) if is_same else value).alias(column.name))
-    return rows.select(*columns)
+    return rows.select(*columns, *([] if path_column is None else [f.col("_file").alias(path_column)]))

@@ -14,7 +14,7 @@ from catalog.errors import InvalidPartitionError
 from catalog.operations.job_requests import CheckQualityJob
 from catalog.statements.session import Session
 from spark_jobs.check_quality import check_quality
-from tests.support.partition_files import check_partitions, plain, rows_by_calve, rows_by_engines
+from tests.support.partition_files import EXTREMES, KEYS, check_partitions, plain, rows_by_calve, rows_by_engines
 
 if TYPE_CHECKING:
     import duckdb
@@ -72,29 +72,6 @@ def test_inserts_and_drops_are_snapshots_that_all_engines_read(
     assert [row[0] for row in session.execute("SELECT id FROM orders WHERE country = 'US' ORDER BY id").rows] == [1, 3]
     session.execute("ALTER TABLE orders DROP PARTITION (country = 'US')")
     assert [row[0] for row in check(iceberg_spark, duck, catalog)] == [2, 4]
-
-
-KEYS = {
-    "a": "tinyint",
-    "b": "smallint",
-    "c": "bigint",
-    "d": "decimal(7,2)",
-    "e": "date",
-    "f": "timestamp",
-    "g": "string",
-    "h": "varchar(5)",
-    "i": "char(4)",
-    "j": "boolean",
-    "k": "double",
-}
-EXTREMES = (
-    "(1, -128, -32768, -9223372036854775808, -99999.99, DATE '0001-01-01', TIMESTAMP '1500-02-28 23:59:59.000001', "
-    "'é/=%#漢 \U0001f600', '  x ', 'ab  ', true, -0.5)",
-    "(2, 127, 32767, 9223372036854775807, 0.01, DATE '1582-10-04', TIMESTAMP '1969-12-31 23:59:59.999999', "
-    "'a''b\"c', ' ', 'x', false, 1e300)",
-    "(3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
-    "(4, 0, 0, 0, 0.00, DATE '9999-12-31', TIMESTAMP '9999-12-31 00:00:00', '', 'b', 'b', true, 0.0)",
-)
 
 
 def test_keys_of_all_types_are_the_same_for_all_engines(
