@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import duckdb
 import pytest
+import yaml
 
 from catalog import Catalog, PartitionState
 from catalog.errors import NotFoundError
@@ -32,6 +33,9 @@ RUN_TIMEOUT_SECONDS = 900.0
 
 ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
+
+STORED_AS_ICEBERG = "lake.flights"
+"""A table of the stack that is loaded like the demo's, but stored as Iceberg."""
 
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
@@ -69,7 +73,17 @@ def stack(
     ]
     home = tmp_path_factory.mktemp("stack")
     tables = home / "tables.yaml"
-    tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
+    listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
+    listed["tables"] |= {
+        ADVISED: {"rebalance": {"apply": True}},
+        STORED_AS_ICEBERG: {
+            **listed["tables"]["demo.flights"],
+            "source": "${CALVE_HOME}/landing/iceberg",
+            "format": "iceberg",
+            "quality": {"columns": {"time_hour": {"max_null_ratio": 0}}},
+        },
+    }
+    tables.write_text(yaml.safe_dump(listed, sort_keys=False))
     # No file changes, and parsing them as often as usual takes half of a core.
     environment = {
         _BUNDLES: json.dumps(bundles),
