@@ -26,6 +26,7 @@ _WRITER_OPTIONS = {
         "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
     }
 }
+_FIELD_ID, _NO_FIELD_ID = "parquet.field.id", "calve.column.id"
 
 
 def file_options(file_format: FileFormat) -> dict[str, str]:
@@ -52,15 +53,16 @@ def written_columns(table: Table) -> Iterator[tuple[Column, str, dict[str, int]]
 
     CSV files keep the positions of dropped columns, because readers find columns by position. Files with nested columns
     have no field ids: Spark's writer cannot assign ids to the elements of arrays and maps, and readers that use ids,
-    such as Iceberg's, would read them as null.
+    such as Iceberg's, would read them as null. Their columns have other metadata instead, because otherwise Spark keeps
+    the ids that the columns of a source have.
 
     Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY`.
     """
     by_position = table.format is FileFormat.CSV
     has_nested = any(NESTED_TYPE.match(column.type) for column in table.columns)
-    has_ids = table.format is FileFormat.PARQUET and not has_nested
+    key = _NO_FIELD_ID if has_nested else _FIELD_ID
     for column in file_layout(table, table.format) if by_position else table.columns:
-        yield column, column.stored_name, {"parquet.field.id": column.id} if has_ids else {}
+        yield column, column.stored_name, {key: column.id} if table.format is FileFormat.PARQUET else {}
 
 
 def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkColumn]:
@@ -71,7 +73,10 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
     """
     names = {column.id: column.name for column in table.columns}
     for column, stored_name, metadata in written_columns(table):
-        value = values[names[column.id]] if column.id in names else f.lit(None).cast(spark_type(column.type))
+        value = values[names[column.id]] if column.id in names else f.lit(None)
+        if column.id not in names or NESTED_TYPE.match(column.type):
+            # This also removes the field ids of a source from the fields of structs.
+            value = value.cast(spark_type(column.type))
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
 
 

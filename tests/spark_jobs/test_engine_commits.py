@@ -327,6 +327,33 @@ def test_files_without_field_ids_are_read_by_names(
     assert [tuple(row) for row in engine.table(f"calve.{TABLE}").orderBy("c").collect()] == expected
 
 
+def test_rows_with_nested_values_of_engines_are_rewritten_for_all_readers(
+    iceberg_spark: SparkSession, catalog: Catalog, engine: SparkSession
+) -> None:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    from spark_jobs.writing.scheme_loading import load_rows
+
+    placed = Placed(iceberg_spark, catalog, [("e", "array<int>"), ("s", "struct<u:int>")])
+    engine.sql(f"ALTER TABLE calve.{TABLE} RENAME COLUMN e TO d")
+    engine.sql(
+        f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES "
+        "('x', array(1, 2), named_struct('u', 1), 2), ('y', null, null, 22)"
+    )
+    placed.change(PlaceFiles())
+    # A frame of files with field ids has them in its schema.
+    inner = StructType([StructField("u", IntegerType(), True, {"parquet.field.id": 50})])
+    rows = placed.spark.createDataFrame([((3,),)], StructType([StructField("s", inner)]))
+    rows = rows.select(f.lit("z").alias("a"), f.array("s.u").alias("d"), "s", f.col("s.u").alias("c"))
+    with_ids = [rows[name].alias(name, metadata={"parquet.field.id": 40 + n}) for n, name in enumerate(rows.columns)]
+    load_rows(placed.spark, catalog, "load-with-ids", TABLE, rows.select(*with_ids))
+    found = engine.table(f"calve.{TABLE}").orderBy("c").collect()
+    assert [tuple(row) for row in found] == [("x", [1, 2], (1,), 2), ("z", [3], (3,), 3), ("y", None, None, 22)]
+    arrow = published(catalog, TABLE).scan().to_arrow().sort_by("c")
+    assert (arrow["d"].to_pylist(), arrow["s"].to_pylist()) == ([[1, 2], [3], None], [{"u": 1}, {"u": 3}, None])
+
+
 COLUMNS = (
     *[("t", "tinyint"), ("s", "smallint"), ("i", "int"), ("l", "bigint"), ("f", "float"), ("d", "double")],
     *[("p", "decimal(5,2)"), ("q", "decimal(18,3)"), ("r", "decimal(30,10)"), ("x", "boolean"), ("y", "date")],
