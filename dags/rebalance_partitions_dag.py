@@ -1,5 +1,7 @@
 """Change the partitions of a table: add, split, drop or merge them, or set the number of hash partitions.
 
+Also place the files that other engines have written to the table, each in its partition.
+
 Dry run is on by default: the log of `plan` shows what would be done. Only the affected partitions are read and written;
 readers see the table before or after the change, never in between. From `rewrite` to `commit`, loads and other changes
 of the table wait or are refused.

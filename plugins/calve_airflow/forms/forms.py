@@ -162,7 +162,7 @@ def rebalance_params() -> dict[str, Param]:
             enum=[*CHANGES],
             title="Operation",
             description="set_partition_num is for HASH; add, split, drop and merge are for RANGE, RANGE_INTERVAL and "
-            "LIST; place is for files that other engines wrote.",
+            "LIST; place assigns the files that other engines wrote to their partitions, and needs no other field.",
         ),
         "dry_run": Param(
             True,
