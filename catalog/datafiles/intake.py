@@ -78,8 +78,7 @@ def lock_to_roll_back(connection: Connection, definitions: Definitions, name: st
     """
     table = definitions.lock_table(connection, name, exclusive=True)
     try:
-        with connection.begin_nested():
-            return take_in(connection, definitions, table)
+        return take_in(connection, definitions, table)
     except UnsupportedCommitError as error:
         if not error.can_be_rolled_back:
             raise
