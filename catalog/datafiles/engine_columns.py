@@ -160,6 +160,10 @@ def _changed(columns: TableColumns, column: Column, own: NestedField, field: Nes
     column_type = column.type
     if field.field_type != own.field_type:
         wider = _type(field.field_type)
+        if not own.field_type.is_primitive and not field.field_type.is_primitive:
+            raise ColumnsError(
+                f"fields inside of column {column.name} were changed: {column.type} became {spelled(field.field_type)}"
+            )
         if wider is None or not _is_wider(own.field_type, field.field_type):
             raise ColumnsError(
                 f"column {column.name} of type {column.type} became {spelled(field.field_type)}, which existing files "

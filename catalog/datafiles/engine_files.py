@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
 from catalog.datafiles.bounds import integer_outside
 from catalog.errors import MissingFileError, UnusableFileError
 from catalog.files.filesystem import FileInfo, in_parallel, storage_errors
-from catalog.files.locations import is_literally_within
+from catalog.files.locations import comparable, is_literally_within
 from catalog.iceberg.differences import Difference, LiveFile
 from catalog.iceberg.footers.columns import FileColumn, has_ids
 from catalog.iceberg.footers.parquet import file_columns
@@ -79,6 +81,12 @@ def _check_entry(table: Table, file: LiveFile) -> None:
     if file.format != "PARQUET":
         raise FilesError(f"the data file {file.path} is in the format {file.format}, not Parquet")
     if not is_literally_within(file.path, table.location):
+        if not file.path.startswith(table.location) and is_literally_within(
+            comparable(file.path), comparable(table.location)
+        ):
+            raise FilesError(
+                f"the path of the data file {file.path} does not start with {table.location}, as others do"
+            )
         raise FilesError(f"the data file {file.path} is outside the table's folder, {table.location}")
     for column in table.in_files.columns:
         value_type = parse_column_type(column.type)
@@ -98,23 +106,31 @@ class _Names:
         owners: Name → id of the column that has it in files of Calve.
         mapped: Name → id of the column that has it in files without field ids, for Iceberg's readers.
         keys: Id → name of the partition keys that all files must have, because Calve reads them from files.
+        types: Id → Iceberg's type.
     """
 
     owners: Mapping[str, int]
     mapped: Mapping[str, int]
     keys: Mapping[int, str]
+    types: Mapping[int, IcebergType]
 
     @classmethod
     def of(cls, table: Table, commits: Difference) -> _Names:
         mapping = json.loads(commits.after.properties.get(NAME_MAPPING, "[]"))
         mapped = {name: field.get("field-id", 0) for field in mapping for name in field["names"]}
         keys = {key.id: key.name for key in table.partition_keys} if table.is_stored_as_iceberg else {}
-        return cls(TableColumns.of(table).owners, mapped, keys)
+        types = {field.field_id: field.field_type for field in commits.after.schema().fields}
+        return cls(TableColumns.of(table).owners, mapped, keys, types)
 
     def problem_of(self, columns: Iterable[FileColumn]) -> str | None:
         """Return why Calve cannot read a file with these columns; None if it can."""
         if has_ids(columns):
             ids = {column.field_id for column in columns}
+            if (other := self._other_inside(columns)) is not None:
+                return (
+                    f"has the field {other}, which is not in the table under this name and id, and Calve reads fields "
+                    "inside of columns by their names"
+                )
         else:
             other = next((column.name for column in columns if self._without_id(column) == 0), None)
             if other is not None:
@@ -127,6 +143,11 @@ class _Names:
         lacking = next((name for key_id, name in self.keys.items() if key_id not in ids), None)
         return None if lacking is None else f"lacks the partition key {lacking}; write it with all partition keys"
 
+    def _other_inside(self, columns: Iterable[FileColumn]) -> str | None:
+        """Return the first field inside of a column that has another name or id than in the table."""
+        inside = (_other_field(column, self.types.get(column.field_id or 0), column.name) for column in columns)
+        return next((other for other in inside if other is not None), None)
+
     def are_found_by_id(self, columns: Iterable[FileColumn]) -> bool:
         """Return whether columns must be found by their ids, because their names are not those in files of Calve."""
         return has_ids(columns) and any(self.owners.get(column.name) != column.field_id for column in columns)
@@ -135,3 +156,24 @@ class _Names:
         """Return the id of the table's column that all readers find by a name; 0 if there is none."""
         owner = self.owners.get(column.name, 0)
         return owner if self.mapped.get(column.name) == owner else 0
+
+
+def _other_field(column: FileColumn, expected: IcebergType | None, path: str) -> str | None:
+    """Return the first part of a column or of its parts that a type does not have by this name and id, if any."""
+    fields = {field.field_id: field for field in _fields(expected)}
+    for part in column.parts if fields else ():
+        name, field = f"{path}.{part.name}", fields.get(part.field_id or 0)
+        # Elements, keys and values have no names of their own.
+        if field is None or (isinstance(expected, StructType) and field.name.lower() != part.name.lower()):
+            return name
+        if (other := _other_field(part, field.field_type, name)) is not None:
+            return other
+    return None
+
+
+def _fields(nested: IcebergType | None) -> tuple[NestedField, ...]:
+    if isinstance(nested, StructType):
+        return nested.fields
+    if isinstance(nested, ListType):
+        return (nested.element_field,)
+    return (nested.key_field, nested.value_field) if isinstance(nested, MapType) else ()

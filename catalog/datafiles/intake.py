@@ -230,7 +230,10 @@ def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:
         columns = followed_columns(table.in_files, commits)
         return None if columns is None else _without_keys(table, columns)
     except ColumnsError as error:
-        remedy = "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there"
+        remedy = (
+            "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there; a column of "
+            "which fields were changed can also be dropped by its engine"
+        )
         raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
 
 

@@ -126,6 +126,63 @@ def test_a_file_without_ids_is_refused_if_its_name_has_another_meaning_for_icebe
     refuse(hashed, "its column a has none of the names")
 
 
+NESTED: dict[str, tuple[str, Callable[[Any], Any], tuple[str, ...]]] = {
+    "struct": ("struct<x:int>", lambda row: row, ("n",)),
+    "list": ("array<struct<x:int>>", lambda row: [row], ("n", "element")),
+    "map": ("map<string,struct<x:int>>", lambda row: [("k", row)], ("n", "value")),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("has_other", [False, True], ids=["renamed", "dropped"])
+def test_a_file_whose_fields_inside_of_a_column_have_other_names_or_ids_is_refused(
+    catalog: Catalog, catalog_url: str, kind: str, has_other: bool
+) -> None:
+    column_type, value_of, path = NESTED[kind]
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("n", column_type), ("c", "int")], scheme=scheme)
+
+    def append(table: IcebergTable, **row: int) -> None:
+        schema = table.schema().as_arrow()
+        table.append(pa.Table.from_pylist([{"n": value_of(row), "c": 1}], schema=schema))
+
+    def commit(table: IcebergTable) -> None:
+        x, y = (*path, "x"), (*path, "y")
+        with table.update_schema() as update:
+            update.add_column(y, IntegerType()) if has_other else update.rename_column(x, "y")
+        append(table, y=2)
+        with table.update_schema() as update:
+            update.delete_column(y) if has_other else update.rename_column(y, "x")
+
+    engine(catalog_url, lambda table: append(table, x=1))
+    catalog.alter_table(TABLE, properties={"team": "a"})
+    assert len(catalog.scan_files(TABLE).files) == 1
+    engine(catalog_url, commit)
+    refuse(catalog, rf"has the field {re.escape('.'.join((*path, 'y')))}, which is not in the table under this name")
+    catalog.roll_backs.to_snapshot(TABLE, published_snapshots(catalog.get_table(TABLE)).current_id or 0)
+    catalog.alter_table(TABLE, properties={"team": "b"})
+
+
+def test_a_change_of_fields_inside_of_a_column_is_refused(catalog: Catalog, catalog_url: str) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("n", "struct<x:int,y:int>"), ("c", "int")], scheme=scheme)
+
+    def commit(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.delete_column(("n", "x"))
+
+    engine(catalog_url, commit)
+    refuse(catalog, "fields inside of column n were changed: .* can also be dropped by its engine")
+
+    def drop(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.delete_column("n")
+
+    engine(catalog_url, drop)
+    catalog.alter_table(TABLE, properties={"team": "a"})
+    assert [column.name for column in catalog.get_table(TABLE).columns] == ["c"]
+
+
 def test_a_file_that_does_not_exist_or_is_damaged_is_refused(hashed: Catalog, catalog_url: str) -> None:
     location = hashed.get_table(TABLE).location
     commit_file(catalog_url, f"{location}/data/gone.parquet", 100)
@@ -166,6 +223,13 @@ def test_a_file_that_is_listed_twice_is_refused(
     hashed.roll_backs.to_snapshot(TABLE, before)
     load(hashed, "again", TABLE, [3])
     check_published(hashed, TABLE)
+
+
+def test_a_file_whose_path_is_spelled_otherwise_is_refused(hashed: Catalog, catalog_url: str) -> None:
+    path = write(hashed, a=1, c=2)
+    # Spark's `add_files` gives such a path to a file on a disk.
+    commit_file(catalog_url, f"file:{path}", path.stat().st_size)
+    refuse(hashed, re.escape(f"file:{path} does not start with {hashed.get_table(TABLE).location}, as others do"))
 
 
 @pytest.mark.parametrize("way", ["../other/", "data/./", "data//", "data/../../"])
