@@ -17,8 +17,9 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from catalog.datafiles.bounds import integer_outside
 from catalog.errors import MissingFileError, UnusableFileError
+from catalog.files.credentials import without_credentials
 from catalog.files.filesystem import FileInfo, in_parallel, storage_errors
-from catalog.files.locations import comparable, is_literally_within
+from catalog.files.locations import comparable, is_literally_within, is_within, reach_key
 from catalog.iceberg.differences import Difference, LiveFile
 from catalog.iceberg.footers.columns import FileColumn, has_ids
 from catalog.iceberg.footers.parquet import file_columns
@@ -45,6 +46,8 @@ def usable_files(table: Table, commits: Difference) -> list[LiveFile]:
         FilesError: Calve cannot read a file.
         StorageError: The file system refused.
     """
+    if not commits.added:
+        return []
     for file in commits.added:
         _check_entry(table, file)
     footers, names = FooterParser(), _Names.of(table, commits)
@@ -61,7 +64,7 @@ def usable_files(table: Table, commits: Difference) -> list[LiveFile]:
             with reading_footer(file.path):
                 problem, is_read_by_id = judged(schema)
         except MissingFileError as error:
-            raise FilesError(f"the data file {file.path} does not exist") from error
+            raise FilesError(f"the data file {without_credentials(file.path)} does not exist") from error
         except UnusableFileError as error:
             raise FilesError(f"the data {error}") from error
         if problem is not None:
@@ -78,8 +81,9 @@ def _check_entry(table: Table, file: LiveFile) -> None:
     Raises:
         FilesError: Calve cannot read the file.
     """
+    shown = without_credentials(file.path)
     if file.format != "PARQUET":
-        raise FilesError(f"the data file {file.path} is in the format {file.format}, not Parquet")
+        raise FilesError(f"the data file {shown} is in the format {file.format}, not Parquet")
     if not is_literally_within(file.path, table.location):
         if not file.path.startswith(table.location) and is_literally_within(
             comparable(file.path), comparable(table.location)
@@ -87,14 +91,16 @@ def _check_entry(table: Table, file: LiveFile) -> None:
             raise FilesError(
                 f"the path of the data file {file.path} does not start with {table.location}, as others do"
             )
-        raise FilesError(f"the data file {file.path} is outside the table's folder, {table.location}")
+        raise FilesError(f"the data file {shown} is outside the table's folder, {table.location}")
+    if not is_within(reach_key(file.path), reach_key(table.location)):
+        raise FilesError(f"the data file {shown} is outside the table's folder, {table.location}: a link leads there")
     for column in table.in_files.columns:
         value_type = parse_column_type(column.type)
         if isinstance(value_type, IntegerType):
             outside = integer_outside(file, column.id, value_type)
             if outside is not None:
                 raise FilesError(
-                    f"the data file {file.path} has {outside} in column {column.name}, which is a {column.type}"
+                    f"the data file {shown} has {outside} in column {column.name}, which is a {column.type}"
                 )
 
 
@@ -116,8 +122,11 @@ class _Names:
 
     @classmethod
     def of(cls, table: Table, commits: Difference) -> _Names:
-        mapping = json.loads(commits.after.properties.get(NAME_MAPPING, "[]"))
-        mapped = {name: field.get("field-id", 0) for field in mapping for name in field["names"]}
+        text = commits.after.properties.get(NAME_MAPPING, "[]")
+        try:
+            mapped = {name: field.get("field-id", 0) for field in json.loads(text) for name in field["names"]}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FilesError(f"the property {NAME_MAPPING} is not a name mapping of Iceberg: {text[:80]}") from error
         keys = {key.id: key.name for key in table.partition_keys} if table.is_stored_as_iceberg else {}
         types = {field.field_id: field.field_type for field in commits.after.schema().fields}
         return cls(TableColumns.of(table).owners, mapped, keys, types)

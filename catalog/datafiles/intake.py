@@ -22,7 +22,7 @@ from catalog.datafiles.files import NewFile, insert_files, retire_files
 from catalog.datafiles.history import Recorded, nearest_recorded, record_revision, restore
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
-from catalog.errors import ConflictError, InvalidRequestError, LocationNotAllowedError, UnsupportedCommitError
+from catalog.errors import ConflictError, InvalidRequestError, UnsupportedCommitError
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
@@ -291,7 +291,7 @@ def _followed_properties(definitions: Definitions, table: Table, commits: Differ
     Properties that Calve sets itself stay.
 
     Raises:
-        UnsupportedCommitError: A property has a location that the settings do not allow.
+        UnsupportedCommitError: The catalog cannot have a property, or the settings do not allow its location.
     """
     before, after, own = commits.before.properties, commits.after.properties, own_properties(table)
     names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} - own
@@ -303,10 +303,11 @@ def _followed_properties(definitions: Definitions, table: Table, commits: Differ
         values["description"] = changes.pop("comment")
     try:
         require_properties({name: value for name, value in changes.items() if value is not None})
-    except LocationNotAllowedError as error:
-        remedy = "Unset the property by its engine"
-        raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
-    return {**values, "properties": definitions.changed_properties(table, changes)}
+        return {**values, "properties": definitions.changed_properties(table, changes)}
+    except InvalidRequestError as error:
+        remedy = "Change the property, or the comment, by its engine"
+        finding = f"its properties are now {', '.join(sorted(names))}: {error}"
+        raise UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy) from error
 
 
 def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:

@@ -16,11 +16,11 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 
 from catalog.iceberg.entries import Partitioning
-from catalog.iceberg.metadata import FORMAT_VERSION, read_metadata
+from catalog.iceberg.metadata import FORMAT_VERSION, lineage, read_metadata
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.storage import file_io
 
@@ -153,7 +153,7 @@ class Versions:
     @property
     def lineage(self) -> list[int]:
         """The current snapshot and its ancestors, newest first, as far as the metadata know."""
-        snapshots = list(ancestors_of(self.after.current_snapshot(), self.after))
+        snapshots = lineage(self.after)
         ids = [snapshot.snapshot_id for snapshot in snapshots]
         # The oldest ancestor that the metadata have may follow one that was expired.
         parent = snapshots[-1].parent_snapshot_id if snapshots else None

@@ -268,3 +268,17 @@ def manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_id
 def dashed(**values: Any) -> dict[str, Any]:
     """Return fields of Iceberg's JSON, given by their Python names."""
     return {name.replace("_", "-"): value for name, value in values.items()}
+
+
+def lineage(metadata: TableMetadata) -> list[Snapshot]:
+    """Return the current snapshot and its ancestors, newest first, as far as the metadata have them.
+
+    Damaged metadata, in which a snapshot is its own ancestor, do not lead to an endless list.
+    """
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    found: dict[int, Snapshot] = {}
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id not in found:
+        found[snapshot.snapshot_id] = snapshot
+        snapshot = by_id.get(snapshot.parent_snapshot_id or 0)
+    return list(found.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
+from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
@@ -43,7 +45,8 @@ _SIZED_MANIFEST = Schema(
 )
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
-    *(ResolveError, ValidationError, NotImplementedError, MemoryError, OverflowError, zlib.error),
+    *(ResolveError, ValidationError, NotImplementedError, ImportError, MemoryError, OverflowError),
+    *(zlib.error, struct.error),
 )
 """Errors of readers for missing or truncated files, or files of another format."""
 
@@ -52,9 +55,11 @@ class UnreadableFileError(Exception):
     """A metadata file cannot be read."""
 
     def __init__(self, path: str, reason: str) -> None:
-        """Keep the file's path and the reader's message."""
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+        """Keep the file's path and the reader's message, without credentials that they may have."""
+        shown = without_credentials(path)
+        reason = reason.replace(path, shown)
+        super().__init__(shown, reason)
+        self.path, self.reason = shown, reason
 
 
 @contextmanager

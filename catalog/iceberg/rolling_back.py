@@ -5,10 +5,9 @@ from __future__ import annotations
 from operator import itemgetter
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from catalog.iceberg.metadata import dashed
+from catalog.iceberg.metadata import dashed, lineage
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.snapshots import Definition, known_metadata, write_metadata
 from catalog.iceberg.storage import file_io
@@ -25,7 +24,7 @@ def current_snapshots(location: str) -> list[tuple[int, int]]:
     history = [(entry.snapshot_id, entry.timestamp_ms) for entry in metadata.snapshot_log]
     logged = {snapshot_id for snapshot_id, _ in history}
     # Source: Iceberg's TableMetadata.updateSnapshotLog, which forgets what was before an expired snapshot.
-    for snapshot in ancestors_of(metadata.current_snapshot(), metadata):
+    for snapshot in lineage(metadata):
         if snapshot.snapshot_id not in logged:
             history.append((snapshot.snapshot_id, snapshot.timestamp_ms))
     return sorted((entry for entry in history if entry[0] in existing), key=itemgetter(1))

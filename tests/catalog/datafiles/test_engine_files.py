@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from pyiceberg.types import IntegerType
 from catalog import Catalog, Column
 from catalog.datafiles.publishing import published_snapshots
 from catalog.errors import UnsupportedCommitError
+from catalog.iceberg.metadata import lineage
+from catalog.iceberg.named_files import UnreadableFileError
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import load
@@ -238,3 +241,66 @@ def test_a_file_whose_path_may_lead_out_of_the_folder_is_refused(hashed: Catalog
     path = write(hashed, f"{way}added.parquet", a=1, c=2)
     commit_file(catalog_url, f"{location}/{way}added.parquet", path.stat().st_size)
     refuse(hashed, re.escape(f"{location}/{way}added.parquet is outside the table's folder"))
+
+
+def test_a_file_in_a_linked_folder_is_refused_and_stays(hashed: Catalog, catalog_url: str, tmp_path: Path) -> None:
+    load(hashed, "own", TABLE, [1])
+    data, outside = Path(hashed.get_table(TABLE).location, "data"), tmp_path / "outside"
+    data.mkdir()
+    outside.mkdir()
+    (data / "link").symlink_to(outside)
+    path = write(hashed, "data/link/added.parquet", a=1, c=2)
+    before = published_snapshots(hashed.get_table(TABLE)).current_id
+    assert before is not None
+    commit_file(catalog_url, path, path.stat().st_size)
+    refuse(hashed, "link/added.parquet is outside the table's folder, .*: a link leads there")
+    hashed.roll_backs.to_snapshot(TABLE, before)
+    hashed.vacuum(grace=timedelta(0))
+    assert (outside / "added.parquet").exists()
+
+
+def test_a_name_mapping_that_is_none_is_refused_and_replaced(hashed: Catalog, catalog_url: str) -> None:
+    load(hashed, "own", TABLE, [1])
+    before = published_snapshots(hashed.get_table(TABLE)).current_id
+    assert before is not None
+    values = pa.array([3], pa.int32())
+    engine(catalog_url, lambda table: table.append(pa.table({"a": values, "c": values})))
+
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"schema.name-mapping.default": "oops"})
+
+    engine(catalog_url, commit)
+    refuse(hashed, r"the property schema\.name-mapping\.default is not a name mapping of Iceberg: oops")
+    hashed.vacuum(grace=timedelta(0))
+    hashed.roll_backs.to_snapshot(TABLE, before)
+    hashed.alter_table(TABLE, properties={"owner": "ann"})
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.load_table(TABLE).properties["schema.name-mapping.default"].startswith("[")
+
+
+def test_metadata_whose_snapshots_are_their_own_ancestors_end(hashed: Catalog, catalog_url: str) -> None:
+    load(hashed, "own", TABLE, [1])
+    with sql_catalog(catalog_url) as iceberg:
+        metadata = iceberg.load_table(TABLE).metadata
+    (snapshot,) = metadata.snapshots
+    cyclic = snapshot.model_copy(update={"parent_snapshot_id": snapshot.snapshot_id})
+    assert lineage(metadata.model_copy(update={"snapshots": [cyclic]})) == [cyclic]
+
+
+def test_messages_about_paths_have_no_credentials(hashed: Catalog, catalog_url: str) -> None:
+    commit_file(catalog_url, "s3://KEY:hunter2@bucket/t/added.parquet", 1)
+    with pytest.raises(UnsupportedCommitError, match="outside the table's folder") as refused:
+        hashed.alter_table(TABLE, properties={"owner": "ann"})
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(UnreadableFileError("s3://KEY:hunter2@b/m", "no s3://KEY:hunter2@b/m"))
+
+
+def test_a_property_that_the_catalog_cannot_have_is_refused(hashed: Catalog, catalog_url: str) -> None:
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.data.path": "s3://KEY:hunter2@bucket/t"})
+
+    engine(catalog_url, commit)
+    refuse(hashed, r"its properties are now write\.data\.path: .*Change the property, or the comment, by its engine")
+    assert hashed.scan_files(TABLE).files == ()
