@@ -81,7 +81,7 @@ class Maintenance:
             except TableNotFoundError:
                 # It was dropped or renamed meanwhile; the next vacuum finds what it left.
                 continue
-            except (OSError, ValueError, CatalogError) as error:
+            except Exception as error:
                 tally.problems.append(f"{table.full_name}: its snapshots could not be expired: {error}")
             else:
                 kept.append((table, snapshot_ids))

@@ -22,12 +22,14 @@ from catalog.datafiles.intake import catch_up, lock_current
 from catalog.datafiles.publishing import expire, find_expired, translated_errors
 from catalog.errors import UnreadableMetadataError, UnsupportedCommitError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
-from catalog.files.locations import is_plainly_within, is_within, reach_key
+from catalog.files.locations import is_within, reach_key
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers
 from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
 from catalog.model import Table
+from catalog.operations.attempts import attempts_among
 from catalog.operations.failpoints import Point, reached
+from catalog.operations.staging import REJECTED, STAGING
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
@@ -105,8 +107,10 @@ def _queue_others_files(
     found = expired_files(table.published_location, expired, sizes, lambda path: storage.identity in basename(path))
     start = len(table.location) + 1
     inside = ((path[start:], size) for path, size in found if _is_inside(path, table.location))
+    # Files of attempts have rows of their own, or belong to a load that is quarantined or not published yet.
+    others = ((path, size) for path, size in inside if not _is_of_attempt(storage, path))
     with translated_errors(table):
-        for chunk in batched(inside):
+        for chunk in batched(others):
             with storage.read() if is_dry_run else storage.write() as connection:
                 if not is_dry_run:
                     definitions.lock_table(connection, table, exclusive=False)
@@ -119,10 +123,14 @@ def _queue_others_files(
 
 
 def _is_inside(path: str, location: str) -> bool:
-    """Return whether a file is in a table's folder, however its path is read; folders of partitions have escapes."""
-    return is_plainly_within(path, location) or (
-        path.startswith(f"{location}/") and is_within(reach_key(path), reach_key(location))
-    )
+    """Return whether a file is in a table's folder, however its path is read, and wherever links lead."""
+    return path.startswith(f"{location}/") and is_within(reach_key(path), reach_key(location))
+
+
+def _is_of_attempt(storage: Storage, path: str) -> bool:
+    """Return whether a file, relative to its table's location, is in a folder that an attempt of Calve has written."""
+    folder = path.partition("/")[0]
+    return folder in (STAGING, REJECTED) or any(attempts_among(storage, [folder]))
 
 
 def _find_old(

@@ -17,6 +17,7 @@ from sqlalchemy import text
 from catalog import Catalog, Column
 from catalog.operations.failpoints import Point, reached
 from catalog.tables.schemes import scheme_from_properties
+from tests.catalog.loading.test_snapshots import load as load_files
 from tests.support import killed_changes
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import contents, load
@@ -113,6 +114,25 @@ def test_files_in_folders_with_escaped_names_go(catalog: Catalog, catalog_url: s
     catalog.vacuum(grace=NOW)
     files = {str(path) for path in location.rglob("*") if path.is_file()}
     assert files == reachable_files(catalog, "demo.p")
+
+
+def test_files_of_quarantined_loads_stay(catalog: Catalog, catalog_url: str, tmp_path: Path) -> None:
+    keys = [("origin", "string"), ("month", "int")]
+    catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=keys, format="iceberg")
+    load_files(catalog, "load", tmp_path / "1.csv", {("JFK", "1"): [1], ("LGA", "2"): [2]}, is_quarantined=True)
+    hidden = list(Path(catalog.get_table(TABLE).location).rglob("*.parquet"))
+    with sql_catalog(catalog_url) as iceberg:
+        seen = iceberg.load_table(TABLE)
+        seen.append(pa.table({"v": pa.array([5], pa.int32()), "origin": ["ABC"], "month": pa.array([1], pa.int32())}))
+        before = seen.current_snapshot()
+        seen.add_files([str(path) for path in hidden])
+        assert before is not None
+        seen.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
+    catalog.vacuum(grace=NOW)
+    assert all(path.exists() for path in hidden)
+    assert catalog.release_partitions(TABLE) == 2
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.load_table(TABLE).scan().to_arrow().num_rows == 3
 
 
 def test_a_dry_run_counts_what_engines_left(catalog: Catalog, catalog_url: str, table: str) -> None:
