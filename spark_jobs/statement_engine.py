@@ -194,7 +194,8 @@ class SparkEngine:
         """Make a change of a table's partitions that moves rows."""
         with engine_errors(f"ALTER TABLE {table.full_name}"):
             return rebalance(
-                self.spark,
+                # Iceberg reads files of which delete files delete rows.
+                self.spark if table.engine_location is None else self._spark_with_packages(),
                 self._catalog,
                 operation.id,
                 table.full_name,

@@ -46,7 +46,7 @@ from spark_jobs.queries.catalyst import (
 from spark_jobs.queries.checked_plans import check_analysed, check_query
 from spark_jobs.queries.implied_filters import any_of, implied_filter
 from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
-from spark_jobs.queries.table_names import end_of, named_table, start_of, table_nodes
+from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_metadata_file
 from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
@@ -236,8 +236,8 @@ class _Statement:
         occurrences = [
             (node, table) for node in table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
         ]
-        self.tables = [table for _, table in occurrences if not table.is_iceberg]
-        tables = [(node, table) for node, table in occurrences if not table.is_iceberg]
+        tables = [(node, table) for node, table in occurrences if not is_read_by_iceberg(node, table)]
+        self.tables = [table for _, table in tables]
         numbers = {start_of(node.parts[0]): n for n, (node, table) in enumerate(tables) if table.scheme is not None}
         references = IdReferences(sql, tree, numbers)
         self.id_places = references.places
@@ -249,7 +249,7 @@ class _Statement:
         unaliased = set()
         for number, (node, table) in enumerate(occurrences):
             view = f"{prefix}_{number}"
-            if table.is_iceberg:
+            if is_read_by_iceberg(node, table):
                 self._iceberg_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
             else:
                 self._views.append(view)
@@ -311,8 +311,9 @@ def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Ta
 
 
 def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None) -> DataFrame:
-    assert table.metadata_location is not None
-    return read_metadata_file(spark, table.metadata_location, metadata_table)
+    location = table.live_location if table.is_published else table.metadata_location
+    assert location is not None
+    return read_metadata_file(spark, location, metadata_table)
 
 
 def _edited(text: str, edits: Iterable[Edit]) -> str:

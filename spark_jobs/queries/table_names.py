@@ -32,13 +32,22 @@ def nodes_of_text(sql: str) -> list[exp.Table]:
 
 
 def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
-    """Return whether SQL text is a SELECT that refers to an Iceberg table.
+    """Return whether SQL text is a SELECT that refers to a table that Iceberg's reader reads.
 
     Args:
         database: The database of table names without one.
     """
-    tables = (named_table(catalog, node, database) for node in nodes_of_text(sql))
-    return any(table is not None and table.is_iceberg for table in tables)
+    nodes = nodes_of_text(sql)
+    tables = ((node, named_table(catalog, node, database)) for node in nodes)
+    return any(
+        table is not None and (is_read_by_iceberg(node, table) or table.engine_location is not None)
+        for node, table in tables
+    )
+
+
+def is_read_by_iceberg(node: exp.Table, table: Table) -> bool:
+    """Return whether Iceberg always reads what a reference names: an Iceberg table, or a metadata table of one."""
+    return table.is_iceberg or bool(node.catalog)
 
 
 def named_table(catalog: Catalog, node: exp.Table, database: str) -> Table | None:
@@ -50,7 +59,7 @@ def named_table(catalog: Catalog, node: exp.Table, database: str) -> Table | Non
     try:
         if node.catalog:
             table = catalog.get_table(f"{node.catalog}.{node.db}")
-            return table if table.is_iceberg else None
+            return table if table.is_iceberg or table.is_published else None
         return catalog.get_table(f"{node.db or database}.{node.name}")
     except (NotFoundError, InvalidIdentifierError):
         return None

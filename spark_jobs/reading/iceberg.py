@@ -11,7 +11,9 @@ from pyspark.sql import functions as f
 from catalog import Table
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError
+from catalog.files.locations import comparable
 from catalog.settings.environment import ICEBERG_PACKAGE
+from catalog.settings.places import require_location
 from spark_jobs.reading.files import read_data_files, table_schema
 from spark_jobs.reading.filters import statistics_sql
 from spark_jobs.reading.sources import quoted, spark_path
@@ -85,6 +87,7 @@ def read_as_table(
 
     Raises:
         InvalidConfigurationError: The session does not have Iceberg's runtime.
+        LocationNotAllowedError: Another engine has committed files outside the folders that the settings allow.
     """
     from catalog.datafiles.publishing import published_layout
     from catalog.iceberg.metadata import read_metadata
@@ -92,6 +95,8 @@ def read_as_table(
     own = {field.field_id: field for field in published_layout(table).schema.fields}
     live = {field.field_id: field for field in read_metadata(metadata_location).schema().fields}
     types = {field.name: field.dataType for field in table_schema(table)}
+    if metadata_location != table.published_location:
+        _require_allowed_files(spark, table, metadata_location)
     rows = read_metadata_file(spark, metadata_location)
     if paths is not None:
         rows = rows.where(f.col("_file").isin(list(paths)))
@@ -102,3 +107,18 @@ def read_as_table(
         is_same = field is None or field.field_type == own[column.id].field_type
         columns.append((value.cast(types[column.name]) if is_same else value).alias(column.name))
     return rows.select(*columns, *([] if path_column is None else [f.col("_file").alias(path_column)]))
+
+
+def _require_allowed_files(spark: SparkSession, table: Table, metadata_location: str) -> None:
+    """Check the folders of the files of a snapshot that Calve has not taken in.
+
+    Raises:
+        LocationNotAllowedError: One is outside all allowed folders.
+    """
+    path = f.col("file_path")
+    files = read_metadata_file(spark, metadata_location, "files").select(path)
+    location = comparable(table.location)
+    is_inside = f.regexp_replace(path, "^file:/+", "/").startswith(f"{location}/") & ~path.rlike(r"/\.\.?/")
+    others = files.where(~is_inside).select(f.regexp_extract(path, "^(.*)/", 1).alias("folder")).distinct()
+    for row in others.toLocalIterator():
+        require_location(row.folder, f"table {table.full_name}, which another engine has changed: folder of a file")

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import make_url
 
 from catalog import Catalog, Column
-from catalog.errors import PlanConflictError
+from catalog.errors import LocationNotAllowedError, PlanConflictError
 from catalog.iceberg.jdbc import jdbc_settings
 from catalog.rebalancing.changes import MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
@@ -352,6 +352,36 @@ def test_rows_with_nested_values_of_engines_are_rewritten_for_all_readers(
     assert [tuple(row) for row in found] == [("x", [1, 2], (1,), 2), ("z", [3], (3,), 3), ("y", None, None, 22)]
     arrow = published(catalog, TABLE).scan().to_arrow().sort_by("c")
     assert (arrow["d"].to_pylist(), arrow["s"].to_pylist()) == ([[1, 2], [3], None], [{"u": 1}, {"u": 3}, None])
+
+
+def test_files_outside_the_allowed_folders_are_not_read(
+    placed: Placed, catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    location = placed.catalog.get_table(TABLE).location
+    secret = tmp_path / "secret" / "salaries.parquet"
+    secret.parent.mkdir()
+    pq.write_table(pa.table({"a": ["of ann"], "c": pa.array([100_000], pa.int32())}), secret)
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table(TABLE).add_files([str(secret)])
+    # Where everything is allowed, the table stays readable.
+    assert 100_000 in placed.values()
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", location)
+    with pytest.raises(LocationNotAllowedError, match=f"table {TABLE}, which another engine has changed: .*secret"):
+        read_table(placed.spark, TABLE, catalog=placed.catalog)
+
+
+def test_metadata_tables_name_the_snapshots_of_tables_that_calve_places(placed: Placed) -> None:
+    from spark_jobs.queries.query import query
+
+    placed.load([2])
+    sql = f"SELECT snapshot_id FROM {TABLE}.snapshots ORDER BY committed_at"
+    (first, _) = [snapshot_id for (snapshot_id,) in query(placed.spark, sql, catalog=placed.catalog).collect()]
+    placed.catalog.roll_backs.to_snapshot(TABLE, first)
+    placed.check([1, 11, 21, 31])
+    counted = f"SELECT t.c, f.file_count FROM {TABLE} t CROSS JOIN (SELECT count(*) file_count FROM {TABLE}.files) f"
+    assert len(query(placed.spark, counted, catalog=placed.catalog).collect()) == 4
 
 
 COLUMNS = (
