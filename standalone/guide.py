@@ -16,7 +16,7 @@ from rich.table import Table
 from standalone.errors import StandaloneError
 from standalone.stack import Stack
 
-_RUN_TIMEOUT_SECONDS = 300.0
+_RUN_TIMEOUT_SECONDS = 1200.0
 _SEPARATOR = "calve_result_separator"
 _ENDED = ("success", "failed", "skipped", "upstream_failed")
 
@@ -99,7 +99,10 @@ class Guide:
             shown: set[tuple[str, int]] = set()
             while (state := str(self.api.dag_run(dag_id, run_id)["state"])) not in ("success", "failed"):
                 if time.monotonic() > deadline:
-                    raise DemoError(f"run {run_id} of {dag_id} is {state} after {_RUN_TIMEOUT_SECONDS:.0f} s")
+                    raise DemoError(
+                        f"run {run_id} of {dag_id} is {state} after {_RUN_TIMEOUT_SECONDS:.0f} s; try again when the "
+                        "machine is less busy"
+                    )
                 self._show_tasks(dag_id, run_id, progress, bar, shown)
                 time.sleep(0.5)
             self._show_tasks(dag_id, run_id, progress, bar, shown)

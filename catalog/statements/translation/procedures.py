@@ -25,8 +25,8 @@ from catalog.statements.translation.words import Placed, Properties, Words, made
 _CATALOGS = ("iceberg", "calve")
 _SCHEMA = "system"
 _LARGEST_ID = 2**63 - 1
-_OWN = ("place",)
-"""The procedures that Trino's Iceberg does not have."""
+_OWN = ("place", "rollback_to_snapshot", "rollback_to_timestamp")
+"""The procedures of tables that Calve writes to; the others are named as Trino's."""
 
 Map = Sequence[tuple[Literal, Literal]]
 
