@@ -251,7 +251,9 @@ class ManifestWriter:
         self._block_bytes += len(entry)
         if self._block_bytes >= self._block_target:
             self._end_block()
-        if self._length >= self._target or self._entry_count == self._most_entries:
+            if self._length >= self._target:
+                self._complete()
+        if self._entry_count == self._most_entries:
             self._complete()
 
     @property

@@ -68,10 +68,10 @@ def reachable_files(catalog: Catalog, name: str) -> set[str]:
 
 
 def add_files(catalog: Catalog, name: str, files: Sequence[NewFile]) -> None:
-    """Add files, which need not exist, without an operation."""
+    """Add files, which need not exist, as an operation of Calve does."""
     table = catalog.get_table(name)
     with catalog.storage.write() as connection:
-        insert_files(connection, table, files, 0)
+        insert_files(connection, table, files, 1)
         publish(connection, table, FileSwap(added=files))
 
 
