@@ -115,7 +115,9 @@ def _with_replaced(columns: TableColumns, schemas: Iterable[Schema]) -> TableCol
             columns = replace(columns, dropped=(*columns.dropped, gone), last_id=last_id)
         elif name != column.name and column in columns.columns and not column.file_names:
             changed = replace(column, file_names=(*(names or (name,)), column.name))
-            columns = replace(columns, columns=tuple(changed if each is column else each for each in columns.columns))
+            columns = replace(
+                columns, columns=tuple(changed if other is column else other for other in columns.columns)
+            )
     return columns
 
 

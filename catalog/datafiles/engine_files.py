@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, StructType
 
 from catalog.datafiles.bounds import integer_outside
 from catalog.errors import MissingFileError, UnusableFileError
@@ -26,6 +26,7 @@ from catalog.iceberg.footers.parquet import file_columns
 from catalog.iceberg.footers.parquet_footers import FileSchema, FooterParser, reading_footer
 from catalog.iceberg.footers.tails import is_local
 from catalog.iceberg.metadata import NAME_MAPPING
+from catalog.iceberg.types import fields_inside
 from catalog.model import Table
 from catalog.tables.columns import TableColumns
 from catalog.types.column_types import parse_column_type
@@ -169,7 +170,7 @@ class _Names:
 
 def _other_field(column: FileColumn, expected: IcebergType | None, path: str) -> str | None:
     """Return the first part of a column or of its parts that a type does not have by this name and id, if any."""
-    fields = {field.field_id: field for field in _fields(expected)}
+    fields = {field.field_id: field for field in (() if expected is None else fields_inside(expected))}
     for part in column.parts if fields else ():
         name, field = f"{path}.{part.name}", fields.get(part.field_id or 0)
         # Elements, keys and values have no names of their own.
@@ -178,11 +179,3 @@ def _other_field(column: FileColumn, expected: IcebergType | None, path: str) ->
         if (other := _other_field(part, field.field_type, name)) is not None:
             return other
     return None
-
-
-def _fields(nested: IcebergType | None) -> tuple[NestedField, ...]:
-    if isinstance(nested, StructType):
-        return nested.fields
-    if isinstance(nested, ListType):
-        return (nested.element_field,)
-    return (nested.key_field, nested.value_field) if isinstance(nested, MapType) else ()

@@ -95,12 +95,12 @@ def statistics_sql(column: str, value_type: KeyType, statistics: Sequence[Column
     Returns:
         None if nothing is known about the rows; also for floating-point columns, because readers prune files of NaNs.
     """
-    known = [each for each in statistics if each is not None]
+    known = [bounds for bounds in statistics if bounds is not None]
     if len(known) < len(statistics) or isinstance(value_type, FloatingType):
         return None
     name = value_sql(column, value_type)
-    lows, highs = [each.low for each in known if each.low], [each.high for each in known if each.high]
-    alternatives = [f"{name} is null"] if any(each.null_count != 0 for each in known) else []
+    lows, highs = [bounds.low for bounds in known if bounds.low], [bounds.high for bounds in known if bounds.high]
+    alternatives = [f"{name} is null"] if any(bounds.null_count != 0 for bounds in known) else []
     if lows and highs:
         limits = [_at_least(name, value_type, min(lows)), _at_most(name, value_type, max(highs))]
         if not any(limits):
