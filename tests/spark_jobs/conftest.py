@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, OnInvalid
+from catalog.statements.session import Session
 
 if TYPE_CHECKING:
     import duckdb
@@ -115,6 +116,26 @@ def iceberg_spark(spark: SparkSession) -> SparkSession:
     jars = str(spark.conf.get("spark.jars", ""))
     assert "iceberg-spark-runtime" in jars, "Iceberg's runtime could not be fetched from Maven Central"
     return spark
+
+
+@pytest.fixture
+def engine(iceberg_spark: SparkSession, catalog_url: str) -> SparkSession:
+    """Spark as another engine, on the catalog's database."""
+    from tests.support.spark_engine import engine_session
+
+    return engine_session(iceberg_spark, catalog_url)
+
+
+@pytest.fixture
+def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    """A session of statements in the new database `shop`."""
+    from spark_jobs.sessions.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    spark = configure(iceberg_spark)
+    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, spark)) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -31,13 +31,6 @@ TABLE = "shop.t"
 _numbers = itertools.count(1)
 
 
-@pytest.fixture
-def engine(iceberg_spark: SparkSession, catalog_url: str) -> SparkSession:
-    from tests.support.spark_engine import engine_session
-
-    return engine_session(iceberg_spark, catalog_url)
-
-
 class Placed:
     """A table of the ranges of `c` up to 10, 20 and 30."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,24 +31,6 @@ PARTITION INDEX by_country (country), by_day (day, country) STORED AS ICEBERG"""
 MODES = ("delete", "update", "merge")
 
 Order = tuple[int, str | None, str | None, date | None]
-
-
-@pytest.fixture
-def engine(iceberg_spark: SparkSession, catalog_url: str) -> SparkSession:
-    from tests.support.spark_engine import engine_session
-
-    return engine_session(iceberg_spark, catalog_url)
-
-
-@pytest.fixture
-def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    spark = configure(iceberg_spark)
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, spark)) as opened:
-        yield opened
 
 
 def order(number: int, note: str | None = "n") -> Order:
@@ -110,8 +92,8 @@ class Orders:
     def _check_partitions(self) -> None:
         """Check partitions and their counts, which have deleted rows as long as these are only in delete files."""
         expected = Counter((row[2], str(row[3])) for row in self.rows)
-        partitions = {each.values: each.row_count for each in self.catalog.get_partitions(TABLE)}
-        by_day = {each.values for each in self.catalog.get_partitions(TABLE, "day = '2024-01-02'")}
+        partitions = {partition.values: partition.row_count for partition in self.catalog.get_partitions(TABLE)}
+        by_day = {partition.values for partition in self.catalog.get_partitions(TABLE, "day = '2024-01-02'")}
         assert by_day == {values for values in partitions if values[1] == "2024-01-02"}
         has_deletes = self.catalog.get_table(TABLE).delete_file_count > 0
         if not has_deletes:

@@ -18,16 +18,10 @@ from spark_jobs.reading.tables import read_table
 from spark_jobs.sessions.session import configure
 from tests.support.effort import effort
 from tests.support.open_tables import SCHEMES, OpenTable
-from tests.support.spark_engine import engine_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SEQUENCES = effort(2, 200)
-
-
-@pytest.fixture
-def engine(iceberg_spark: Any, catalog_url: str) -> Any:
-    return engine_session(iceberg_spark, catalog_url)
 
 
 @pytest.mark.timeout(900 + 180 * SEQUENCES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,17 +27,6 @@ pytestmark = pytest.mark.spark
 TABLE = "shop.orders"
 ORDERS = """CREATE TABLE orders (id int, note string) PARTITIONED BY (country string, day date)
 PARTITION INDEX by_country (country), by_day (day) STORED AS ICEBERG"""
-
-
-@pytest.fixture
-def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    spark = configure(iceberg_spark)
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, spark)) as opened:
-        yield opened
 
 
 def check(

@@ -69,8 +69,9 @@ def state(catalog: Catalog) -> tuple[list[Row], dict[Any, tuple[int | None, int 
     """Return rows, counts of partitions, and the answer of an index, after checking that all agree."""
     rows = stored_rows(catalog, TABLE)
     found = catalog.get_table(TABLE)
-    counts = {each.values: (each.file_count, each.row_count) for each in catalog.get_partitions(TABLE)}
-    return rows, counts, sorted(each.name(found) for each in catalog.get_partitions(TABLE, "month = 1"))
+    partitions = catalog.get_partitions(TABLE)
+    counts = {partition.values: (partition.file_count, partition.row_count) for partition in partitions}
+    return rows, counts, sorted(partition.name(found) for partition in catalog.get_partitions(TABLE, "month = 1"))
 
 
 @contextmanager

@@ -172,8 +172,9 @@ def test_a_manifest_of_the_greatest_number_of_entries_is_followed_by_another(tmp
     with ManifestWriter(plain, f"{tmp_path}/m-", most_entries=100) as writer:
         for number in range(250):
             writer.add((), FileFormat.PARQUET, FileInfo(f"/t/{number}", 100, 0), facts(number))
-    assert [each.file_count for each in writer.manifests] == [100, 100, 50]
-    assert [entry.data_file.record_count for each in writer.manifests for entry in read(each)] == list(range(250))
+    assert [manifest.file_count for manifest in writer.manifests] == [100, 100, 50]
+    counts = [entry.data_file.record_count for manifest in writer.manifests for entry in read(manifest)]
+    assert counts == list(range(250))
 
 
 @pytest.mark.parametrize("folder_count", [1, 3, 150])
