@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from statistics import median
 
+from benchmarks import listed_files
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.spark_process import in_new_process
 from benchmarks.timing import Effort, seconds, settled_garbage
 from catalog import Catalog
-from catalog.datafiles.files import ColumnStatistics, NewFile, insert_files
 from catalog.rebalancing.changes import AddPartitions, DropPartitions, MergePartitions, PartitionChange, SplitPartition
 from catalog.schemes.ranges import RangeScheme
 
@@ -27,6 +27,8 @@ _FILES_A_PARTITION = 10
 _WIDTH = 1_000
 """The width of a range."""
 
+_ROWS = 1_000_000
+
 _MAXIMUM_RUNS = 50
 
 log = logging.getLogger(__name__)
@@ -38,8 +40,9 @@ def measure(ground: Ground) -> Iterator[Figure]:
         log.info("Changing partitions on %s", database.name)
         for count in COUNTS:
             catalog = ground.catalog(database, f"changing_{count}")
+            folder = str(ground.folder / f"changing-{count}-{database.name}")
             url = catalog.storage.url.render_as_string(hide_password=False)
-            times = in_new_process(ground.folder / "changing.log", _times, url, count, ground.effort)
+            times = in_new_process(ground.folder / "changing.log", _times, url, folder, count, ground.effort)
             for case, taken in times.items():
                 yield Figure(
                     name=f"change_catalog.{case}.{count}.{database.name}",
@@ -51,7 +54,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
                 )
 
 
-def _times(url: str, count: int, effort: Effort) -> dict[str, list[float]]:
+def _times(url: str, folder: str, count: int, effort: Effort) -> dict[str, list[float]]:
     """Make all changes repeatedly, each time on an equal table; return the seconds of each.
 
     Raises:
@@ -59,7 +62,7 @@ def _times(url: str, count: int, effort: Effort) -> dict[str, list[float]]:
     """
     times: dict[str, list[float]] = {}
     with Catalog.open(url) as catalog:
-        table = _Table(catalog, count)
+        table = _Table(catalog, folder, count)
         with settled_garbage():
             once = seconds(lambda: table.change_all({}))
             for _ in range(max(effort.least_runs, min(_MAXIMUM_RUNS, int(effort.budget_seconds / once)))):
@@ -70,28 +73,25 @@ def _times(url: str, count: int, effort: Effort) -> dict[str, list[float]]:
 
 
 class _Table:
-    """A table of ranges with entries of files that do not exist."""
+    """A table of ranges with entries of data files that do not exist."""
 
-    def __init__(self, catalog: Catalog, count: int) -> None:
+    def __init__(self, catalog: Catalog, folder: str, count: int) -> None:
         self._catalog = catalog
         self._operations = itertools.count()
         self._count = count
         bounds = tuple((number, str(number * _WIDTH)) for number in range(1, count + 1))
         scheme = RangeScheme("id", "bigint", (), count + 1, bounds)
-        catalog.create_table(_TABLE, columns=[("id", "bigint"), ("amount", "double")], scheme=scheme)
+        catalog.create_table(_TABLE, columns=[("id", "bigint"), ("amount", "bigint")], scheme=scheme, location=folder)
         self._add_files(*range(count))
 
     def _add_files(self, *numbers: int) -> None:
         """Add files to ranges, given by position; each file covers the first or the second half of its range."""
-        scheme = self._scheme
-        files = []
-        for number, part in itertools.product(numbers, range(_FILES_A_PARTITION)):
-            low = number * _WIDTH + part % 2 * _WIDTH // 2
-            known = ColumnStatistics.of_values(scheme.value_type, low, low + _WIDTH // 2 - 1, 0)
-            path = f"0-1/{number}/{part}.parquet"
-            files.append(NewFile(scheme.ids[number + 1], path, 500_000, 22_000_000, {scheme.column: known}))
-        with self._catalog.storage.write() as connection:
-            insert_files(connection, self._catalog.get_table(_TABLE), files, 0)
+        values = (
+            (low, low + _WIDTH // 2 - 1)
+            for number, part in itertools.product(numbers, range(_FILES_A_PARTITION))
+            for low in (number * _WIDTH + part % 2 * _WIDTH // 2,)
+        )
+        listed_files.load(self._catalog, _TABLE, f"load-{next(self._operations)}", values, _ROWS)
 
     @property
     def _scheme(self) -> RangeScheme:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import make_url
 
+from benchmarks import listed_files
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.spark_process import in_new_process, session
 from benchmarks.timing import Effort, Pair, compare
 from catalog import Catalog
-from catalog.datafiles.committing import FileChange
-from catalog.datafiles.files import ColumnStatistics, NewFile
-from catalog.datafiles.manifest import write_manifest
 from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
-from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
 from catalog.settings.environment import package_settings
 
@@ -48,7 +43,7 @@ _VALUES = 10
 
 _MOST_OF_PLANNING = 1.1
 
-_ROWS, _BYTES = 1_000, 1_000_000
+_ROWS = 1_000
 _WARM_UPS = 20
 """The number of runs before Java's compiler has optimised the planning."""
 
@@ -131,18 +126,13 @@ class _OwnTable:
         bounds = tuple((number, str(number * _VALUES)) for number in range(1, ranges + 1))
         scheme = RangeScheme("id", "bigint", (), ranges + 1, bounds)
         catalog.create_table(_TABLE, columns=_COLUMNS, scheme=scheme, location=str(folder))
-        operation = catalog.operations.begin("load", OperationKind.LOAD_ROWS, _TABLE, is_exclusive=True)
-        with catalog.operations.attempt(operation.id, "load") as attempt:
-            folder_name = attempt_folder(operation, attempt)
-            # The first file of each range has values of both halves, the others only of the first half.
-            values = (
-                (low, low + (_VALUES if number == 0 else _VALUES // 2) - 1)
-                for low in range(0, ranges * _VALUES, _VALUES)
-                for number in range(_FILES_A_RANGE)
-            )
-            self._write(scheme, folder_name, values, _ROWS)
-            change = FileChange(scheme, scheme, folder_name)
-            catalog.committer.commit(operation.id, "load", attempt, change, {})
+        # The first file of each range has values of both halves, the others only of the first half.
+        values = (
+            (low, low + (_VALUES if number == 0 else _VALUES // 2) - 1)
+            for low in range(0, ranges * _VALUES, _VALUES)
+            for number in range(_FILES_A_RANGE)
+        )
+        listed_files.load(catalog, _TABLE, "load", values, _ROWS)
 
     def split(self) -> None:
         """Split the next range; its first file is replaced by two, and the others stay in the first half."""
@@ -154,26 +144,9 @@ class _OwnTable:
         with self._catalog.operations.attempt(operation.id, COMMIT) as attempt:
             plan, folder = rebalancing.plan_of(operation), attempt_folder(operation, attempt)
             halves = [(low, middle - 1), (middle, low + _VALUES - 1)]
-            self._write(plan.scheme, folder, halves, _ROWS // 2)
+            assert isinstance(plan.scheme, RangeScheme)
+            listed_files.list_files(self._catalog, _TABLE, plan.scheme, folder, halves, _ROWS // 2)
             rebalancing.commit(operation.id, COMMIT, attempt, plan, folder)
-
-    def _write(self, scheme: Scheme, folder: str, values: Iterable[tuple[int, int]], rows: int) -> None:
-        """Write the list of files with these least and greatest values."""
-        table = self._catalog.get_table(_TABLE)
-        files = (_file(scheme, f"{folder}/{number}.parquet", pair, rows) for number, pair in enumerate(values))
-        write_manifest(table, folder, files)
-
-
-def _file(scheme: Scheme, path: str, values: tuple[int, int], rows: int) -> NewFile:
-    from catalog.iceberg.footers.facts import FileFacts
-    from catalog.iceberg.manifests import encode_metrics
-
-    ids = range(1, len(_COLUMNS) + 1)
-    counts = dict.fromkeys(ids, rows)
-    lower, upper = ({number: struct.pack("<q", value) for number in ids} for value in values)
-    facts = FileFacts(rows, dict.fromkeys(ids, _BYTES), counts, dict.fromkeys(ids, 0), {}, lower, upper, (4,), ())
-    statistics = {scheme.column: ColumnStatistics.of_values(scheme.value_type, *values, 0)}
-    return NewFile(scheme.partition_of(values[0]), path, rows, _BYTES, statistics, encode_metrics(facts))
 
 
 class _PeerTable:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, finding, snapshots
+from benchmarks import adding, building, changing, finding, snapshots
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
@@ -91,6 +91,17 @@ class TestRun:
 
     def test_leaves_only_its_results_behind(self, folder: Path) -> None:
         assert sorted(path.name for path in folder.iterdir()) == ["chart.svg", "latest.json"]
+
+
+def test_all_changes_without_spark_are_measured_on_both_databases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "COUNTS", (4,))
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        names = {figure.name for figure in changing.measure(ground)}
+    cases = ("add_to_empty", "drop_with_data", "merge", "split_that_fits", "drop")
+    databases = ("postgresql", "sqlite")
+    assert names == {f"change_catalog.{case}.4.{database}" for case in cases for database in databases}
 
 
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
