@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.support.emptied_database import EmptiedDatabase
     from tests.support.glue_endpoint import GlueEndpoint
     from tests.support.hive_metastore import HiveMetastoreServer
+    from tests.support.object_store import ObjectStore
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -257,17 +258,28 @@ def glue_server() -> Iterator[GlueEndpoint]:
             yield server
 
 
-@pytest.fixture
-def s3(glue_server: GlueEndpoint, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of an S3 endpoint with the empty bucket `lake`, which all S3 clients of this process use."""
-    import boto3
+@pytest.fixture(scope="session")
+def object_store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A running S3 server."""
+    from tests.support.object_store import ObjectStore
 
-    glue_server.reset()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", glue_server.url)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    return client
+    with ObjectStore(tmp_path_factory.mktemp("object-store")) as store:
+        yield store
+
+
+@pytest.fixture
+def object_store(object_store_server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """An S3 server with the empty bucket `lake`, which all S3 clients of this process use."""
+    from catalog.files import object_stores
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in object_store_server.environment.items():
+        monkeypatch.setenv(name, value)
+    object_store_server.empty_bucket()
+    object_stores.forget()
+    yield object_store_server
+    object_stores.forget()
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import pyarrow
 from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
+from catalog.files import object_stores
 from catalog.files.s3_markers import delete_marker
 
 _GLOB_CHARACTERS = "*?["
@@ -31,10 +32,10 @@ _UNFINISHED_A_THREAD = 16
 """Calls per thread that `in_parallel` starts or queues before it yields the first result."""
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
+_WITHOUT_FOLDERS = (fs.S3FileSystem, fs.GcsFileSystem)
+"""Object stores, where a folder is only the common part of names: to create one costs requests and leaves an object."""
 _TOO_LONG = errno.ENAMETOOLONG
 """Error for names that are too long for the file system; a partition value can be, so its folder does not exist."""
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's scheme → PyArrow's."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -99,9 +100,8 @@ def storage_errors(location: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingFileError(f"{location}: {_first_line(error)}; check the path") from error
     except (OSError, pyarrow.ArrowException) as error:
-        raise StorageError(
-            f"{location} cannot be read or written: {_first_line(error)}; correct that and try again"
-        ) from error
+        cause = object_stores.known_cause(error) or f"{_first_line(error)}; correct that and try again"
+        raise StorageError(f"{location} cannot be read or written: {cause}") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -171,7 +171,10 @@ class Folder:
     def exists(self, name: str = "") -> bool:
         """Return whether a file or folder exists."""
         try:
-            return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+            is_there = bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+            if not is_there:
+                self._require_bucket()
+            return is_there
         except OSError as error:
             if error.errno != _TOO_LONG:
                 raise
@@ -244,11 +247,22 @@ class Folder:
         """Return the files and folders inside a folder; an empty list when it does not exist."""
         selector = fs.FileSelector(self._path(name), allow_not_found=True, recursive=recursive)
         try:
-            return list(self._files.get_file_info(selector))
+            if not (found := list(self._files.get_file_info(selector))):
+                self._require_bucket()
+            return found
         except OSError as error:
             if error.errno != _TOO_LONG:
                 raise
             return []
+
+    def _require_bucket(self) -> None:
+        """Check that the bucket exists: PyArrow takes a missing one for an empty one.
+
+        Raises:
+            OSError: It does not.
+        """
+        if isinstance(self._files, fs.S3FileSystem):
+            object_stores.require_bucket(self._files, self._root.partition("/")[0])
 
     @staticmethod
     def _info(path: str, info: fs.FileInfo) -> FileInfo:
@@ -266,7 +280,7 @@ class Folder:
     def writing(self, name: str) -> Iterator[io.TextIOBase]:
         """Write a file as UTF-8 text in parts; missing parent folders are created."""
         path = self._path(name)
-        self._files.create_dir(posixpath.dirname(path), recursive=True)
+        self._create_folder_of(path)
         with io.TextIOWrapper(self._files.open_output_stream(path), "utf-8", newline="") as text:
             yield text
 
@@ -283,7 +297,7 @@ class Folder:
         """Write rows as a Parquet file; its folder is created."""
         import pyarrow.parquet
 
-        self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
+        self._create_folder_of(self._path(name))
         pyarrow.parquet.write_table(rows, self._path(name), filesystem=self._files)
 
     @contextmanager
@@ -291,7 +305,7 @@ class Folder:
         """Write a Parquet file with one row group per table passed to the writer; its folder is created."""
         import pyarrow.parquet
 
-        self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
+        self._create_folder_of(self._path(name))
         with pyarrow.parquet.ParquetWriter(self._path(name), schema, filesystem=self._files) as writer:
             yield writer
 
@@ -305,9 +319,14 @@ class Folder:
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a file at once; its folder is created."""
         path = self._path(name)
-        self._files.create_dir(posixpath.dirname(path), recursive=True)
+        self._create_folder_of(path)
         with self._files.open_output_stream(path) as stream:
             stream.write(content)
+
+    def _create_folder_of(self, path: str) -> None:
+        """Create the folder of a file, on a file system that has folders."""
+        if not isinstance(self._files, _WITHOUT_FOLDERS):
+            self._files.create_dir(posixpath.dirname(path), recursive=True)
 
     def write_empty(self, name: str) -> None:
         """Write an empty file, for instance to mark a folder as complete."""
@@ -395,7 +414,7 @@ class Folder:
         Files that were moved before are skipped, so an interrupted move can be repeated. The target must have no other
         files of these names. A file that has to be copied is hidden until the copy is complete.
         """
-        target._files.create_dir(target._root, recursive=True)
+        target._create_folder_of(f"{target._root}/")
         for name in names:
             try:
                 self._move_file(f"{source}/{name}", target, name)
@@ -435,6 +454,9 @@ def _elsewhere(location: str) -> Folder:
 
 def _file_system(location: str) -> tuple[fs.FileSystem, str]:
     try:
+        if object_stores.is_on_s3(location) and "?" not in location:
+            path = location.partition("://")[2]
+            return object_stores.s3_file_system(path.partition("/")[0]), path
         file_system, path = fs.FileSystem.from_uri(_escaped_uri(location))
     except (pyarrow.ArrowInvalid, ValueError) as error:
         raise InvalidLocationError(
@@ -451,7 +473,8 @@ def _escaped_uri(location: str) -> str:
     head, mark, query = location.partition("?")
     scheme, _, rest = head.partition("://")
     authority, slash, path = rest.partition("/")
-    return f"{_SCHEMES.get(scheme, scheme)}://{authority}{slash}{quote(path)}{mark}{query}"
+    scheme = "s3" if scheme in object_stores.S3_SCHEMES else scheme
+    return f"{scheme}://{authority}{slash}{quote(path)}{mark}{query}"
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from catalog.settings.environment import package_settings, state_folder
+from catalog.settings.spark_settings import with_storage
 from catalog.storage.urls import password_of
 
 CATALOG = "calve"
@@ -55,7 +56,8 @@ def spark_conf(url: URL) -> str:
 
     Source: Spark's `--properties-file`, which has the format of `java.util.Properties`.
     """
-    settings = {**package_settings(database=url.get_backend_name()), **EXTENSIONS, **catalog_settings(url)}
+    packages = package_settings(database=url.get_backend_name())
+    settings = with_storage({**packages, **EXTENSIONS, **catalog_settings(url)})
     return "".join(f"{key} {_escaped(value)}\n" for key, value in settings.items())
 
 

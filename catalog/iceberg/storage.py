@@ -9,6 +9,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from catalog.files.object_stores import file_io_properties
+
 _LOCAL = re.compile("file:/+")
 
 
@@ -29,5 +31,5 @@ class _LiteralFileIO(PyArrowFileIO):
 
 def file_io(location: str) -> FileIO:
     """Return the file access for a table, given the location of one of its files."""
-    io = load_file_io({}, location)
+    io = load_file_io(file_io_properties(), location)
     return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io

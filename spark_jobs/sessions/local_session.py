@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from catalog.errors import EngineUnavailableError
 from catalog.settings.environment import SPARK_JVM_OPTIONS, state_folder
+from catalog.settings.spark_settings import with_storage
 from spark_jobs.sessions.session import configure
 
 DEFAULT_MASTER = "local[*]"
@@ -36,22 +37,16 @@ def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = (
-        SparkConf()
-        .setMaster(master)
-        .setAppName(name)
-        .setAll(
-            [
-                ("spark.log.level", "ERROR"),
-                ("spark.sql.ansi.enabled", "true"),
-                ("spark.sql.session.timeZone", "UTC"),
-                ("spark.sql.warehouse.dir", str(state_folder() / "spark-warehouse")),
-                ("spark.ui.enabled", "false"),
-                ("spark.ui.showConsoleProgress", "false"),
-                *([("spark.jars.packages", ",".join(packages))] if packages else []),
-            ]
-        )
-    )
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **({"spark.jars.packages": ",".join(packages)} if packages else {}),
+    }
+    conf = SparkConf().setMaster(master).setAppName(name).setAll(list(with_storage(settings).items()))
     # Errors arrive as exceptions; the JVM's other output is useful only if it does not start.
     with tempfile.TemporaryFile() as stderr:
         try:

@@ -13,6 +13,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from catalog.settings.environment import REPOSITORY, state_folder
+from catalog.settings.spark_settings import with_storage
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
 
@@ -55,7 +56,7 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
         "spark.ui.showConsoleProgress": "false",
     }
     hook = SparkSubmitHook(
-        conf={**defaults, **conf},
+        conf=with_storage({**defaults, **conf}),
         conn_id=conn_id,
         name=name,
         # In cluster mode, the submitted process is not the job, and standalone Spark does not support Python.

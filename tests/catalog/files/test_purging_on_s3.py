@@ -5,38 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import fs
 
 from catalog import Catalog, NewPartition
 from catalog.files.filesystem import Folder
+from tests.support.object_store import ObjectStore
 from tests.support.written_files import own_name
 
 KEYS = [("region", "string"), ("k", "int")]
 TABLE = "demo.t"
 
 
-def keys(s3: Any) -> list[str]:
-    return [entry["Key"] for entry in s3.list_objects_v2(Bucket="lake").get("Contents", ())]
-
-
 @pytest.fixture
-def catalog(catalog_url: str, s3: Any) -> Iterator[Catalog]:
+def catalog(catalog_url: str, object_store: ObjectStore) -> Iterator[Catalog]:
     """A catalog whose warehouse is on S3, with a table of two partitions, each with a file."""
     with Catalog.open(catalog_url, warehouse="s3://lake/wh") as catalog:
         catalog.create_database("demo")
         catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=KEYS)
         catalog.add_partitions(TABLE, [NewPartition(["EU", "1"]), NewPartition(["EU", "2"])])
         for number in (1, 2):
-            s3.put_object(Bucket="lake", Key=f"wh/demo/t/region=EU/k={number}/{own_name(catalog)}", Body=b"rows")
+            object_store.put({f"wh/demo/t/region=EU/k={number}/{own_name(catalog)}": b"rows"})
         yield catalog
 
 
-def test_a_purge_on_s3_leaves_no_folder_that_a_repair_takes_for_a_partition(catalog: Catalog, s3: Any) -> None:
+def test_a_purge_on_s3_leaves_no_folder_that_a_repair_takes_for_a_partition(
+    catalog: Catalog, object_store: ObjectStore
+) -> None:
     assert catalog.purge_partitions(TABLE, "k = 1").purged == 1
-    assert keys(s3) == [f"wh/demo/t/region=EU/k=2/{own_name(catalog)}"]
+    assert object_store.objects() == [f"wh/demo/t/region=EU/k=2/{own_name(catalog)}"]
     assert catalog.repair_table(TABLE).added == 0
     catalog.purge_partitions(TABLE)
     report = catalog.repair_table(TABLE)
@@ -44,20 +42,20 @@ def test_a_purge_on_s3_leaves_no_folder_that_a_repair_takes_for_a_partition(cata
 
 
 def test_a_purge_on_s3_leaves_what_arrives_after_the_last_look(
-    catalog: Catalog, s3: Any, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Folder.is_empty
 
     def look_first(folder: Folder, name: str) -> bool:
         is_empty = look(folder, name)
         if folder.location.endswith("k=1"):
-            s3.put_object(Bucket="lake", Key="wh/demo/t/region=EU/k=1/late.parquet", Body=b"rows")
+            object_store.put({"wh/demo/t/region=EU/k=1/late.parquet": b"rows"})
         return is_empty
 
     monkeypatch.setattr(Folder, "is_empty", look_first)
     catalog.purge_partitions(TABLE)
     assert catalog.vacuum(grace=timedelta(0)).problems == ()
-    assert keys(s3) == ["wh/demo/t/region=EU/k=1/late.parquet"]
+    assert object_store.objects() == ["wh/demo/t/region=EU/k=1/late.parquet"]
 
 
 def test_an_empty_folder_stays_where_it_cannot_be_deleted_by_itself(tmp_path: Path) -> None:

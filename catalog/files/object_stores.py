@@ -1,0 +1,196 @@
+"""Object stores: how PyArrow, PyIceberg and Spark reach S3, from one set of settings.
+
+The settings are the environment variables that all clients of AWS know: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` for
+a store that is not Amazon's, and `AWS_REGION` or `AWS_DEFAULT_REGION`. Credentials are in the environment, in a profile
+of a credentials file, or come from the machine's role. They are never settings of Calve, and never on a command line:
+each client finds them itself.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pyarrow
+
+from catalog.errors import InvalidLocationError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+"""Schemes of one store: Amazon's own, and Hadoop's."""
+
+S3_PACKAGES = (
+    "org.apache.hadoop:hadoop-aws:3.4.2",
+    *(
+        f"software.amazon.awssdk:{module}:2.54.17"
+        for module in ("s3", "s3-transfer-manager", "sts", "kms", "apache-client", "apache5-client", "netty-nio-client")
+    ),
+)
+"""Maven coordinates with which Spark 4.1, and Iceberg's S3FileIO in it, read S3; tested together."""
+
+_EXCLUDED = (
+    # Amazon's bundle of all services has 640 MB; the others are among Spark's own jars.
+    "software.amazon.awssdk:bundle",
+    "org.wildfly.openssl:wildfly-openssl",
+    "io.netty:*",
+    "org.apache.httpcomponents:*",
+    "commons-codec:commons-codec",
+    "commons-logging:commons-logging",
+    "org.slf4j:*",
+)
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+
+_CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 20, 3
+_DEFAULT_REGION = "us-east-1"
+"""Stores other than Amazon's require a region, and most accept any."""
+
+
+def is_on_s3(location: str) -> bool:
+    """Return whether a location is on S3, in any spelling."""
+    return location.partition("://")[0].lower() in S3_SCHEMES and "://" in location
+
+
+def endpoint() -> str | None:
+    """Return the URL of the S3 server; None for Amazon's.
+
+    Raises:
+        InvalidLocationError: The variable has no URL.
+    """
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if url := os.environ.get(name):
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+                raise InvalidLocationError(
+                    f"{name} has no URL of a server; set it to one such as https://s3.example.com:9000, without "
+                    "credentials"
+                )
+            return url.rstrip("/")
+    return None
+
+
+def region() -> str | None:
+    """Return the region of S3; None if it is not set."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+
+
+def s3_file_system(bucket: str) -> S3FileSystem:
+    """Return PyArrow's file system for a bucket; equal settings have the same one.
+
+    Raises:
+        InvalidLocationError: The endpoint's variable has no URL.
+        OSError: Amazon does not know the bucket's region.
+    """
+    url, known_region = endpoint(), region()
+    if known_region is None:
+        known_region = _DEFAULT_REGION if url else _region_of(bucket)
+    return _s3_file_system(url, known_region)
+
+
+@lru_cache(maxsize=64)
+def _s3_file_system(url: str | None, known_region: str) -> S3FileSystem:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    return S3FileSystem(
+        endpoint_override=url,
+        region=known_region,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+@lru_cache(maxsize=256)
+def _region_of(bucket: str) -> str:
+    from pyarrow.fs import resolve_s3_region
+
+    return str(resolve_s3_region(bucket))
+
+
+def require_bucket(files: S3FileSystem, bucket: str) -> None:
+    """Check that a bucket exists, once in a process: PyArrow takes a missing one for an empty one.
+
+    Raises:
+        OSError: It does not.
+    """
+    from pyarrow.fs import FileType
+
+    place = (endpoint(), bucket)
+    if place not in _KNOWN_BUCKETS:
+        if files.get_file_info(bucket).type == FileType.NotFound:
+            raise OSError(f"AWS Error NO_SUCH_BUCKET : {bucket}")
+        _KNOWN_BUCKETS.add(place)
+
+
+def forget() -> None:
+    """Forget connections and buckets, after credentials in the environment have changed."""
+    _s3_file_system.cache_clear()
+    _region_of.cache_clear()
+    _KNOWN_BUCKETS.clear()
+
+
+_KNOWN_BUCKETS: set[tuple[str | None, str]] = set()
+
+
+def file_io_properties() -> dict[str, str]:
+    """Return the properties with which PyIceberg reads and writes files."""
+    properties = {"s3.connect-timeout": str(_CONNECT_SECONDS), "s3.request-timeout": str(_REQUEST_SECONDS)}
+    url, known_region = endpoint(), region() or (_DEFAULT_REGION if endpoint() else None)
+    if url:
+        properties["s3.endpoint"] = url
+    if known_region:
+        properties["s3.region"] = known_region
+    return properties
+
+
+def spark_settings() -> dict[str, str]:
+    """Return the settings with which Spark reads and writes S3 in any spelling; they contain no credentials.
+
+    Source: Hadoop's `hadoop-aws`. Its own time-outs let a job wait 220 seconds for a server that is down.
+    """
+    settings = {
+        "spark.jars.excludes": ",".join(_EXCLUDED),
+        "spark.hadoop.fs.s3.impl": _S3A,
+        "spark.hadoop.fs.s3n.impl": _S3A,
+        "spark.hadoop.fs.s3a.attempts.maximum": str(_ATTEMPTS),
+        "spark.hadoop.fs.s3a.retry.limit": str(_ATTEMPTS),
+        "spark.hadoop.fs.s3a.connection.establish.timeout": f"{_CONNECT_SECONDS}s",
+    }
+    url, known_region = endpoint(), region()
+    if url:
+        known_region = known_region or _DEFAULT_REGION
+        settings["spark.hadoop.fs.s3a.endpoint"] = url
+        settings["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    if known_region:
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = known_region
+    # Hadoop knows the variables with keys, but not those of a profile.
+    has_profile = any(os.environ.get(name) for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE"))
+    if has_profile and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        settings["spark.hadoop.fs.s3a.aws.credentials.provider"] = _PROFILE
+    return settings
+
+
+_KNOWN_CAUSES = {
+    "NO_SUCH_BUCKET": "the bucket does not exist; create it, or correct the location",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY or the profile",
+    "INVALID_ACCESS_KEY_ID": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
+    "INVALID_CLIENT_TOKEN_ID": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
+    "ACCESS_DENIED": "access is denied; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE)"
+    " and what they may do there",
+    "NETWORK_CONNECTION": "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3",
+    "REQUEST_TIMEOUT": "the server did not answer in time; try again later",
+    "SLOW_DOWN": "the server asks for fewer requests; try again later",
+}
+"""PyArrow's names of errors in Amazon's SDK → what to do."""
+
+
+def known_cause(error: Exception) -> str | None:
+    """Return what was wrong with a request to an object store, and what to do; None for other errors."""
+    if not isinstance(error, OSError | pyarrow.ArrowException):
+        return None
+    text = str(error)
+    return next((cause for name, cause in _KNOWN_CAUSES.items() if f"AWS Error {name} " in text), None)

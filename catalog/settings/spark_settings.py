@@ -1,0 +1,31 @@
+"""Settings with which Spark reads and writes the storage in use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from catalog.files import object_stores
+from catalog.settings.environment import spark_packages
+from catalog.settings.places import allowed_locations
+
+_PACKAGES = "spark.jars.packages"
+
+
+def with_storage(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark settings together with those of the storage in use; they contain no credentials.
+
+    S3 is in use if the warehouse, another allowed folder or the source of a listed table is there, or if the
+    environment names an endpoint. Its packages are added, unless `CALVE_SPARK_PACKAGES` has the complete list.
+
+    Raises:
+        InvalidLocationError: The endpoint in the environment is no URL.
+    """
+    if not (object_stores.endpoint() or any(map(object_stores.is_on_s3, allowed_locations()))):
+        return dict(conf)
+    settings = {**object_stores.spark_settings(), **conf}
+    known = [name for name in conf.get(_PACKAGES, "").split(",") if name]
+    more = spark_packages() if os.environ.get("CALVE_SPARK_PACKAGES") else object_stores.S3_PACKAGES
+    if packages := list(dict.fromkeys([*known, *more])):
+        settings[_PACKAGES] = ",".join(packages)
+    return settings

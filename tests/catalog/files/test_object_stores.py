@@ -1,0 +1,131 @@
+"""Access to a real S3 server: spellings, errors that say what to do, and the settings of each client."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import InvalidLocationError, MissingFileError, StorageError
+from catalog.files import object_stores
+from catalog.files.filesystem import Folder, find_files
+from catalog.iceberg.storage import file_io
+from catalog.settings.spark_settings import with_storage
+from tests.support.object_store import REGION, ObjectStore
+
+NOBODY = "http://127.0.0.1:1"
+"""An endpoint where no server is: no process of a user listens on this port."""
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_all_spellings_are_one_store(object_store: ObjectStore, scheme: str) -> None:
+    folder = Folder(f"{scheme}://lake/t")
+    folder.write_bytes("p=1/a.parquet", b"rows")
+    assert object_store.objects() == ["t/p=1/a.parquet"]
+    assert [file.path for file in folder.files()] == [f"{scheme}://lake/t/p=1/a.parquet"]
+    assert Folder("s3://lake/t").exists("p=1/a.parquet")
+    assert [file.size_bytes for file in find_files(f"{scheme}://lake/t/p=*/*.parquet")] == [4]
+    assert file_io(f"{scheme}://lake/t/p=1/a.parquet").new_input(f"{scheme}://lake/t/p=1/a.parquet").open().read() == (
+        b"rows"
+    )
+
+
+def test_writing_leaves_no_objects_for_folders(object_store: ObjectStore) -> None:
+    with Folder("s3://lake/t").writing("a/b/c") as text:
+        text.write("x")
+    Folder("s3://lake/t").inside("a").move_files("b", Folder("s3://lake/u"), ["c"])
+    assert [key for key in object_store.objects() if not key.endswith("/")] == ["u/c"]
+
+
+@pytest.mark.parametrize("act", ["list", "write", "look"])
+@pytest.mark.parametrize(
+    ("location", "changed", "cause"),
+    [
+        ("s3://missing/t", {}, "the bucket does not exist; create it"),
+        ("s3://lake/t", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "secret key is wrong|check the credentials"),
+        ("s3://lake/t", {"AWS_ACCESS_KEY_ID": "wrong"}, "access key is unknown|check the credentials"),
+        ("s3://lake/t", {"AWS_ENDPOINT_URL": NOBODY}, "the server cannot be reached; start it, or correct AWS_"),
+    ],
+)
+def test_a_wrong_setting_is_named_within_seconds(
+    object_store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    act: str,
+    location: str,
+    changed: dict[str, str],
+    cause: str,
+) -> None:
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+    object_stores.forget()
+    folder, began = Folder(location), time.monotonic()
+    acts = {"list": folder.files, "write": lambda: folder.write_bytes("a", b"x"), "look": lambda: folder.exists("a")}
+    with pytest.raises(StorageError, match=f"{location} cannot be read or written: .*({cause})"):
+        acts[act]()
+    assert time.monotonic() - began < 30
+
+
+def test_a_user_who_may_only_read_is_told_so(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    object_store.put({"t/a": b"rows"})
+    for name, value in object_store.environment_of_reader.items():
+        monkeypatch.setenv(name, value)
+    object_stores.forget()
+    folder = Folder("s3://lake/t")
+    assert folder.exists("a")
+    with pytest.raises(StorageError, match="access is denied; check the credentials"):
+        folder.write_bytes("b", b"x")
+
+
+def test_a_missing_file_is_no_error_of_the_store(object_store: ObjectStore) -> None:
+    with pytest.raises(MissingFileError, match="s3://lake/t"):
+        Folder("s3://lake/t").open("a")
+    assert not Folder("s3://lake/t").exists("a")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "s3://lake", "http://", "https://key:secret@host"])
+def test_an_endpoint_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    with pytest.raises(InvalidLocationError, match="AWS_ENDPOINT_URL has no URL of a server") as error:
+        Folder("s3://lake/t")
+    assert "secret" not in str(error.value)
+
+
+def test_spark_gets_the_same_store_and_no_credentials(object_store: ObjectStore) -> None:
+    settings = with_storage({"spark.jars.packages": "a:b:1", "spark.hadoop.fs.s3a.retry.limit": "9"})
+    assert settings["spark.hadoop.fs.s3a.endpoint"] == object_store.url
+    assert settings["spark.hadoop.fs.s3a.endpoint.region"] == REGION
+    assert settings["spark.hadoop.fs.s3a.retry.limit"] == "9"
+    assert settings["spark.jars.packages"].startswith("a:b:1,org.apache.hadoop:hadoop-aws:")
+    secrets = {value for name, value in object_store.environment.items() if "KEY" in name}
+    assert not [name for name, value in settings.items() if value in secrets]
+
+
+def test_spark_gets_the_settings_of_s3_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "CALVE_ALLOWED_LOCATIONS", "CALVE_SPARK_PACKAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CALVE_TABLES", str(tmp_path / "none.yaml"))
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path))
+    assert with_storage({"a": "b"}) == {"a": "b"}
+    monkeypatch.setenv("CALVE_WAREHOUSE", "s3a://lake/warehouse")
+    assert "spark.hadoop.fs.s3.impl" in with_storage({})
+    monkeypatch.setenv("CALVE_SPARK_PACKAGES", "none")
+    assert "spark.jars.packages" not in with_storage({})
+
+
+def test_a_profile_is_named_to_hadoop(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "spark.hadoop.fs.s3a.aws.credentials.provider" not in with_storage({})
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    assert with_storage({})["spark.hadoop.fs.s3a.aws.credentials.provider"].endswith("ProfileCredentialsProvider")
+
+
+def test_the_printed_settings_are_complete(object_store: ObjectStore, catalog_url: str) -> None:
+    from catalog.iceberg.jdbc import spark_conf
+
+    with Catalog.open(catalog_url, warehouse="s3://lake/wh") as catalog:
+        lines = dict(line.split(" ", 1) for line in spark_conf(catalog.storage.url).splitlines())
+    assert lines["spark.hadoop.fs.s3a.endpoint"] == object_store.url
+    for package in ("hadoop-aws", "iceberg-spark-runtime"):
+        assert package in lines["spark.jars.packages"]
