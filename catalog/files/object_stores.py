@@ -46,6 +46,7 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 
 _CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 20, 3
+_LEAST_CONNECT_SECONDS_OF_HADOOP = 15
 _DEFAULT_REGION = "us-east-1"
 """Stores other than Amazon's require a region, and most accept any."""
 
@@ -158,7 +159,7 @@ def spark_settings() -> dict[str, str]:
         "spark.hadoop.fs.s3n.impl": _S3A,
         "spark.hadoop.fs.s3a.attempts.maximum": str(_ATTEMPTS),
         "spark.hadoop.fs.s3a.retry.limit": str(_ATTEMPTS),
-        "spark.hadoop.fs.s3a.connection.establish.timeout": f"{_CONNECT_SECONDS}s",
+        "spark.hadoop.fs.s3a.connection.establish.timeout": f"{_LEAST_CONNECT_SECONDS_OF_HADOOP}s",
     }
     url, known_region = endpoint(), region()
     if url:

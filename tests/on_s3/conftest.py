@@ -1,0 +1,111 @@
+"""The whole stack with its warehouse and its raw files on an S3 server, whose credentials are in the environment."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+import pytest
+import yaml
+from pyiceberg.catalog.sql import SqlCatalog
+
+from catalog import Catalog
+from catalog.files import object_stores
+from standalone.environment import REPOSITORY
+from tests.end_to_end.conftest import CARRIERS, Run
+from tests.support.iceberg_tables import PARTITIONS
+from tests.support.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+WAREHOUSE, LANDING = "s3://lake/warehouse", "s3a://lake/landing"
+HIVE_STYLE, STORED_AS_ICEBERG = "demo.flights", "lake.flights"
+DAGS = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
+
+
+@pytest.fixture(scope="package")
+def store(object_store_server: ObjectStore) -> Iterator[ObjectStore]:
+    """The server with an empty bucket `lake`, and with its credentials in the environment of this process."""
+    object_store_server.empty_bucket()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in object_store_server.environment.items():
+            patch.setenv(name, value)
+        object_stores.forget()
+        yield object_store_server
+    object_stores.forget()
+
+
+@pytest.fixture(scope="package")
+def stack(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The stack, with two listed tables whose sources are on S3."""
+    from standalone.stack import Stack
+
+    home = tmp_path_factory.mktemp("stack-on-s3")
+    listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())["tables"][HIVE_STYLE]
+    listed["source"] = f"{LANDING}/*.csv"
+    tables = home / "tables.yaml"
+    listing = {"tables": {HIVE_STYLE: listed, STORED_AS_ICEBERG: {**listed, "format": "iceberg"}}}
+    tables.write_text(yaml.safe_dump(listing, sort_keys=False))
+    environment = {**store.environment, "CALVE_TABLES": str(tables), DAGS: "3600", "CALVE_ALLOWED_LOCATIONS": LANDING}
+    with Stack(home, warehouse=WAREHOUSE, env=environment, durable=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def catalog(stack: Stack) -> Iterator[Catalog]:
+    """The stack's catalog, seen from outside."""
+    with Catalog.open(stack.settings.catalog_url, warehouse=WAREHOUSE) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def start_dag(stack: Stack) -> Callable[..., Run]:
+    """A function that starts a run: DAG and form."""
+
+    def start(dag_id: str, form: dict[str, object] | None = None) -> Run:
+        return Run(stack.api, dag_id, stack.api.trigger(dag_id, form))
+
+    return start
+
+
+@pytest.fixture(scope="package")
+def deliver(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
+    """A function that puts the flights of a month on S3 as a raw file, and returns them."""
+    from standalone.landing import land_flights
+
+    paths = list(land_flights(tmp_path_factory.mktemp("flights"), range(1, 3)))
+
+    def put(month: int) -> list[dict[str, Any]]:
+        with paths[month - 1].open(encoding="utf-8", newline="") as file:
+            flights = [row for row in csv.DictReader(file) if row["carrier"] in CARRIERS]
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(flights[0]))
+        writer.writeheader()
+        writer.writerows(flights)
+        store.put({f"landing/flights-{month}.csv": text.getvalue().encode()})
+        return flights
+
+    return put
+
+
+def iceberg_rows(stack: Stack, table: str) -> list[dict[str, Any]]:
+    """Return the rows that PyIceberg reads."""
+    properties = object_stores.file_io_properties()
+    iceberg = SqlCatalog("calve", uri=stack.settings.catalog_url, **properties)
+    try:
+        rows: list[dict[str, Any]] = iceberg.load_table(table).scan().to_arrow().to_pylist()
+        return rows
+    finally:
+        iceberg.engine.dispose()
+
+
+def write_orders(catalog: Catalog, name: str) -> None:
+    """Write the files of a table of orders, as Hive does, into the folders of its partitions."""
+    for values, ids in PARTITIONS.items():
+        path = f"{catalog.get_partition(name, values).location.removeprefix('s3://')}/part-0.parquet"
+        rows = {"id": pyarrow.array(ids, pyarrow.int64()), "note": pyarrow.array([f"n{number}" for number in ids])}
+        pyarrow.parquet.write_table(pyarrow.table(rows), path, filesystem=object_stores.s3_file_system("lake"))
