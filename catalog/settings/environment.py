@@ -40,9 +40,24 @@ def new_partition_limit() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number.
     """
-    text = os.environ.get("CALVE_MAX_NEW_PARTITIONS") or "1000"
+    return _whole_number("CALVE_MAX_NEW_PARTITIONS", 1000)
+
+
+def job_patience() -> int:
+    """Return the seconds for which jobs, and tasks that follow them, wait for a catalog that cannot be reached.
+
+    The variable is `CALVE_JOB_PATIENCE_SECONDS`.
+
+    Raises:
+        InvalidConfigurationError: It is not a whole number.
+    """
+    return _whole_number("CALVE_JOB_PATIENCE_SECONDS", 600)
+
+
+def _whole_number(variable: str, default: int) -> int:
+    text = os.environ.get(variable) or str(default)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidConfigurationError(f"CALVE_MAX_NEW_PARTITIONS is {text!r}, expected a whole number such as 1000")
+        raise InvalidConfigurationError(f"{variable} is {text!r}, expected a whole number such as {default}")
     return int(text)
 
 

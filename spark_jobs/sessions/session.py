@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.operations.job_requests import JobRequest
+from catalog.operations.patience import patiently
 from catalog.operations.records import JobState, Operation, OperationState
 
 HEARTBEAT_SECONDS = 5.0
@@ -55,6 +57,7 @@ def run_job(
     logging.getLogger("spark_jobs").setLevel(logging.INFO)
     (argument,) = sys.argv[1:] if arguments is None else arguments
     request = request_type.from_json(Path(argument).read_text(encoding="utf-8"))
+    job = request.operation_id, request.step, request.attempt
     with Catalog.open() as catalog:
         try:
             alive = Heartbeat(catalog, request, ends_process=True)
@@ -62,14 +65,17 @@ def run_job(
             with alive as life, spark_session(request, conf) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
-                catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
+                _record(partial(catalog.operations.finish_job, *job, result))
         except Exception as error:
             _log_failure(error)
-            catalog.operations.fail_job(
-                request.operation_id, request.step, request.attempt, type(error).__name__, _message(error)
-            )
+            _record(partial(catalog.operations.fail_job, *job, type(error).__name__, _message(error)))
             return 1
     return 0
+
+
+def _record(act: Callable[[], None]) -> None:
+    """Record the end of a job; the work of hours is not lost because the catalog restarts at this moment."""
+    patiently(act, "the end of the job")
 
 
 def finish_operation(catalog: Catalog, job: JobRequest, result: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 SILENCE_SECONDS = 120
 """A job on another host counts as lost after this time without a heartbeat."""
+
+_OUTAGE_SECONDS = 10
+"""A look at the catalog that takes longer has waited for it."""
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -153,17 +157,31 @@ class SparkJobOperator(BaseOperator):
         return attempt, process
 
     def _follow(self, catalog: Catalog, attempt: int, process: JobProcess) -> JobRun:
-        """Log the job's output and progress until it ends, and return its row."""
-        shown = None
+        """Log the job's output and progress until it ends, and return its row.
+
+        While the catalog cannot be reached, the task waits: the job may be healthy.
+        """
+        from catalog.operations.patience import patiently
+
+        def look() -> tuple[JobRun, str | None]:
+            return self._current_job(catalog, attempt), _progress(catalog.operations.get(self.operation_id))
+
+        what = f"the task of Spark job {self.job}"
+        shown, looked_at, outage_ended_at = None, time.monotonic(), -math.inf
         while True:
-            job = self._current_job(catalog, attempt)
-            is_running = _is_running(job, process)
+            job, progress = patiently(look, what, sleep=time.sleep)
+            if time.monotonic() - looked_at > self.poll_seconds + _OUTAGE_SECONDS:
+                outage_ended_at = time.monotonic()
+            looked_at = time.monotonic()
+            # During an outage, the job could not send heartbeats either.
+            is_running = _is_running(job, process) or (
+                not process.is_visible and looked_at - outage_ended_at < SILENCE_SECONDS
+            )
             if not is_running:
                 # The job may have recorded its result and ended after its row was read.
-                job = self._current_job(catalog, attempt)
+                job, progress = patiently(look, what, sleep=time.sleep)
             for line in process.new_log_lines():
                 self.log.info("%s", line)
-            progress = _progress(catalog.operations.get(self.operation_id))
             if progress and progress != shown:
                 self.log.info("%s", progress)
                 shown = progress

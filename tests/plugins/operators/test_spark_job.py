@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,10 @@ from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog
+from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.operations.records import JobRun, JobState, OperationKind
+from catalog.settings.environment import job_patience
+from standalone.postgres import PostgresServer, free_port
 
 OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 
@@ -480,3 +484,79 @@ def test_with_the_real_spark_submit_a_retry_joins_the_job(
     jobs.allow("go")
     assert jobs.task().execute(context()) == {"rows": 3, "master": "local[1]"}
     assert jobs.runs == [1]
+
+
+class TestOutage:
+    """The catalog's server stops and starts again while a job runs."""
+
+    @pytest.fixture
+    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+        with PostgresServer(tmp_path_factory.mktemp("server"), free_port(), durable=False) as server:
+            yield server
+
+    @pytest.fixture
+    def catalog(self, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog]:
+        server.create_database("outage")
+        url = server.url("outage")
+        monkeypatch.setenv("CALVE_CATALOG_URL", url)
+        with Catalog.initialise(url, warehouse=str(tmp_path / "warehouse")) as catalog:
+            catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
+            yield catalog
+
+    def test_a_task_follows_its_job_through_the_outage(
+        self, jobs: Jobs, server: PostgresServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        jobs.write(
+            """
+            from catalog.operations.patience import patiently
+            (Path(request["folder"]) / "started").touch()
+            wait_for("stopped")
+            patiently(lambda: catalog.operations.finish_job(*attempt, {"rows": 3}), "the job")
+            """
+        )
+
+        def interrupt() -> None:
+            while not (jobs.folder / "started").exists():
+                time.sleep(0.02)
+            server.stop()
+            jobs.allow("stopped")
+            time.sleep(4)
+            server.start()
+
+        outage = threading.Thread(target=interrupt)
+        outage.start()
+        try:
+            assert jobs.task().execute(context()) == {"rows": 3}
+        finally:
+            outage.join()
+        assert jobs.runs == [1]
+        assert "the task of Spark job step_one waits for the catalog" in caplog.text
+
+    def test_a_task_gives_up_after_its_patience(
+        self, jobs: Jobs, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CALVE_JOB_PATIENCE_SECONDS", "1")
+        jobs.write('(Path(request["folder"]) / "started").touch(); wait_for("end")')
+
+        def stop() -> None:
+            while not (jobs.folder / "started").exists():
+                time.sleep(0.02)
+            server.stop()
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        try:
+            with pytest.raises(CatalogUnavailableError, match="cannot be reached"):
+                jobs.task().execute(context())
+        finally:
+            stopping.join()
+            server.start()
+        # The job is healthy: nobody has fenced it, and the next try joins it.
+        assert jobs.is_running()
+        jobs.allow("end")
+
+
+def test_a_wrong_patience_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_JOB_PATIENCE_SECONDS", "soon")
+    with pytest.raises(InvalidConfigurationError, match="CALVE_JOB_PATIENCE_SECONDS is 'soon'"):
+        job_patience()
