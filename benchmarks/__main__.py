@@ -23,6 +23,7 @@ from benchmarks import (
     chart,
     finding,
     migrating,
+    parsing,
     publishing,
     rebalancing,
     report,
@@ -36,7 +37,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, snapshots, carbon, migrating)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, snapshots, carbon, migrating, parsing)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 from benchmarks.figures import Figure
 from benchmarks.report import DATABASE_NAMES, by_heading, rows, short, times, title
 
-COLOURS = {"postgresql": "#33678f", "sqlite": "#d98324"}
+COLOURS = {"postgresql": "#33678f", "sqlite": "#d98324", "airflow": "#7a5195"}
 
 _COLUMN, _MARGIN, _TOP = 560, 24, 96
 _PLOT_LEFT, _PLOT_WIDTH = 126, 280

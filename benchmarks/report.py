@@ -11,7 +11,7 @@ from rich.text import Text
 
 from benchmarks.figures import Figure
 
-DATABASE_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+DATABASE_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "airflow": "Airflow"}
 
 
 def show(figures: Sequence[Figure], headings: Mapping[str, str], console: Console) -> None:

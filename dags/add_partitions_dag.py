@@ -24,7 +24,7 @@ Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, get_parsing_context
 
 from calve_airflow.assets import table_asset
 from calve_airflow.forms.forms import load_dag_id, load_params
@@ -44,18 +44,28 @@ from calve_airflow.operators.loading import (
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 from calve_airflow.settings import read_table_list
 
-listed = read_table_list()
+asked = get_parsing_context().dag_id
+"""The DAG that a task runs for; None while the DAG processor parses all."""
+
+
+def is_asked(table: str | None) -> bool:
+    """Return whether the DAG of a table is to be built; `add_partitions` names the assets of all tables."""
+    return asked in (None, load_dag_id(table))
+
+
+listed = read_table_list(is_needed=lambda table: asked == load_dag_id(None) or is_asked(table))
 tables = {name: config for name, config in listed.configs.items() if config.source}
 any_table = [table_asset(table) for table in tables]
 
 for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
+    if not is_asked(table):
+        continue
     wrong = listed.wrong.get(table) if table else None
     # The name in a wrong entry may not be valid for an asset.
     assets = any_table if table is None else [] if wrong else [table_asset(table)]
     with DAG(
         load_dag_id(table),
         schedule=config and config.schedule,
-        params=load_params(table),
         doc_md=f"**Wrong entry.** {wrong.error}\n\n{__doc__}" if wrong else __doc__,
         tags=["calve", "partitions", *(["wrong entry"] if wrong else [])],
         catchup=False,
@@ -69,7 +79,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         },
         # The task's callback runs at once; the run's callback also runs after a task was killed.
         on_failure_callback=fail_operation,
-    ):
+    ) as dag:
         discover = DiscoverSourcesOperator(task_id="discover")
         validate = LoadJobOperator(task_id="validate", job="validate_source")
         write = WritePartitionsOperator(task_id="write")
@@ -90,3 +100,5 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
         create >> wait
+    # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
+    dag.params.update(load_params(table))

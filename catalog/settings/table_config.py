@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -144,8 +144,12 @@ class TableList:
         return self.configs.get(table)
 
 
-def read_table_list(path: Path | None = None) -> TableList:
+def read_table_list(path: Path | None = None, *, is_needed: Callable[[str], bool] | None = None) -> TableList:
     """Read the list. `${NAME}` in a source stands for an environment variable.
+
+    Args:
+        path: The list; by default that of the installation.
+        is_needed: Returns for the name of a table whether its entry is read; by default all are.
 
     Raises:
         InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
@@ -157,6 +161,8 @@ def read_table_list(path: Path | None = None) -> TableList:
         name, place, entry = _printable(written), f"{path}, table {written}", None
         try:
             name = str(TableName.parse(written))
+            if is_needed and not is_needed(name):
+                continue
             entry = read_entry()
             if name in configs or name in wrong:
                 raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, changing, finding, snapshots
+from benchmarks import adding, building, changing, finding, parsing, snapshots
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
@@ -102,6 +102,15 @@ def test_all_changes_without_spark_are_measured_on_both_databases(
     cases = ("add_to_empty", "drop_with_data", "merge", "split_that_fits", "drop")
     databases = ("postgresql", "sqlite")
     assert names == {f"change_catalog.{case}.4.{database}" for case in cases for database in databases}
+
+
+def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        figures = list(parsing.measure(ground, 20))
+    assert {figure.name: figure.peer for figure in figures} == {
+        "listed_tables.parse.20.airflow": 0.1,
+        "listed_tables.serialise.20.airflow": 0.2,
+    }
 
 
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

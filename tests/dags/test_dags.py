@@ -427,6 +427,39 @@ def test_two_entries_of_one_table_are_both_refused(read_dags_of: Callable[..., D
     assert "two entries of shop.orders" in str(bag.dags["add_partitions.shop.orders"].doc_md).splitlines()[0]
 
 
+@pytest.mark.parametrize("dag_id", ["add_partitions", "add_partitions.shop.orders", "add_partitions.shop.wrong"])
+def test_a_task_builds_only_its_own_dag(
+    read_dags_of: Callable[..., DagBag], monkeypatch: pytest.MonkeyPatch, dag_id: str
+) -> None:
+    # As Airflow's task runner sets it.
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+    bag = read_dags_of("{source: /data, keys: {day: date}}", "shop.returns: {source: /data}", "shop.wrong: nothing")
+    assert {dag_id for dag_id in bag.dags if dag_id.startswith("add_partitions")} == {dag_id}
+    assert ("wrong entry" in bag.dags[dag_id].tags) == dag_id.endswith("wrong")
+    announced = bag.dags[dag_id].get_task("announce").partial_kwargs["outlets"]
+    assert len(announced) == {"add_partitions": 2, "add_partitions.shop.orders": 1}.get(dag_id, 0)
+
+
+def test_forms_of_many_tables_are_validated_and_copied_for_no_task(
+    read_dags_of: Callable[..., DagBag], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk import Param
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    count = 300
+    resolve, calls = Param.resolve, []
+    monkeypatch.setattr(Param, "resolve", lambda *args, **kwargs: (calls.append(args), resolve(*args, **kwargs))[1])
+    entry = "{source: /data, keys: {day: date}, indexes: {by_day: [day]}, schedule: '@daily'}"
+    others = [f"shop.table_{number}: {entry}" for number in range(count - 1)]
+    bag = read_dags_of(entry, *others)
+    dags = [dag for dag_id, dag in bag.dags.items() if dag_id.startswith("add_partitions.")]
+    assert len(dags) == count
+    size = max(len(json.dumps(DagSerialization.to_dict(dag))) for dag in dags)
+    # A form has 8 fields, and a DAG 10 tasks: each copy would be validated twice.
+    assert len(calls) < 2 * count
+    assert size < 25_000
+
+
 def run_discover(dag: DAG) -> None:
     from airflow.sdk import Context
 

@@ -13,7 +13,6 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from catalog.settings.environment import REPOSITORY, state_folder
-from catalog.settings.spark_settings import with_storage
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
 
@@ -44,8 +43,10 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
     Raises:
         AirflowFailException: The connection does not exist, or spark-submit cannot be found.
     """
-    # Imported late, because the import takes longer than parsing all DAG files.
+    # Imported late, because the imports take longer than parsing all DAG files.
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    from catalog.settings.spark_settings import with_storage
 
     _require_connection(conn_id)
     defaults = {
