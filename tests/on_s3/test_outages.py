@@ -55,7 +55,7 @@ def test_a_load_goes_on(
 ) -> None:
     flights, table = deliver(1), f"outage.{task}"
     catalog.create_database("outage", if_not_exists=True)
-    keys = {"origin": "string", "carrier": "string", "month": "int"}
+    keys = ["origin string", "carrier string", "month int"]
     form = {"table": table, "source": f"{LANDING}/flights-1.csv", "keys": keys, "dry_run": False}
     run = start_dag("add_partitions", form)
     with outage(store, run, task):
