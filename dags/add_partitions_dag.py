@@ -42,7 +42,7 @@ from calve_airflow.operators.loading import (
     fail_operation,
 )
 from calve_airflow.sensors.indexes import PartitionIndexSensor
-from calve_airflow.settings import read_table_list
+from calve_airflow.settings import read_table_list, spark_pool
 
 asked = get_parsing_context().dag_id
 """The DAG that a task runs for; None while the DAG processor parses all."""
@@ -81,11 +81,11 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         on_failure_callback=fail_operation,
     ) as dag:
         discover = DiscoverSourcesOperator(task_id="discover")
-        validate = LoadJobOperator(task_id="validate", job="validate_source")
-        write = WritePartitionsOperator(task_id="write")
+        validate = LoadJobOperator(task_id="validate", job="validate_source", pool=spark_pool())
+        write = WritePartitionsOperator(task_id="write", pool=spark_pool())
         register = RegisterPartitionsOperator(task_id="register")
         create = CreateIndexesOperator(task_id="create_indexes")
-        build = BuildLoadedIndexOperator.partial(task_id="build_indexes").expand(index=create.output)
+        build = BuildLoadedIndexOperator.partial(task_id="build_indexes", pool=spark_pool()).expand(index=create.output)
         # Templates instead of `discover.output`, which would make `discover` an upstream task: its success alone would
         # satisfy the trigger rule, also in a dry run.
         wait = PartitionIndexSensor(
@@ -94,7 +94,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
             index="{{ ti.xcom_pull('discover', key='index_names') }}",
             trigger_rule="none_failed_min_one_success",
         )
-        check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality")
+        check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality", pool=spark_pool())
         new = NewPartitionsOperator(task_id="list_partitions")
         announce = AnnouncePartitionsOperator.partial(task_id="announce", outlets=assets).expand(partitions=new.output)
 

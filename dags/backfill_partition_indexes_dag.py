@@ -23,10 +23,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, task_group
 
 from calve_airflow.forms.forms import backfill_params
-from calve_airflow.forms.templates import only
-from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
+from calve_airflow.operators.backfilling import BackfillTablesOperator, PlanBackfillOperator, SummariseBackfillOperator
 from calve_airflow.operators.loading import OPERATION_ID
-from calve_airflow.sensors.indexes import PartitionIndexSensor
+from calve_airflow.sensors.batches import PartitionIndexBatchSensor
 from calve_airflow.settings import spark_pool
 
 with DAG(
@@ -42,16 +41,13 @@ with DAG(
     plan = PlanBackfillOperator(task_id="plan")
 
     @task_group(prefix_group_id=False)
-    def each_table(table):
-        """Build the missing indexes of one table."""
-        build = BackfillIndexesOperator(
-            task_id="build",
-            table=table,
-            pool=spark_pool(),
-            map_index_template="{{ task.table }}",
+    def each_batch(batch):
+        """Build the missing indexes of a table, or of several of very many."""
+        build = BackfillTablesOperator(
+            task_id="build", batch=batch, pool=spark_pool(), map_index_template="{{ task.title }}"
         )
-        PartitionIndexSensor(
-            task_id="wait_until_active", table=table, index=build.output, map_index_template="{{ task.table }}"
+        PartitionIndexBatchSensor(
+            task_id="wait_until_active", batch=batch, indexes=build.output, map_index_template="{{ task.title }}"
         )
 
     summarise = SummariseBackfillOperator(
@@ -62,4 +58,4 @@ with DAG(
         config_problems="{{ ti.xcom_pull('plan', key='config_problems') }}",
     )
 
-    each_table.expand_kwargs(plan.output.map(only("table"))) >> summarise
+    each_batch.expand(batch=plan.output) >> summarise

@@ -26,6 +26,7 @@ from calve_airflow.operators.indexes import CreatePartitionIndexOperator
 from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.sensors.indexes import PartitionIndexSensor
+from calve_airflow.settings import spark_pool
 
 TABLE, INDEX = "{{ params.table }}", "{{ params.index }}"
 
@@ -47,6 +48,7 @@ with DAG(
         job="build_partition_index",
         operation_id=OPERATION_ID,
         request={"table": TABLE, "index": INDEX},
+        pool=spark_pool(),
     )
     wait = PartitionIndexSensor(task_id="wait_until_active", table=TABLE, index=INDEX)
 

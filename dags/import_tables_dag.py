@@ -26,7 +26,7 @@ from airflow.sdk import DAG
 from calve_airflow.forms.forms import import_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.importing import (
-    ImportTableOperator,
+    ImportTablesOperator,
     PlanImportOperator,
     SummariseImportOperator,
     import_question,
@@ -46,12 +46,12 @@ with DAG(
 ):
     plan = PlanImportOperator(task_id="plan")
     approve = ApproveDeletionOperator(task_id="approve", ask=import_question)
-    import_table = ImportTableOperator.partial(
+    import_table = ImportTablesOperator.partial(
         task_id="import",
         max_active_tis_per_dagrun=4,
-        map_index_template="{{ task.table }}",
+        map_index_template="{{ task.title }}",
         trigger_rule="none_failed",
-    ).expand(table=plan.output)
+    ).expand(batch=plan.output)
     summarise = SummariseImportOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

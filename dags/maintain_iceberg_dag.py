@@ -30,7 +30,7 @@ from airflow.sdk import DAG
 from calve_airflow.forms.forms import iceberg_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.iceberg_maintenance import (
-    MaintainIcebergOperator,
+    MaintainIcebergTablesOperator,
     PlanIcebergUpkeepOperator,
     SummariseIcebergUpkeepOperator,
     upkeep_question,
@@ -51,9 +51,9 @@ with DAG(
 ):
     plan = PlanIcebergUpkeepOperator(task_id="plan")
     approve = ApproveDeletionOperator(task_id="approve", ask=upkeep_question)
-    maintain = MaintainIcebergOperator.partial(
-        task_id="maintain", pool=spark_pool(), map_index_template="{{ task.table }}", trigger_rule="none_failed"
-    ).expand(table=plan.output)
+    maintain = MaintainIcebergTablesOperator.partial(
+        task_id="maintain", pool=spark_pool(), map_index_template="{{ task.title }}", trigger_rule="none_failed"
+    ).expand(batch=plan.output)
     summarise = SummariseIcebergUpkeepOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

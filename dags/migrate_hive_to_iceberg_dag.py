@@ -28,14 +28,13 @@ from datetime import timedelta
 from airflow.sdk import DAG, task_group
 
 from calve_airflow.forms.forms import migration_params
-from calve_airflow.forms.templates import only
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.migrating import (
-    FlipMigrationOperator,
+    FlipMigrationsOperator,
     PlanMigrationsOperator,
-    StageMigrationOperator,
+    StageMigrationsOperator,
     SummariseMigrationsOperator,
-    VerifyMigrationOperator,
+    VerifyMigrationsOperator,
     fail_migration,
 )
 from calve_airflow.settings import spark_pool
@@ -55,17 +54,17 @@ with DAG(
     plan = PlanMigrationsOperator(task_id="plan", operation_id=OPERATION_ID, form=FORM)
 
     @task_group(prefix_group_id=False)
-    def each_table(table):
-        """Migrate one table."""
+    def each_batch(batch):
+        """Migrate a table, or several of very many."""
         common = {
-            "table": table,
-            "map_index_template": "{{ task.table }}",
+            "batch": batch,
+            "map_index_template": "{{ task.title }}",
             "on_failure_callback": fail_migration,
         }
-        stage = StageMigrationOperator(task_id="stage", pool=spark_pool(), **common)
-        verify = VerifyMigrationOperator(task_id="verify", pool=spark_pool(), **common)
+        stage = StageMigrationsOperator(task_id="stage", pool=spark_pool(), **common)
+        verify = VerifyMigrationsOperator(task_id="verify", pool=spark_pool(), **common)
         # If the form turns the verification off, `verify` is skipped and `flip` has no successful upstream task.
-        flip = FlipMigrationOperator(task_id="flip", trigger_rule="none_failed", **common)
+        flip = FlipMigrationsOperator(task_id="flip", trigger_rule="none_failed", **common)
         stage >> verify >> flip
 
     report = SummariseMigrationsOperator(
@@ -75,4 +74,4 @@ with DAG(
         form=FORM,
     )
 
-    each_table.expand_kwargs(plan.output.map(only("table"))) >> report
+    each_batch.expand(batch=plan.output) >> report

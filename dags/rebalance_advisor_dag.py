@@ -27,7 +27,7 @@ from calve_airflow.forms.forms import advisor_params
 from calve_airflow.forms.templates import only
 from calve_airflow.operators.advising import (
     ApplyProposalOperator,
-    CountValuesOperator,
+    CountValuesOfTablesOperator,
     LookAtPartitionsOperator,
     ProposeOperator,
     SummariseAdviceOperator,
@@ -47,9 +47,9 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
     look = LookAtPartitionsOperator(task_id="look")
-    count = CountValuesOperator.partial(
-        task_id="count_values", pool=spark_pool(), map_index_template="{{ task.table }}"
-    ).expand(table=look.output)
+    count = CountValuesOfTablesOperator.partial(
+        task_id="count_values", pool=spark_pool(), map_index_template="{{ task.title }}"
+    ).expand(batch=look.output)
     propose = ProposeOperator(
         task_id="propose",
         tables="{{ ti.xcom_pull('look', key='tables') }}",

@@ -38,6 +38,7 @@ from calve_airflow.operators.rebalancing import (
     VerifyRewriteOperator,
     rebalance_question,
 )
+from calve_airflow.settings import spark_pool
 
 with DAG(
     "rebalance_partitions",
@@ -51,8 +52,10 @@ with DAG(
 ):
     plan = PlanRebalanceOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
     approve = ApproveDeletionOperator(task_id="approve", ask=rebalance_question)
-    rewrite = RewritePartitionsOperator(task_id="rewrite", operation_id=OPERATION_ID, trigger_rule="none_failed")
-    verify = VerifyRewriteOperator(task_id="verify", operation_id=OPERATION_ID)
+    rewrite = RewritePartitionsOperator(
+        task_id="rewrite", operation_id=OPERATION_ID, pool=spark_pool(), trigger_rule="none_failed"
+    )
+    verify = VerifyRewriteOperator(task_id="verify", operation_id=OPERATION_ID, pool=spark_pool())
     commit = CommitRebalanceOperator(task_id="commit", operation_id=OPERATION_ID, trigger_rule="none_failed")
     summarise = SummariseRebalanceOperator(task_id="summarise", operation_id=OPERATION_ID)
 

@@ -29,6 +29,7 @@ from calve_airflow.operators.statements import (
     fail_statement,
     statement_question,
 )
+from calve_airflow.settings import spark_pool
 
 FAILURE_CALLBACKS = [fail_operation, fail_statement]
 
@@ -44,6 +45,6 @@ with DAG(
 ):
     check = ReadStatementOperator(task_id="check")
     approve = ApproveDeletionOperator(task_id="approve", ask=statement_question)
-    run = RunStatementOperator(task_id="run", operation_id=OPERATION_ID, trigger_rule="none_failed")
+    run = RunStatementOperator(task_id="run", operation_id=OPERATION_ID, pool=spark_pool(), trigger_rule="none_failed")
 
     check >> approve >> run

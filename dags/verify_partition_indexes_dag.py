@@ -22,12 +22,11 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from calve_airflow.forms.forms import verify_params
-from calve_airflow.forms.templates import only
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.verifying import (
     PlanVerificationOperator,
     SummariseVerificationOperator,
-    VerifyIndexOperator,
+    VerifyIndexesOperator,
 )
 from calve_airflow.settings import spark_pool, verification_schedule
 
@@ -43,11 +42,11 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
     plan = PlanVerificationOperator(task_id="plan")
-    verify = VerifyIndexOperator.partial(
+    verify = VerifyIndexesOperator.partial(
         task_id="verify",
         pool=spark_pool(),
-        map_index_template="{{ task.table }} {{ task.index }}",
-    ).expand_kwargs(plan.output.map(only("table", "index")))
+        map_index_template="{{ task.title }}",
+    ).expand(batch=plan.output)
     summarise = SummariseVerificationOperator(
         task_id="summarise", operation_id=OPERATION_ID, planned="{{ ti.xcom_pull('plan') }}"
     )

@@ -27,7 +27,7 @@ def tables_path() -> Path:
 
 
 def spark_pool() -> str:
-    """Return the Airflow pool that limits the concurrent Spark jobs of mapped tasks: `CALVE_SPARK_POOL`.
+    """Return the Airflow pool of all tasks that start a Spark driver: `CALVE_SPARK_POOL`.
 
     The default is Airflow's own pool, which always exists; tasks of a missing pool would wait forever.
     """

@@ -258,19 +258,27 @@ def test_run_over_many_tables_ends_as_its_summary_says(dags: dict[str, DAG], dag
     assert (last.task_id, last.trigger_rule) == ("report" if dag_id == MIGRATE else "summarise", "all_done")
 
 
-@pytest.mark.parametrize(
-    ("dag_id", "task_id"),
-    [
-        *((BACKFILL, "build"), (VERIFY, "verify"), (ADVISOR, "count_values"), (ICEBERG, "maintain")),
-        *((MIGRATE, "stage"), (MIGRATE, "verify")),
-    ],
-)
-def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch, dags: dict[str, DAG], dag_id: str, task_id: str
+def test_all_tasks_that_start_a_driver_share_the_pool_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, dags: dict[str, DAG]
 ) -> None:
-    assert dags[dag_id].get_task(task_id).pool == "default_pool"
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+    from calve_airflow.operators.spark_job import SparkJobOperator
+
+    def pools(dags: dict[str, DAG]) -> dict[tuple[str, str], str]:
+        """Return the pools of the tasks that start drivers."""
+        return {
+            (dag_id, task.task_id): task.pool
+            for dag_id, dag in dags.items()
+            for task in dag.tasks
+            if issubclass(task.operator_class if isinstance(task, MappedOperator) else type(task), SparkJobOperator)
+        }
+
+    before = pools(dags)
+    assert len(before) == 18
+    assert set(before.values()) == {"default_pool"}
     monkeypatch.setenv("CALVE_SPARK_POOL", "small")
-    assert read_dags().dags[dag_id].get_task(task_id).pool == "small"
+    assert pools(read_dags().dags) == dict.fromkeys(before, "small")
 
 
 @pytest.mark.parametrize(("said", "schedule"), [("", "@daily"), ("0 4 * * 1", "0 4 * * 1"), ("none", None)])

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import Batch, all_items, in_batches, map_limit
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 
@@ -36,15 +38,15 @@ class LookAtPartitionsOperator(FormOperator):
     be counted are journaled, one operation for each table, and not passed as XComs, because users may write XComs.
 
     Returns:
-        The tables whose file statistics are not sufficient. Another XCom, `tables`, has the names of all tables that
-        were analysed.
+        The tables whose file statistics are not sufficient, each as `table`, in batches. Another XCom, `tables`, has
+        the names of all tables that were analysed.
 
     Raises:
         AirflowFailException: A table does not exist or has no partition scheme, or its rules cannot be read.
     """
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[str]:
+    def execute(self, context: Context) -> list[Batch]:
         """Analyse the tables."""
         from catalog.operations.records import OperationKind
         from catalog.settings.fields import texts
@@ -68,7 +70,7 @@ class LookAtPartitionsOperator(FormOperator):
                     )
                     to_count.append(name)
         context["ti"].xcom_push(key="tables", value=names)
-        return to_count
+        return in_batches([{"table": name} for name in to_count])
 
 
 class CountValuesOperator(SparkJobOperator):
@@ -97,6 +99,10 @@ class CountValuesOperator(SparkJobOperator):
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
         """Return False, because counts from before this task was cleared may be out of date."""
         return False
+
+
+class CountValuesOfTablesOperator(BatchOperator, CountValuesOperator):
+    """Task that counts the values of a batch of tables, one after the other."""
 
 
 class ProposeOperator(FormOperator):
@@ -136,12 +142,22 @@ class ProposeOperator(FormOperator):
                     proposals += self._propose(catalog, context, table)
                 except NotFoundError:
                     self.log.info("Skipped %s, because it was dropped since `look`", table)
+        self._keep_for_next_run(proposals)
         context["ti"].xcom_push(key="proposals", value=proposals)
         return [
             {"table": proposal["table"], "statement": proposal["statement"]}
             for proposal in proposals
             if proposal["run_id"] is not None
         ]
+
+    def _keep_for_next_run(self, proposals: Sequence[dict[str, Any]]) -> None:
+        """Apply no more proposals than Airflow maps tasks: each is a run of its own, so they cannot be in batches."""
+        applied = [proposal for proposal in proposals if proposal["run_id"] is not None]
+        kept = applied[map_limit() :]
+        for proposal in kept:
+            proposal["run_id"] = None
+        if kept:
+            self.log.warning("%d of %d proposals are left to the next run", len(kept), len(applied))
 
     def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
         """Return the proposals for a table, and journal those to apply."""
@@ -222,14 +238,14 @@ class SummariseAdviceOperator(SummaryOperator):
 
     template_fields: Sequence[str] = (*SummaryOperator.template_fields, "counts")
 
-    def __init__(self, *, counts: Sequence[str] | None, **kwargs: Any) -> None:
+    def __init__(self, *, counts: Sequence[Batch] | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.counts = counts
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Return the outcomes of the proposals, from the operations of their runs, and of the failed counts."""
         outcomes = [self._outcome(catalog, context, proposal) for proposal in self.planned]
-        failed_counts = (self._not_counted(catalog, context, table) for table in self.counts or ())
+        failed_counts = (self._not_counted(catalog, context, item["table"]) for item in all_items(self.counts or ()))
         return outcomes + [outcome for outcome in failed_counts if outcome is not None]
 
     def _not_counted(self, catalog: Catalog, context: Context, table: str) -> Outcome | None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.indexes import begin_build, build_operation_id, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
@@ -31,16 +33,16 @@ class PlanBackfillOperator(FormOperator):
     `by_day: year, day`, none for those in the YAML list.
 
     Returns:
-        `table` for each table that lacks an index. The XCom `wanted` has all tables: `table`, `indexes` (name → keys),
-        and `missing`, the names of those that are not ACTIVE. The XCom `config_problems` is table → why its indexes
-        cannot be determined.
+        `table` for each table that lacks an index, in batches. The XCom `wanted` has all tables: `table`, `indexes`
+        (name → keys), and `missing`, the names of those that are not ACTIVE. The XCom `config_problems` is table → why
+        its indexes cannot be determined.
 
     Raises:
         AirflowFailException: An index in the form, or the YAML list, cannot be read.
     """
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, str]]:
+    def execute(self, context: Context) -> list[Batch]:
         """Compare the required indexes with the existing ones."""
         with open_catalog() as catalog:
             existing = {table.full_name: table for table in catalog.list_tables()}
@@ -61,7 +63,7 @@ class PlanBackfillOperator(FormOperator):
         ]
         context["ti"].xcom_push(key="wanted", value=listed)
         context["ti"].xcom_push(key="config_problems", value=dict(required.problems))
-        return [{"table": table} for table, indexes in missing.items() if indexes]
+        return in_batches([{"table": table} for table, indexes in missing.items() if indexes])
 
 
 class BackfillIndexesOperator(SparkJobOperator):
@@ -76,8 +78,8 @@ class BackfillIndexesOperator(SparkJobOperator):
         table: `database.table` (templated).
 
     Returns:
-        The names of the indexes; each is now ACTIVE or FAILED. The XCom `problems` is index → reason for those that
-        are neither.
+        The names of the indexes; each is now ACTIVE or FAILED. The XCom `problems.<table>` is index → reason for
+        those that are neither.
 
     Raises:
         AirflowFailException: The run does not build indexes of this table, the table does not exist, or an index
@@ -103,7 +105,8 @@ class BackfillIndexesOperator(SparkJobOperator):
             except (AirflowFailException, SparkJobFailedError, SparkJobLostError, CatalogError) as error:
                 self.log.error("Partition index %s of %s: %s", name, self.table, error)
                 problems[name] = error
-        context["ti"].xcom_push(key="problems", value={name: str(error) for name, error in problems.items()})
+        reasons = {name: str(error) for name, error in problems.items()}
+        context["ti"].xcom_push(key=_problems_key(self.table), value=reasons)
         # Raised first: Airflow retries the task only after a retryable error.
         retryable = [error for error in problems.values() if not isinstance(error, AirflowFailException)]
         if problems:
@@ -136,6 +139,10 @@ class BackfillIndexesOperator(SparkJobOperator):
         super().execute(context)
 
 
+class BackfillTablesOperator(BatchOperator, BackfillIndexesOperator):
+    """Task that builds the missing partition indexes of a batch of tables, one after the other."""
+
+
 class SummariseBackfillOperator(SummaryOperator):
     """Task that reports on each index of a backfill; fails if one is not ACTIVE.
 
@@ -164,9 +171,7 @@ class SummariseBackfillOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Return the outcome of each index: its state from the catalog, and the reasons from the build tasks."""
-        instances = range(len(self.planned))
-        reported = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
-        problems = {plan["table"]: reasons or {} for plan, reasons in zip(self.planned, reported, strict=True)}
+        problems = {table: self._problems(context, instance, table) for instance, table in self._instances()}
         unknown = [
             Outcome({"table": table, "index": None, "keys": None, "outcome": f"not known: {problem}"}, problem)
             for table, problem in (self.config_problems or {}).items()
@@ -178,6 +183,12 @@ class SummariseBackfillOperator(SummaryOperator):
             for plan in self.wanted
             for name, keys in plan["indexes"].items()
         ]
+
+    def _instances(self) -> list[tuple[int, str]]:
+        return [(instance, item["table"]) for instance, batch in enumerate(self.planned) for item in batch]
+
+    def _problems(self, context: Context, instance: int, table: str) -> Mapping[str, str]:
+        return context["ti"].xcom_pull(self.built_by, key=_problems_key(table), map_indexes=instance) or {}
 
     def _outcome(
         self, catalog: Catalog, table: str, name: str, keys: Sequence[str], was_missing: bool, problem: str | None
@@ -207,6 +218,10 @@ class SummariseBackfillOperator(SummaryOperator):
         operation_id = build_operation_id(self.operation_id, table, index)
         if catalog.operations.find(operation_id) is not None:
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
+
+
+def _problems_key(table: str) -> str:
+    return f"problems.{table}"
 
 
 def _wanted(existing: Iterable[Table], context: Context) -> WantedIndexes:

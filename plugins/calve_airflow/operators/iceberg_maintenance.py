@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, refuse_templates
 from calve_airflow.operators.approval import Question, asked_by, code, key_of, operation_of, require_approval
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 
@@ -33,16 +35,16 @@ class PlanIcebergUpkeepOperator(FormOperator):
     Reads the fields of `catalog.maintenance.iceberg_upkeep.TableMaintenance` from the run's form.
 
     Returns:
-        The Iceberg tables that have statements to run; none in a dry run. Another XCom, `statements`, has all tables:
-        `table`, `statements`, `reason` (why there are none) and `left_out` (why some are skipped: other tables need
-        files of the table, which Iceberg does not know).
+        The Iceberg tables that have statements to run, each as `table`, in batches; none in a dry run. Another XCom,
+        `statements`, has all tables: `table`, `statements`, `reason` (why there are none) and `left_out` (why some are
+        skipped: other tables need files of the table, which Iceberg does not know).
 
     Raises:
         AirflowFailException: A field is invalid; the message begins with its name.
     """
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[str]:
+    def execute(self, context: Context) -> list[Batch]:
         """Plan the statements."""
         with open_catalog() as catalog:
             upkeep, planned = _plan(catalog, context)
@@ -56,7 +58,7 @@ class PlanIcebergUpkeepOperator(FormOperator):
             return []
         with catalog_errors():
             refuse_templates(planned)
-        return [plan["table"] for plan in planned if plan["statements"]]
+        return in_batches([{"table": plan["table"]} for plan in planned if plan["statements"]])
 
 
 class MaintainIcebergOperator(SparkJobOperator):
@@ -112,6 +114,10 @@ class MaintainIcebergOperator(SparkJobOperator):
         for answer in result["answers"]:
             self.log.info("%s: %s", answer["statement"], _rows(answer))
         return result
+
+
+class MaintainIcebergTablesOperator(BatchOperator, MaintainIcebergOperator):
+    """Task that runs the statements of a batch of tables, one after the other."""
 
 
 class SummariseIcebergUpkeepOperator(SummaryOperator):

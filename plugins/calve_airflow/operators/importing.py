@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.batches import Batch, all_items, in_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import Question, asked_by, code, key_of, operation_of, require_approval
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 
 if TYPE_CHECKING:
@@ -32,14 +34,14 @@ class PlanImportOperator(FormOperator):
     fields: Airflow stores rendered fields, and a source may contain a password.
 
     Returns:
-        The tables, as `database.table`.
+        `table` of each table, as `database.table`, in batches.
 
     Raises:
         AirflowFailException: The source or a pattern cannot be read, or a named table does not exist.
     """
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[str]:
+    def execute(self, context: Context) -> list[Batch]:
         """List the source's tables."""
         options = _options(context["params"])
         with open_catalog() as catalog:
@@ -48,7 +50,7 @@ class PlanImportOperator(FormOperator):
                 for difference in catalog.imports.import_databases(plan, updates=options.updates):
                     self.log.warning("%s", difference)
         self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
-        return [str(table) for table in plan.tables]
+        return in_batches([{"table": str(table)} for table in plan.tables])
 
 
 class ImportTableOperator(BaseOperator):
@@ -107,6 +109,10 @@ class ImportTableOperator(BaseOperator):
             return failure_report(TableName.parse(table), error, options)
 
 
+class ImportTablesOperator(BatchOperator, ImportTableOperator):
+    """Task that imports a batch of tables, one after the other."""
+
+
 class SummariseImportOperator(SummaryOperator):
     """Task that reports the result of each table; fails if one was not imported.
 
@@ -126,8 +132,10 @@ class SummariseImportOperator(SummaryOperator):
         """Return the outcomes from the reports, and from the journal for imports without a report."""
         from catalog.importing.reports import TableReport
 
-        known = {report["table"]: TableReport.from_json(report) for report in self.reports or () if report is not None}
-        return [_outcome(catalog, f"{self.operation_id}/{table}", table, known) for table in self.planned]
+        reports = [report for batch in self.reports or () for report in batch or ()]
+        known = {report["table"]: TableReport.from_json(report) for report in reports}
+        tables = [item["table"] for item in all_items(self.planned)]
+        return [_outcome(catalog, f"{self.operation_id}/{table}", table, known) for table in tables]
 
 
 def _outcome(catalog: Catalog, operation_id: str, table: str, known: Mapping[str, TableReport]) -> Outcome:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.rebalancing import size
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
@@ -46,8 +48,8 @@ class PlanMigrationsOperator(FormOperator):
         form: The fields of `calve_airflow.forms.forms.migration_params` (templated).
 
     Returns:
-        `table` of each table that can be migrated; in a dry run only if it reads files. Another XCom, `plans`, has all
-        tables: `table`, `verdict`, `reason`, and `plan` as `MigrationPlan.as_json`.
+        `table` of each table that can be migrated, in batches; in a dry run only if it reads files. Another XCom,
+        `plans`, has all tables: `table`, `verdict`, `reason`, and `plan` as `MigrationPlan.as_json`.
 
     Raises:
         AirflowFailException: A field is invalid; the message begins with its name.
@@ -62,7 +64,7 @@ class PlanMigrationsOperator(FormOperator):
         self.form = form
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, str]]:
+    def execute(self, context: Context) -> list[Batch]:
         """Plan the migrations."""
         from catalog.migration.forms import MigrationForm
         from catalog.tables.patterns import matching_tables
@@ -78,7 +80,7 @@ class PlanMigrationsOperator(FormOperator):
             self.log.info("This is a dry run: nothing is changed. Turn dry_run off to migrate the tables")
             if not form.read_files:
                 return []
-        return [{"table": plan["table"]} for plan in plans if plan["verdict"] == PLANNED]
+        return in_batches([{"table": plan["table"]} for plan in plans if plan["verdict"] == PLANNED])
 
     def _plan(self, catalog: Catalog, table: str, request: MigrationRequest, *, is_named: bool) -> dict[str, Any]:
         from catalog.errors import (
@@ -252,6 +254,26 @@ class FlipMigrationOperator(BaseOperator):
         return report
 
 
+class _MigrationBatch(BatchOperator):
+    is_failing_last = False
+
+    def fail_item(self, context: Context, item: Mapping[str, str], error: Exception) -> None:
+        """Fail the operation of a table, which its later tasks and other attempts then do not continue."""
+        _fail_migration(context, item["table"], error)
+
+
+class StageMigrationsOperator(_MigrationBatch, StageMigrationOperator):
+    """Task that stages a batch of tables, one after the other."""
+
+
+class VerifyMigrationsOperator(_MigrationBatch, VerifyMigrationOperator):
+    """Task that verifies a batch of staged tables, one after the other."""
+
+
+class FlipMigrationsOperator(BatchOperator, FlipMigrationOperator):
+    """Task that commits the switch of a batch of tables, each in a transaction of its own."""
+
+
 class SummariseMigrationsOperator(SummaryOperator):
     """Task that reports the result of each table; fails if one could not be migrated.
 
@@ -344,16 +366,22 @@ def changing_form(context: Context, table: str) -> MigrationForm:
 
 
 def fail_migration(context: Context) -> None:
-    """Fail the operation of a failed task, so that it no longer locks its table; for a task's `on_failure_callback`."""
+    """Fail the operations of a failed task, which then no longer lock its tables; for its `on_failure_callback`."""
+    task = context.get("task")
+    batch = getattr(task, "batch", None)
+    tables = [item.get("table") for item in batch] if isinstance(batch, list) else [getattr(task, "table", None)]
+    for table in tables:
+        if isinstance(table, str):
+            _fail_migration(context, table, context.get("exception") or "its task failed")
+
+
+def _fail_migration(context: Context, table: str, reason: object) -> None:
     from catalog import Catalog
 
-    table = getattr(context.get("task"), "table", None)
-    if not isinstance(table, str):
-        return
     operation_id = migration_of(context, table)
     with Catalog.open() as catalog:
         if catalog.operations.find(operation_id) is not None:
-            catalog.operations.fail(operation_id, "RUN_FAILED", str(context.get("exception") or "its task failed"))
+            catalog.operations.fail(operation_id, "RUN_FAILED", str(reason))
 
 
 def _facts(catalog: Catalog, operation_id: str) -> dict[str, Any]:

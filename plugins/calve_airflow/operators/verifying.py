@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import Batch, all_items, in_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 
@@ -27,14 +29,14 @@ class PlanVerificationOperator(FormOperator):
     """Task that finds the ACTIVE partition indexes of the tables in the run's form: `tables`, none for all.
 
     Returns:
-        `table` and `index` of each index.
+        `table` and `index` of each index, in batches.
 
     Raises:
         AirflowFailException: A table does not exist.
     """
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, str]]:
+    def execute(self, context: Context) -> list[Batch]:
         """List the indexes."""
         from catalog import IndexState
 
@@ -49,7 +51,7 @@ class PlanVerificationOperator(FormOperator):
                 if index.state is IndexState.ACTIVE
             ]
         self.log.info("Found %d ACTIVE partition index(es) of %d table(s)", len(indexes), len(tables))
-        return [{"table": table, "index": index} for table, index in indexes]
+        return in_batches([{"table": table, "index": index} for table, index in indexes])
 
 
 class VerifyIndexOperator(SparkJobOperator):
@@ -106,6 +108,12 @@ class VerifyIndexOperator(SparkJobOperator):
         return False
 
 
+class VerifyIndexesOperator(BatchOperator, VerifyIndexOperator):
+    """Task that verifies a batch of indexes, one after the other."""
+
+    item_fields = ("table", "index")
+
+
 class SummariseVerificationOperator(SummaryOperator):
     """Task that reports the verification of each index; fails if one differs or was not verified.
 
@@ -116,7 +124,7 @@ class SummariseVerificationOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Return the outcomes from the operations, where the jobs recorded their results."""
-        return [self._outcome(catalog, planned["table"], planned["index"]) for planned in self.planned]
+        return [self._outcome(catalog, planned["table"], planned["index"]) for planned in all_items(self.planned)]
 
     def _outcome(self, catalog: Catalog, table: str, index: str) -> Outcome:
         operation_id = f"{self.operation_id}/{table}/{index}"

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
 
+from calve_airflow.batches import all_items, in_batches
 from calve_airflow.operators.advising import (
     JOB,
     REBALANCE_DAG,
@@ -91,8 +92,8 @@ def tables(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def look(tables: list[str] | None = None) -> tuple[list[str], list[str]]:
     task = Task(tables)
-    to_count = LookAtPartitionsOperator(task_id="look").execute(task.context)
-    return to_count, task.pushed["tables"]
+    batches = LookAtPartitionsOperator(task_id="look").execute(task.context)
+    return [item["table"] for item in all_items(batches)], task.pushed["tables"]
 
 
 def propose(tables: list[str], *, dry_run: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -110,9 +111,12 @@ def apply(task: Task, **names: str) -> dict[str, Any]:
 def summarise(planned: Any, counts: Any = ()) -> tuple[list[dict[str, Any]], str | None]:
     task, failure = Task(), None
     try:
-        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=planned, counts=counts).execute(
-            task.context
-        )
+        SummariseAdviceOperator(
+            task_id="summarise",
+            operation_id=RUN,
+            planned=planned,
+            counts=in_batches([{"table": table} for table in counts]),
+        ).execute(task.context)
     except AirflowFailException as error:
         failure = str(error)
     (rows,) = task.pushed.values()
@@ -187,7 +191,7 @@ def test_tables_that_the_form_does_not_choose_have_no_part(tables: Catalog) -> N
     for task in (
         CountValuesOperator(task_id="count", table=COUNTED),
         ProposeOperator(task_id="propose", tables=[TABLE, COUNTED]),
-        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[COUNTED]),
+        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[[{"table": COUNTED}]]),
     ):
         with pytest.raises(
             AirflowFailException, match=f"{COUNTED} is not one of the tables that the form selects: {TABLE}"
@@ -201,7 +205,7 @@ def test_summary_fails_no_operation_of_another_run(tables: Catalog, other: Any) 
     tables.operations.begin("add_partitions/run", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
     tables.operations.start_job("add_partitions/run", "load")
     with pytest.raises(AirflowFailException):
-        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[other]).execute(
+        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[[{"table": other}]]).execute(
             Task().context
         )
     summarise([], [TABLE])

@@ -12,6 +12,7 @@ import yaml
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.batches import all_items, in_batches
 from calve_airflow.catalog_access import SparkJobLostError
 from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
@@ -35,9 +36,9 @@ class Task(dict[str, Any]):
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
 
-    def xcom_pull(self, task_id: str, *, key: str, map_indexes: range) -> list[Any]:
-        assert task_id == "build"
-        return [self.get(key) for _ in map_indexes]
+    def xcom_pull(self, task_id: str, *, key: str, map_indexes: int) -> Any:
+        assert (task_id, map_indexes) == ("build", 0)
+        return self.get(key)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
 
 def plan(task: Task, **form: Any) -> list[dict[str, Any]]:
-    return PlanBackfillOperator(task_id="plan").execute(task.context(**form))
+    return all_items(PlanBackfillOperator(task_id="plan").execute(task.context(**form)))
 
 
 def build(task: Task, table: str = TABLE, **form: Any) -> list[str]:
@@ -72,7 +73,7 @@ def summarise(task: Task, planned: list[dict[str, Any]]) -> list[str]:
     operator = SummariseBackfillOperator(
         task_id="summarise",
         operation_id=RUN,
-        planned=planned,
+        planned=in_batches(planned),
         wanted=task["wanted"],
         config_problems=task["config_problems"],
     )

@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import all_items
 from calve_airflow.forms import forms
 from calve_airflow.operators.approval import Question
 from calve_airflow.operators.iceberg_maintenance import (
@@ -68,7 +69,8 @@ class Task(dict[str, Any]):
 def plan(form: dict[str, Any], task: Task | None = None) -> dict[str, list[str]]:
     """Return the tables with statements to run, and the statements."""
     task = Task() if task is None else task
-    tables = PlanIcebergUpkeepOperator(task_id="plan").execute(task.context(form))
+    batches = PlanIcebergUpkeepOperator(task_id="plan").execute(task.context(form))
+    tables = [item["table"] for item in all_items(batches)]
     return {each["table"]: each["statements"] for each in task["statements"] if each["table"] in tables}
 
 

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.batches import all_items, in_batches
 from calve_airflow.operators.approval import Question
 from calve_airflow.operators.importing import (
     ImportTableOperator,
@@ -63,7 +64,8 @@ def context(pushed: dict[str, Any] | None = None, said: dict[str, Any] | None = 
 
 
 def plan(said: dict[str, Any]) -> list[str]:
-    return PlanImportOperator(task_id="plan").execute(context(said=said))
+    batches = PlanImportOperator(task_id="plan").execute(context(said=said))
+    return [item["table"] for item in all_items(batches)]
 
 
 def import_one(table: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +75,10 @@ def import_one(table: str, said: dict[str, Any]) -> dict[str, Any]:
 def summarise(planned: Any, reports: Any) -> tuple[list[dict[str, Any]], str | None]:
     """Return the rows of the summary, and its error."""
     pushed: dict[str, Any] = {}
-    operator = SummariseImportOperator(task_id="summarise", operation_id=RUN, planned=planned, reports=reports)
+    batches = in_batches([{"table": table} for table in planned])
+    operator = SummariseImportOperator(
+        task_id="summarise", operation_id=RUN, planned=batches, reports=reports and [reports]
+    )
     failure = None
     try:
         operator.execute(context(pushed))

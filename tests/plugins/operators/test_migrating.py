@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import all_items
 from calve_airflow.forms import forms
 from calve_airflow.operators.migrating import (
     FlipMigrationOperator,
@@ -96,7 +97,7 @@ def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def plan(form: dict[str, Any], task: Task | None = None) -> list[dict[str, Any]]:
     operator = PlanMigrationsOperator(task_id="plan", operation_id=RUN, form=form)
-    return operator.execute((Task() if task is None else task).context())
+    return all_items(operator.execute((Task() if task is None else task).context()))
 
 
 def migrate(arguments: dict[str, Any], form: dict[str, Any] = FORM) -> str | None:

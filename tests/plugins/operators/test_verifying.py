@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.batches import in_batches
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.verifying import (
     JOB,
@@ -57,7 +58,9 @@ def damage(catalog: Catalog) -> None:
 
 def summarise(planned: Any = None) -> list[dict[str, Any]]:
     pushed = Pushed()
-    operator = SummariseVerificationOperator(task_id="summarise", operation_id=RUN, planned=planned or [PLANNED])
+    operator = SummariseVerificationOperator(
+        task_id="summarise", operation_id=RUN, planned=in_batches(planned or [PLANNED])
+    )
     operator.execute(Context(ti=pushed))  # type: ignore[typeddict-item]  # only XComs are asked for
     rows: list[dict[str, Any]] = pushed["return_value"]
     return rows
@@ -75,8 +78,8 @@ def context_of_run(**form: Any) -> Context:
 def test_plan_takes_the_active_indexes(catalog: Catalog) -> None:
     catalog.create_partition_index(TABLE, "late", ["month"])
     plan = PlanVerificationOperator(task_id="plan")
-    assert plan.execute(context_of_run()) == [PLANNED]
-    assert plan.execute(context_of_run(tables=[TABLE.upper()])) == [PLANNED]
+    assert plan.execute(context_of_run()) == [[PLANNED]]
+    assert plan.execute(context_of_run(tables=[TABLE.upper()])) == [[PLANNED]]
 
 
 def test_summary_of_an_exact_index(catalog: Catalog) -> None:
