@@ -142,6 +142,9 @@ class BackfillIndexesOperator(SparkJobOperator):
 class BackfillTablesOperator(BatchOperator, BackfillIndexesOperator):
     """Task that builds the missing partition indexes of a batch of tables, one after the other."""
 
+    # Of a mapped task group, Airflow resolves the arguments of templated fields only.
+    template_fields: Sequence[str] = ("batch",)
+
 
 class SummariseBackfillOperator(SummaryOperator):
     """Task that reports on each index of a backfill; fails if one is not ACTIVE.

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.batches import Batch, title_of
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, catalog_errors
+from calve_airflow.forms.templates import refuse_templates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,7 +31,7 @@ class BatchOperator(BaseOperator):
             after its last try, and `fail_item` keeps the later tasks from the others.
 
     Args:
-        batch: The items (no template); one of those that `in_batches` returned.
+        batch: The items; one of those that `in_batches` returned. It is templated only for tasks of mapped groups.
 
     Returns:
         The results of the items that succeeded; also the XCom of a task that fails.
@@ -97,6 +98,7 @@ class BatchOperator(BaseOperator):
         from catalog.settings.fields import text
 
         with catalog_errors():
+            refuse_templates(self.batch)
             for item in self.batch:
                 if not isinstance(item, dict) or sorted(item) != sorted(self.item_fields):
                     raise WrongFieldError(

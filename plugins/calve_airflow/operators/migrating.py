@@ -255,6 +255,8 @@ class FlipMigrationOperator(BaseOperator):
 
 
 class _MigrationBatch(BatchOperator):
+    # Of a mapped task group, Airflow resolves the arguments of templated fields only.
+    template_fields: Sequence[str] = ("batch",)
     is_failing_last = False
 
     def fail_item(self, context: Context, item: Mapping[str, str], error: Exception) -> None:
@@ -272,6 +274,8 @@ class VerifyMigrationsOperator(_MigrationBatch, VerifyMigrationOperator):
 
 class FlipMigrationsOperator(BatchOperator, FlipMigrationOperator):
     """Task that commits the switch of a batch of tables, each in a transaction of its own."""
+
+    template_fields: Sequence[str] = ("batch",)
 
 
 class SummariseMigrationsOperator(SummaryOperator):

@@ -16,14 +16,14 @@ class PartitionIndexBatchSensor(PartitionIndexSensor):
     """Sensor that waits for the partition indexes of a batch of tables, as `PartitionIndexSensor` for each.
 
     Args:
-        batch: The tables, each as `table`; no template.
+        batch: The tables, each as `table` (templated).
         indexes: A list of names for each table, in the same order (templated).
 
     Returns:
         Index name → `ACTIVE`, of the last table.
     """
 
-    template_fields: Sequence[str] = ("indexes",)
+    template_fields: Sequence[str] = ("batch", "indexes")
 
     def __init__(self, *, batch: Batch, indexes: Sequence[Sequence[str]], **kwargs: Any) -> None:
         super().__init__(table="", **kwargs)
