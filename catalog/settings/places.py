@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOCATIONS, HOSTS = "CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"
 EVERYWHERE = "*"
 
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"[*?\[]|\{[{%#]")
 _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
 _NO_PATH = re.compile("[\0\ud800-\udfff]")

@@ -18,6 +18,7 @@ from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
 from catalog.settings.quality_rules import QualityRules
 from catalog.settings.rebalance_rules import RebalanceRules
+from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
 from catalog.types.key_types import parse_key_type
 
@@ -25,6 +26,7 @@ SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
 SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
+_CONNECTION = re.compile(r"[\w.-]{0,200}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -46,6 +48,8 @@ class TableConfig:
             are set aside and reported).
         rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
             applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
+        spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.
+        connection: The Airflow connection of the Spark cluster for loads of the table; empty for `spark_default`.
     """
 
     table: str
@@ -60,6 +64,8 @@ class TableConfig:
     invalid_partitions: str = "fail"
     quality: Mapping[str, Any] = field(default_factory=dict)
     rebalance: Mapping[str, Any] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    connection: str = ""
 
     def job_request(self) -> dict[str, Any]:
         """Return the fields of a load's Spark jobs that do not depend on the run (`SourceJob`)."""
@@ -83,20 +89,23 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
-        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, and `keys` as a list of strings
-            such as `day date`, in order; `dry_run` and `reload` are for the caller.
+        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `spark_conf` (which overrides
+            single settings of the entry), and `keys` as a list of strings such as `day date`, in order; `dry_run` and
+            `reload` are for the caller.
 
     Raises:
         InvalidConfigurationError: The source is missing, or a field is invalid.
         WrongFieldError: The form has another field; everything else is configured by the list.
     """
-    require_known(form, ("table", *_FORM_FIELDS, "keys", "dry_run", "reload"))
+    require_known(form, ("table", *_FORM_FIELDS, "keys", "spark_conf", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
     listed = read_table_list().get(name)
     entry = {} if listed is None else {field_name: getattr(listed, field_name) for field_name in _FIELDS}
     entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
     if "keys" in form:
         entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
+    if "spark_conf" in form:
+        entry["spark"] = {**entry.get("spark", {}), **run_spark_conf("spark_conf", form["spark_conf"])}
     if not entry.get("source"):
         raise InvalidConfigurationError(
             f"table {name} is not in {tables_path()}; give its source, and its keys if it is new"
@@ -320,8 +329,19 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         schedule=_schedule(place, entry),
         quality=quality,
         rebalance=rebalance,
+        spark=table_spark_conf("spark", entry.get("spark")),
+        connection=_connection(place, entry),
         **defaults,
     )
+
+
+def _connection(place: str, entry: Mapping[str, Any]) -> str:
+    connection = entry.get("connection") or ""
+    if not isinstance(connection, str) or not _CONNECTION.fullmatch(connection):
+        raise InvalidConfigurationError(
+            f"{place}: connection is {connection!r}, expected the id of an Airflow connection such as spark_default"
+        )
+    return connection
 
 
 def _name_and_type(place: str, text: str) -> tuple[str, str]:

@@ -92,6 +92,14 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             title="Load files again",
             description="Also load files that were loaded before. Drop their partitions first.",
         ),
+        "spark_conf": Param(
+            None,
+            type=["null", "object"],
+            title="Spark configuration",
+            description='Resources and queues of this run, for example {"spark.executor.memory": "4g", '
+            '"spark.cores.max": 8}. They override those of the table\'s entry in the YAML list.',
+            section="Spark",
+        ),
     }
 
 

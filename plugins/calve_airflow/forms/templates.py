@@ -1,14 +1,18 @@
-"""Checks of strings that Airflow would render as templates."""
+"""Strings that Airflow would render as templates, and those that a run renders."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from calve_airflow.catalog_access import catalog_errors
-from catalog.errors import WrongFieldError
+from catalog.errors import InvalidConfigurationError, WrongFieldError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 _Execute = TypeVar("_Execute", bound=Callable[..., Any])
 _MARKUP = re.compile(r"\{[{%#]")
@@ -69,6 +73,41 @@ def refuse_templates(arguments: object) -> None:
                 f"{text[:80]!r} contains '{{{{', '{{%' or '{{#', which Airflow would render as a template; use a "
                 "string without it, or use `calve` on the command line",
             )
+
+
+def render_source(source: str, context: Context) -> str:
+    """Render the source of a table's entry in the YAML list for a run, for instance `/in/{{ ds }}/*.csv`.
+
+    Never call it with a string from a form. Values from a form, such as `params.x`, are inserted and not rendered.
+
+    Raises:
+        InvalidConfigurationError: The template is invalid, the run has no such value, or the rendered source is not
+            below the folder before the first template.
+    """
+    template = _MARKUP.search(source)
+    if template is None:
+        return source
+    # Imported late, because DAG files do not need it.
+    from jinja2 import StrictUndefined, TemplateError
+
+    folder = source[: template.start()].rpartition("/")[0]
+    if not folder:
+        raise InvalidConfigurationError(f"source {source} begins with a template; begin it with a fixed folder")
+    # Without native objects, of which a path is none.
+    environment: Any = context["dag"].get_template_env(force_sandboxed=True)
+    environment.undefined = StrictUndefined
+    try:
+        rendered = str(environment.from_string(source).render(context))
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InvalidConfigurationError(
+            f"source {source} cannot be rendered for this run: {error}; a run that is triggered without a logical date "
+            "has no ds and no data interval, and only a run of a partition has a dag_run.partition_key"
+        ) from None
+    if not rendered.startswith(f"{folder}/") or ".." in unquote(rendered[len(folder) :]).split("/"):
+        raise InvalidConfigurationError(
+            f"source {source} is {rendered} for this run, which is not below {folder}; a template cannot have '..'"
+        )
+    return rendered
 
 
 def _strings(value: object) -> Iterator[str]:

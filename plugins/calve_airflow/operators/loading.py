@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -12,7 +12,7 @@ from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
-from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.forms.templates import for_mapped_tasks, render_source
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
@@ -31,10 +31,10 @@ _WRITE = "write_partitions"
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `reload` and `dry_run` from
-    the run's parameters and not from templated fields: Airflow stores rendered fields, and a source may contain a
-    password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table that is in
-    neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `spark_conf`, `reload` and
+    `dry_run` from the run's parameters and not from templated fields: Airflow stores rendered fields, and a source may
+    contain a password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table that
+    is in neither the list nor the catalog needs keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -63,22 +63,25 @@ class DiscoverSourcesOperator(FormOperator):
         with open_catalog() as catalog:
             given_fields = {name: value for name, value in form.items() if value not in (None, AS_LISTED)}
             config = configured_load(given_fields)
+            # Only the entry is a template, because a string from a form would run with the rights of the worker.
+            source = config.source if "source" in given_fields else render_source(config.source, context)
             dry_run = bool(form.get("dry_run"))
             files = catalog.loading.discover(
                 self.operation_id,
                 config.table,
-                config.source,
+                source,
                 reload=bool(form.get("reload")),
                 is_dry_run=dry_run,
                 settings={
                     "request": {**config.job_request(), "dry_run": dry_run},
                     "quality": config.quality_request(),
                     "indexes": dict(config.indexes),
+                    "spark": {"conf": dict(config.spark), "connection": config.connection},
                 },
                 requested_by=context["dag_run"].triggering_user_name,
             )
         if not files:
-            raise AirflowSkipException(f"{config.table} already has all files of {config.source}; nothing to load")
+            raise AirflowSkipException(f"{config.table} already has all files of {source}; nothing to load")
         self.log.info("Found %d new file(s) for %s; the first is %s", len(files), config.table, files[0].path)
         for key, value in {"table": config.table, "index_names": list(config.indexes)}.items():
             context["ti"].xcom_push(key=key, value=value)
@@ -102,7 +105,9 @@ class LoadJobOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit or join the job."""
         with open_catalog() as catalog:
-            self.request = _settings(catalog, self.operation_id)[self.setting]
+            settings = _settings(catalog, self.operation_id)
+        self.request = settings[self.setting]
+        _configure_spark(self, settings)
         return self._run(context)
 
     def _run(self, context: Context) -> dict[str, Any]:
@@ -241,7 +246,8 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 
         load = operation_of(context)
         with open_catalog() as catalog:
-            name, required = text("index", self.index), _settings(catalog, load)["indexes"]
+            settings = _settings(catalog, load)
+            name, required = text("index", self.index), settings["indexes"]
             if name not in required:
                 known = ", ".join(required) or "none"
                 raise WrongFieldError("index", f"load {load} builds no index {name!r}; its indexes are: {known}")
@@ -249,6 +255,7 @@ class BuildLoadedIndexOperator(SparkJobOperator):
             index = catalog.get_partition_index(table, name)
             self.request = {"table": table, "index": index.name}
             self.operation_id = begin_build(catalog, context, table, index)
+        _configure_spark(self, settings)
         return super().execute(context)
 
 
@@ -329,6 +336,13 @@ def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:
             "again"
         )
     return settings
+
+
+def _configure_spark(job: SparkJobOperator, settings: Mapping[str, Any]) -> None:
+    """Let a load's table and its run's form say on which cluster and with which resources a job runs."""
+    spark = settings.get("spark", {"conf": {}, "connection": ""})
+    job.conf = {**(job.conf or {}), **spark["conf"]}
+    job.conn_id = spark["connection"] or job.conn_id
 
 
 def _created(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:

@@ -48,8 +48,8 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
 
     from catalog.settings.spark_settings import with_storage
 
-    _require_connection(conn_id)
     defaults = {
+        **_cluster_defaults(_master(conn_id)),
         "spark.log.level": "WARN",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
@@ -112,10 +112,20 @@ def submit_environment() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, **allowed}
 
 
-def _require_connection(conn_id: str) -> None:
+def _cluster_defaults(master: str) -> dict[str, str]:
+    """Return bounds for what one job takes of a cluster; none for a local master."""
+    if master.startswith("local"):
+        return {}
+    # A standalone cluster gives its first job all cores by default.
+    cores = {"spark.cores.max": "4"} if master.startswith("spark://") else {}
+    return {**cores, "spark.executor.memory": "2g"}
+
+
+def _master(conn_id: str) -> str:
+    """Return the host of a connection, which names Spark's master."""
     # Checked here, because the hook falls back to YARN if the connection is missing.
     try:
-        BaseHook.get_connection(conn_id)
+        return BaseHook.get_connection(conn_id).host or "yarn"
     except AirflowNotFoundException as error:
         raise AirflowFailException(
             f"Airflow connection {conn_id!r} does not exist, so Spark's master is unknown; "

@@ -54,6 +54,14 @@ def test_names_are_normalised_and_defaults_filled_in(write: Any) -> None:
     assert (config.indexes, config.source_options) == ({"by_day": ["day"]}, {"header": "true"})
 
 
+def test_a_run_overrides_single_settings_of_spark(write: Any) -> None:
+    write(spark={"spark.cores.max": 2, "spark.jars": "/x.jar"}, connection="night")
+    run = configured_load({"table": "shop.orders", "spark_conf": {"spark.cores.max": 8}})
+    assert (run.spark, run.connection) == ({"spark.cores.max": "8", "spark.jars": "/x.jar"}, "night")
+    with pytest.raises(WrongFieldError, match=r"a run cannot set spark\.jars"):
+        configured_load({"table": "shop.orders", "spark_conf": {"spark.jars": "/y.jar"}})
+
+
 def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     write(source="${RAW}/orders")
     monkeypatch.setenv("RAW", "/landing")
@@ -88,6 +96,10 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"source": "s3://b/\ud800"}, "source is .* not valid Unicode"),
         ({"source": "/raw/\0"}, r"source has the character '\\x00'"),
         ({"source": "", "rebalance": {}}, "source is missing"),
+        ({"spark": {"executor.memory": "4g"}}, "spark: 'executor.memory' is no setting of Spark"),
+        ({"spark": {"spark.ssl.keyPassword": "p"}}, "the name of a secret"),
+        ({"connection": "a b"}, "connection is 'a b'"),
+        ({"connection": ["a"]}, "connection is"),
     ],
 )
 def test_wrong_entry_is_named_with_its_field(write: Any, changes: dict[str, Any], said: str) -> None:

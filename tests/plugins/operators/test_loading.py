@@ -58,12 +58,15 @@ def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xco
     pushed: dict[str, Any] = {}
     run = SimpleNamespace(triggering_user_name="somebody")
     form = {"table": "demo.days", "source": str(source), "source_format": "csv", "keys": ["day date"], "dry_run": False}
+    form["spark_conf"] = {"spark.cores.max": 8}
     ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
     context: Any = {"dag_run": run, "ti": ti, "params": form}
     asked: dict[str, Any] = {}
+    spark: list[Any] = []
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
         asked[operator.job] = operator.request
+        spark.append((operator.conf, operator.conn_id))
         return {"failed": 0}
 
     monkeypatch.setattr(SparkJobOperator, "execute", execute)
@@ -78,6 +81,7 @@ def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xco
     assert asked["validate_source"] == asked["write_partitions"]
     assert asked["validate_source"]["keys"] == [["day", "date"]]
     assert asked["check_quality"] == {"table": "demo.days", "rules": {}}
+    assert spark == [({"spark.cores.max": "8"}, "spark_default")] * 3
     assert pushed == {"table": "demo.days", "index_names": []}
 
 
@@ -86,12 +90,14 @@ def built(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     """The operations and requests of the submitted Spark jobs; the run's load has an index."""
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        assert (operator.conf, operator.conn_id) == ({"spark.executor.memory": "4g"}, "night")
         built.append((operator.operation_id, operator.request))
         return {}
 
     built: list[tuple[str, Any]] = []
     monkeypatch.setattr(SparkJobOperator, "execute", execute)
-    settings = {"request": {}, "quality": {}, "indexes": {"By_Carrier": ["carrier"]}}
+    spark = {"conf": {"spark.executor.memory": "4g"}, "connection": "night"}
+    settings = {"request": {}, "quality": {}, "indexes": {"By_Carrier": ["carrier"]}, "spark": spark}
     catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE, {"settings": settings})
     return built
 
@@ -125,3 +131,33 @@ def test_no_xcom_says_what_else_a_load_builds(catalog: Catalog, built: list[tupl
         BuildLoadedIndexOperator(task_id="build", index=forged).execute(context_of_run())
     assert built == []
     assert [operation.id for operation in catalog.operations.list()] == [RUN]
+
+
+def test_each_run_loads_the_day_that_its_source_names_and_no_form_is_a_template(
+    empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk import DAG
+
+    days = ["2024-05-01", "2024-05-02", "2024-05-03"]
+    for day in days:
+        (tmp_path / "in" / day).mkdir(parents=True)
+        (tmp_path / "in" / day / "a.csv").write_text(f"day,n\n{day},1\n")
+    source = f"{tmp_path}/in/{{{{ ds }}}}/*.csv"
+    (tmp_path / "tables.yaml").write_text(f"tables: {{demo.days: {{source: '{source}', keys: {{day: date}}}}}}")
+    monkeypatch.setenv("CALVE_TABLES", str(tmp_path / "tables.yaml"))
+    # The fixed part of the source is allowed without more.
+    monkeypatch.delenv("CALVE_ALLOWED_LOCATIONS")
+    dag = DAG("load", schedule=None, render_template_as_native_obj=True)
+    run, ti = SimpleNamespace(triggering_user_name=None), SimpleNamespace(xcom_push=lambda **_: None)
+
+    def discover(day: str, **form: Any) -> int:
+        params = {"table": "demo.days", "dry_run": True, **form}
+        context: Any = {"dag": dag, "dag_run": run, "ti": ti, "params": params, "ds": day}
+        operation_id = f"add_partitions/{day}/{len(form)}"
+        return DiscoverSourcesOperator(task_id="discover", operation_id=operation_id).execute(context)
+
+    assert [discover(day) for day in days] == [1, 1, 1]
+    sources = {operation.request["source"] for operation in empty_catalog.operations.list()}
+    assert sources == {f"{tmp_path}/in/{day}/*.csv" for day in days}
+    with pytest.raises(AirflowFailException, match="SourceFileError"):
+        discover("2024-05-01", source=source)

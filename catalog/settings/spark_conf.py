@@ -1,0 +1,68 @@
+"""Spark configuration of one table, from its entry in the YAML list, or of one run, from its form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from catalog.errors import WrongFieldError
+from catalog.settings.fields import shown
+
+_SECRET = re.compile(r"password|passphrase|secret|token|credential|access\.?key|account\.?key", re.IGNORECASE)
+_NAME = re.compile(r"spark\.[A-Za-z0-9_.\-]+")
+_OF_RUNS = re.compile(
+    r"spark\.(cores\.max|task\.cpus|default\.parallelism|yarn\.queue|yarn\.priority"
+    r"|(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor)|executor\.(instances|heartbeatInterval)"
+    r"|dynamicAllocation\.[A-Za-z.]+|kubernetes\.(driver|executor)\.(request|limit)\.cores|memory\.(fraction|storageFraction)"
+    r"|network\.timeout|speculation(\.[A-Za-z.]+)?|sql\.(shuffle\.partitions|adaptive\.[A-Za-z.]+|files\.[A-Za-z]+)"
+    r"|sql\.autoBroadcastJoinThreshold)"
+)
+
+
+def table_spark_conf(field: str, value: object) -> dict[str, str]:
+    """Return a mapping of Spark's settings with the values as strings; an empty dictionary for null.
+
+    Raises:
+        WrongFieldError: It is not a mapping, a name does not begin with `spark.` or is that of a secret, or a value is
+            not a string, a number or a boolean.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise WrongFieldError(field, f"{shown(value)} is not a mapping such as {{spark.executor.memory: 4g}}")
+    return {_name(field, name): _scalar(field, name, setting) for name, setting in value.items()}
+
+
+def run_spark_conf(field: str, value: object) -> dict[str, str]:
+    """Return the settings that a form gives: only those of resources and queues, because others could run any code.
+
+    Raises:
+        WrongFieldError: As `table_spark_conf`, or a run may not set one.
+    """
+    conf = table_spark_conf(field, value)
+    for name in conf:
+        if not _OF_RUNS.fullmatch(name):
+            raise WrongFieldError(
+                field,
+                f"a run cannot set {name}, only resources, parallelism and queues such as spark.executor.memory, "
+                "spark.cores.max and spark.yarn.queue; set it in the table's entry in tables.yaml",
+            )
+    return conf
+
+
+def _name(field: str, name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise WrongFieldError(field, f"{shown(name)} is no setting of Spark; its name has to begin with spark.")
+    if _SECRET.search(name):
+        raise WrongFieldError(
+            field, f"{name} is the name of a secret, which Airflow and Spark would show; set it in Spark's environment"
+        )
+    return name
+
+
+def _scalar(field: str, name: object, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float | str) and "\n" not in (text := str(value)) and "\0" not in text:
+        return text
+    raise WrongFieldError(field, f"{name} is {shown(value)}; give a string, a number, true or false")
