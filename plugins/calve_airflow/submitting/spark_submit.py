@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -113,12 +114,21 @@ def submit_environment() -> dict[str, str]:
 
 
 def _cluster_defaults(master: str) -> dict[str, str]:
-    """Return bounds for what one job takes of a cluster; none for a local master."""
+    """Return bounds for what one job takes of a cluster; none for a local master, or that Spark's own file sets."""
     if master.startswith("local"):
         return {}
     # A standalone cluster gives its first job all cores by default.
     cores = {"spark.cores.max": "4"} if master.startswith("spark://") else {}
-    return {**cores, "spark.executor.memory": "2g"}
+    bounds, known = {**cores, "spark.executor.memory": "2g"}, _names_in_spark_defaults()
+    return {name: value for name, value in bounds.items() if name not in known}
+
+
+def _names_in_spark_defaults() -> set[str]:
+    """Return the names in this worker's `spark-defaults.conf`, which settings on the command line would override."""
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME") or ".", "conf")
+    path = Path(folder, "spark-defaults.conf")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    return {re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines}
 
 
 def _master(conn_id: str) -> str:

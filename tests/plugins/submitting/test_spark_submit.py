@@ -34,3 +34,12 @@ def test_a_job_takes_a_bounded_part_of_a_cluster(
     assert {name: value for name, value in settings({}).items() if name in known} == bounds
     own = {"spark.cores.max": "16", "spark.executor.memory": "9g"}
     assert settings(own).items() >= own.items()
+
+
+def test_sparks_own_file_is_not_overridden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = ["# spark.cores.max 2", "spark.executor.memory  8g", "spark.cores.max=12"]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    connection = {"conn_type": "spark", "host": "spark://master", "port": 7077}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    assert not {"spark.cores.max", "spark.executor.memory"} & settings({}).keys()
