@@ -53,7 +53,8 @@ _DEFAULT_REGION = "us-east-1"
 
 def is_on_s3(location: str) -> bool:
     """Return whether a location is on S3, in any spelling."""
-    return location.partition("://")[0].lower() in S3_SCHEMES and "://" in location
+    scheme, mark, _ = location.partition("://")
+    return bool(mark) and scheme.lower() in S3_SCHEMES
 
 
 def endpoint() -> str | None:

@@ -28,6 +28,8 @@ from catalog.operations.records import JobState, Operation, OperationState
 
 HEARTBEAT_SECONDS = 5.0
 
+_RECORDING = "the record of the job's end"
+
 log = logging.getLogger(__name__)
 
 Request = TypeVar("Request", bound=JobRequest)
@@ -65,17 +67,13 @@ def run_job(
             with alive as life, spark_session(request, conf) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
-                _record(partial(catalog.operations.finish_job, *job, result))
+                patiently(partial(catalog.operations.finish_job, *job, result), _RECORDING)
         except Exception as error:
             _log_failure(error)
-            _record(partial(catalog.operations.fail_job, *job, type(error).__name__, _message(error)))
+            fail = partial(catalog.operations.fail_job, *job, type(error).__name__, _message(error))
+            patiently(fail, _RECORDING)
             return 1
     return 0
-
-
-def _record(act: Callable[[], None]) -> None:
-    """Record the end of a job; the work of hours is not lost because the catalog restarts at this moment."""
-    patiently(act, "the end of the job")
 
 
 def finish_operation(catalog: Catalog, job: JobRequest, result: Mapping[str, Any]) -> None:

@@ -138,7 +138,7 @@ class ObjectStore:
         )
 
     def empty_bucket(self, name: str = "lake") -> None:
-        """Create a bucket anew: this server keeps the folders of deleted objects."""
+        """Delete a bucket and create it again: this server keeps the folders of deleted objects."""
         client = self.client
         if name in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=name):

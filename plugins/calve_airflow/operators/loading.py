@@ -339,7 +339,7 @@ def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:
 
 
 def _configure_spark(job: SparkJobOperator, settings: Mapping[str, Any]) -> None:
-    """Let a load's table and its run's form say on which cluster and with which resources a job runs."""
+    """Set a job's cluster and resources from the load's settings: the table's entry, and the run's form."""
     spark = settings.get("spark", {"conf": {}, "connection": ""})
     job.conf = {**(job.conf or {}), **spark["conf"]}
     job.conn_id = spark["connection"] or job.conn_id

@@ -69,7 +69,7 @@ with DAG("handle", schedule=None, params={"tables": []}):
 
 @pytest.fixture
 def two_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Airflow map a task to two at most."""
+    """Set Airflow's limit of mapped tasks to two."""
     monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
 
 
