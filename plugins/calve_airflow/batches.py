@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 Batch = list[dict[str, str]]
@@ -26,7 +26,12 @@ def all_items(batches: Sequence[Batch]) -> Batch:
     return [item for batch in batches for item in batch]
 
 
-def title_of(batch: Batch) -> str:
+def name_of(item: Mapping[str, str], fields: Sequence[str]) -> str:
+    """Return the name of an item: its fields in the order given, because PostgreSQL orders the keys of an XCom anew."""
+    return " ".join(str(item.get(field, "")) for field in fields)
+
+
+def title_of(batch: Batch, fields: Sequence[str] = ("table",)) -> str:
     """Return the name of a mapped task in Airflow's UI: its item, or the first, the last and the number of them."""
-    names = [" ".join(map(str, item.values())) for item in batch]
+    names = [name_of(item, fields) for item in batch]
     return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"

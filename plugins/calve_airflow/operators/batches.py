@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.batches import Batch, title_of
+from calve_airflow.batches import Batch, name_of, title_of
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, catalog_errors
 from calve_airflow.forms.templates import refuse_templates
 
@@ -53,7 +53,7 @@ class BatchOperator(BaseOperator):
     @property
     def title(self) -> str:
         """The name of the mapped task in Airflow's UI, for its `map_index_template`."""
-        return title_of(self.batch)
+        return title_of(self.batch, self.item_fields)
 
     def execute(self, context: Context) -> Any:
         """Execute the operator for each item."""
@@ -71,9 +71,9 @@ class BatchOperator(BaseOperator):
                 results.append(super(BatchOperator, task).execute(context))
             except AirflowSkipException as reason:
                 skipped = reason
-                self.log.info("%s was skipped: %s", " ".join(item.values()), reason)
+                self.log.info("%s was skipped: %s", name_of(item, self.item_fields), reason)
             except (AirflowFailException, SparkJobFailedError, SparkJobLostError, CatalogError) as error:
-                self.log.error("%s: %s", " ".join(item.values()), error)
+                self.log.error("%s: %s", name_of(item, self.item_fields), error)
                 problems.append((item, error))
         # Pushed also if the task fails, because the last task of a run reports the items that succeeded.
         context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=results)

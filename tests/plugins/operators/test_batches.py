@@ -88,7 +88,7 @@ def test_there_are_at_most_as_many_batches_as_airflow_maps(count: int) -> None:
 
 
 def test_a_batch_is_named_after_its_items() -> None:
-    assert title_of([{"table": "a.b", "index": "c"}]) == "a.b c"
+    assert title_of([{"index": "c", "table": "a.b"}], ("table", "index")) == "a.b c"
     assert title_of(tables(5)) == "t.t0 … t.t4 (5)"
 
 
