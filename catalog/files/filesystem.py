@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 from catalog.files import object_stores
-from catalog.files.s3_markers import delete_marker
+from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_uploads
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
@@ -373,6 +373,24 @@ class Folder:
                 raise
             return error.errno == _TOO_LONG
         return True
+
+    def abort_uploads(self, before_ms: int, *, is_dry_run: bool = False) -> int:
+        """Abort the uploads inside the folder that began before a time and are not finished; return their number.
+
+        Only S3 has such uploads: parts of files that a writer, perhaps killed, has not completed.
+
+        Args:
+            before_ms: Time in milliseconds since 1970.
+            is_dry_run: Only count them.
+        """
+        if not isinstance(self._files, fs.S3FileSystem):
+            return 0
+        uploads = unfinished_uploads(self._files, self._root, before_ms)
+        if not is_dry_run:
+            bucket = self._root.partition("/")[0]
+            for _ in in_parallel(lambda upload: abort_upload(self._files, bucket, upload), uploads):
+                pass
+        return len(uploads)
 
     def delete(self, name: str) -> None:
         """Delete a folder and its contents; do nothing when it does not exist."""

@@ -29,8 +29,12 @@ S3_PACKAGES = (
         f"software.amazon.awssdk:{module}:2.54.17"
         for module in ("s3", "s3-transfer-manager", "sts", "kms", "apache-client", "apache5-client", "netty-nio-client")
     ),
+    "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2",
 )
-"""Maven coordinates with which Spark 4.1, and Iceberg's S3FileIO in it, read S3; tested together."""
+"""Maven coordinates with which Spark 4.1, and Iceberg's S3FileIO in it, read and write S3; tested together."""
+
+COMMIT_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
+"""A class of spark-hadoop-cloud, with which Spark lets each store's committer end a write (`committer_settings`)."""
 
 _EXCLUDED = (
     # Amazon's bundle of all services has 640 MB; the others are among Spark's own jars.
@@ -41,8 +45,19 @@ _EXCLUDED = (
     "commons-codec:commons-codec",
     "commons-logging:commons-logging",
     "org.slf4j:*",
+    # What spark-hadoop-cloud needs for other stores.
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-azure",
+    "org.apache.hadoop:hadoop-huaweicloud",
+    "org.apache.hadoop:hadoop-cloud-storage",
+    "com.google.cloud.bigdataoss:*",
+    "com.fasterxml.jackson.core:*",
+    "com.fasterxml.jackson.dataformat:*",
+    "joda-time:*",
+    "org.eclipse.jetty:*",
 )
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_S3A_COMMITTERS = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 _PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 
 _CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 20, 3
@@ -161,6 +176,11 @@ def spark_settings() -> dict[str, str]:
         "spark.hadoop.fs.s3a.attempts.maximum": str(_ATTEMPTS),
         "spark.hadoop.fs.s3a.retry.limit": str(_ATTEMPTS),
         "spark.hadoop.fs.s3a.connection.establish.timeout": f"{_LEAST_CONNECT_SECONDS_OF_HADOOP}s",
+        "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3": _S3A_COMMITTERS,
+        "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3n": _S3A_COMMITTERS,
+        "spark.hadoop.fs.s3a.committer.magic.track.commits.in.memory.enabled": "true",
+        # Jobs write into folders of their own, so nobody else has files or markers of folders there.
+        "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
     }
     url, known_region = endpoint(), region()
     if url:
@@ -174,6 +194,20 @@ def spark_settings() -> dict[str, str]:
     if has_profile and not os.environ.get("AWS_ACCESS_KEY_ID"):
         settings["spark.hadoop.fs.s3a.aws.credentials.provider"] = _PROFILE
     return settings
+
+
+def committer_settings() -> dict[str, str]:
+    """Return the settings of a session whose writes to S3 appear where they belong, without a rename.
+
+    A rename is a copy on S3: Spark's own committer makes two for each file. The magic committer of Hadoop uploads files
+    to their final keys, where they appear when the job ends. Other file systems keep their committers. The settings
+    need `COMMIT_PROTOCOL`. Source: Spark's page "Integration with Cloud Infrastructures".
+    """
+    return {
+        "fs.s3a.committer.name": "magic",
+        "spark.sql.sources.commitProtocolClass": COMMIT_PROTOCOL,
+        "spark.sql.parquet.output.committer.class": "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter",
+    }
 
 
 _KNOWN_CAUSES = {

@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError, TableNotFoundError
+from catalog.files.filesystem import Folder
 from catalog.indexes import building
 from catalog.loading.loading import Loading
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
 from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
-from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
+from catalog.maintenance.reports import ExpiryReport, TableVacuum, Tally, VacuumReport
 from catalog.maintenance.snapshots import expire_table
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
@@ -126,6 +127,7 @@ class Maintenance:
         if table.is_view:
             return 0
         try:
+            self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 return 0
@@ -139,6 +141,12 @@ class Maintenance:
         except (OSError, ValueError, CatalogError) as error:
             tally.problems.append(f"{table.full_name}: {table.location} could not be vacuumed: {error}")
             return 0
+
+    def _abort_uploads(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
+        # An upload does not name the attempt that makes it, so a short grace period does not apply: it may be running.
+        before_ms = min(cutoff_ms, self._storage.now_ms() - _milliseconds("the grace period", GRACE))
+        count = Folder(table.location).abort_uploads(before_ms, is_dry_run=is_dry_run)
+        tally.add(TableVacuum(table.full_name, unfinished_uploads=count))
 
     def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
         """End abandoned operations, and remove operations that ended long ago.

@@ -19,6 +19,7 @@ class TableVacuum:
         orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and manifests.
         metadata_files, metadata_bytes: Iceberg's metadata of expired snapshots and of changes that did not commit.
         staging_folders: Folders of loads that failed, or were interrupted after their commit.
+        unfinished_uploads: Uploads to S3 that a writer began, and neither completed nor aborted.
     """
 
     table: str
@@ -29,6 +30,7 @@ class TableVacuum:
     metadata_files: int = 0
     metadata_bytes: int = 0
     staging_folders: int = 0
+    unfinished_uploads: int = 0
 
     def __add__(self, other: TableVacuum) -> TableVacuum:
         """Return the sum of both, under the name of this table."""
@@ -102,6 +104,7 @@ class VacuumReport:
                 f"{table.metadata_files:,} metadata file(s), {table.metadata_bytes:,} bytes"
                 * bool(table.metadata_files),
                 f"{table.staging_folders:,} staging folder(s)" * bool(table.staging_folders),
+                f"{table.unfinished_uploads:,} unfinished upload(s)" * bool(table.unfinished_uploads),
             ]
             yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
         for name in self.purged:

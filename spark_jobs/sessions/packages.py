@@ -16,8 +16,12 @@ _AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
 
 def has_packages(spark: SparkSession, *, avro: bool = False) -> bool:
     """Return whether a session can read Iceberg tables, and with `avro` also Hive's Avro tables."""
-    loadable = spark._jvm.org.apache.spark.util.Utils.classIsLoadable  # type: ignore[union-attr]
-    return bool(loadable(_ICEBERG_CLASS)) and (not avro or bool(loadable(_AVRO_CLASS)))
+    return has_class(spark, _ICEBERG_CLASS) and (not avro or has_class(spark, _AVRO_CLASS))
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether a session's Java process has a class."""
+    return bool(spark._jvm.org.apache.spark.util.Utils.classIsLoadable(name))  # type: ignore[union-attr]
 
 
 def require_packages(spark: SparkSession, *, avro: bool = False) -> None:

@@ -22,9 +22,11 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
+from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
 from catalog.operations.records import JobState, Operation, OperationState
+from spark_jobs.sessions.packages import has_class
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -112,6 +114,9 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     # Strings such as `${env:PASSWORD}` in statements and values are data, which Spark must not substitute.
     spark.conf.set("spark.sql.variable.substitute", "false")
+    if has_class(spark, COMMIT_PROTOCOL):
+        for name, value in committer_settings().items():
+            spark.conf.set(name, value)
     # Errors arrive as exceptions; these loggers would log plans with the literals of statements.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).disabled = True

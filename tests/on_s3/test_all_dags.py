@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,6 +69,14 @@ def test_files_of_hive_style_partitions_are_where_engines_look(
     assert data.count_rows() == len(loads[HIVE_STYLE].flights)
     left = [key for key in store.objects(f"{location.removeprefix('lake/')}/_calve") if not key.endswith("/")]
     assert left == []
+
+
+def test_spark_uploads_files_to_their_final_keys(loads: dict[str, Loads], catalog: Catalog, store: ObjectStore) -> None:
+    folder = catalog.get_table(STORED_AS_ICEBERG).location.removeprefix("s3://lake/")
+    ends = [key for key in store.objects(folder) if key.endswith("/_SUCCESS")]
+    assert len(ends) == 2
+    for key in ends:
+        assert json.loads(store.client.get_object(Bucket="lake", Key=key)["Body"].read())["committer"] == "magic"
 
 
 def test_other_engines_read_the_snapshot(loads: dict[str, Loads], stack: Stack) -> None:

@@ -187,7 +187,8 @@ def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
     for table in report["tables"]:
         files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]
         counts = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
-        counts.append(f"{table['staging_folders']:,} staging folder(s)" * bool(table["staging_folders"]))
+        for name in ("metadata_files", "staging_folders", "unfinished_uploads"):
+            counts.append(f"{table[name]:,} {name.replace('_', ' ').removesuffix('s')}(s)" * bool(table[name]))
         yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")
     for name in report["purged"]:
         yield _outcome(VACUUM, name, f"{done}: the folder of the dropped table")

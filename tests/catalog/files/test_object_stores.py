@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,44 @@ def test_a_missing_file_is_no_error_of_the_store(object_store: ObjectStore) -> N
     with pytest.raises(MissingFileError, match="s3://lake/t"):
         Folder("s3://lake/t").open("a")
     assert not Folder("s3://lake/t").exists("a")
+
+
+def begin_upload(store: ObjectStore, key: str) -> None:
+    upload = store.client.create_multipart_upload(Bucket="lake", Key=key)
+    store.client.upload_part(Bucket="lake", Key=key, UploadId=upload["UploadId"], PartNumber=1, Body=b"rows")
+
+
+def unfinished(store: ObjectStore) -> list[str]:
+    return [upload["Key"] for upload in store.client.list_multipart_uploads(Bucket="lake").get("Uploads", ())]
+
+
+def test_only_old_uploads_inside_a_folder_are_aborted(object_store: ObjectStore) -> None:
+    for key in ("t/a", "t/b/c", "table/a"):
+        begin_upload(object_store, key)
+    later = int(time.time() * 1000) + 60_000
+    assert Folder("s3://lake/t").abort_uploads(later - 3_600_000) == 0
+    assert Folder("s3a://lake/t/").abort_uploads(later, is_dry_run=True) == 2
+    assert sorted(unfinished(object_store)) == ["t/a", "t/b/c", "table/a"]
+    assert Folder("s3://lake/t").abort_uploads(later) == 2
+    assert unfinished(object_store) == ["table/a"]
+    Folder("s3://lake/table").abort_uploads(later)
+
+
+def test_vacuum_aborts_uploads_that_nobody_completes(
+    object_store: ObjectStore, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Catalog.open(catalog_url, warehouse="s3://lake/wh") as catalog:
+        catalog.create_database("shop")
+        table = catalog.create_table("shop.visits", columns=[("id", "int")], partition_keys=[("day", "date")])
+        begin_upload(object_store, f"{table.location.removeprefix('s3://lake/')}/_calve_staging/a/part")
+        # An upload that began just now may be at work, however short the grace period is.
+        assert catalog.vacuum(grace=timedelta(0)).total.unfinished_uploads == 0
+        monkeypatch.setattr("catalog.maintenance.maintenance.GRACE", timedelta(0))
+        would = catalog.vacuum("shop.visits", grace=timedelta(0), dry_run=True)
+        assert str(would) == "shop.visits: would be deleted: 1 unfinished upload(s)"
+        assert len(unfinished(object_store)) == 1
+        assert catalog.vacuum("shop.visits", grace=timedelta(0)).total.unfinished_uploads == 1
+        assert unfinished(object_store) == []
 
 
 @pytest.mark.parametrize("url", ["nonsense", "s3://lake", "http://", "https://key:secret@host"])
