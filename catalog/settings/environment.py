@@ -17,13 +17,23 @@ SPARK_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCa
 
 
 def state_folder() -> Path:
-    """Return the folder of job logs and quality reports: `CALVE_HOME`, by default `.calve` in the repository."""
-    return Path(os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").absolute()
+    """Return the folder of job logs and quality reports: `CALVE_HOME`.
+
+    The default is `.calve` in the repository, or in the user's home if Calve was installed as a package.
+    """
+    return Path(os.environ.get("CALVE_HOME") or (REPOSITORY if _is_repository() else Path.home()) / ".calve").absolute()
 
 
 def tables_path() -> Path:
-    """Return the path of the YAML list of tables: `CALVE_TABLES`, by default `tables.yaml` in the repository."""
-    return Path(os.environ.get("CALVE_TABLES") or REPOSITORY / "tables.yaml")
+    """Return the path of the YAML list of tables: `CALVE_TABLES`.
+
+    The default is `tables.yaml` in the repository, or in the state folder if Calve was installed as a package.
+    """
+    return Path(os.environ.get("CALVE_TABLES") or (REPOSITORY if _is_repository() else state_folder()) / "tables.yaml")
+
+
+def _is_repository() -> bool:
+    return (REPOSITORY / "pyproject.toml").is_file()
 
 
 def spark_pool() -> str:

@@ -448,6 +448,51 @@ def test_a_task_builds_only_its_own_dag(
     assert len(announced) == {"add_partitions": 2, "add_partitions.shop.orders": 1}.get(dag_id, 0)
 
 
+TWO_LINES = "from calve_airflow.dags import calve_dags\ncalve_dags(**arguments)\n"
+
+
+@pytest.fixture
+def read_dags_of_a_user(tmp_path: Path) -> Callable[[str], DagBag]:
+    """A function that reads a file of a user's folder of DAGs, which calls `calve_dags` with the arguments given."""
+
+    def read(arguments: str) -> DagBag:
+        from airflow.dag_processing.dagbag import DagBag
+
+        (tmp_path / "lake.py").write_text(TWO_LINES.replace("**arguments", arguments))
+        return DagBag(tmp_path, bundle_name="dags-folder")
+
+    return read
+
+
+def test_a_file_of_two_lines_brings_all_dags(read_dags_of_a_user: Callable[[str], DagBag]) -> None:
+    bag = read_dags_of_a_user("")
+    assert bag.import_errors == {}
+    assert set(bag.dags) == DAG_IDS
+    assert {Path(dag.fileloc).name for dag in bag.dags.values()} == {"lake.py"}
+
+
+def test_arguments_replace_those_of_the_dags_but_not_their_callbacks(
+    read_dags_of_a_user: Callable[[str], DagBag],
+) -> None:
+    bag = read_dags_of_a_user("max_active_tasks=3, default_args={'retries': 7, 'on_failure_callback': print}")
+    for dag in bag.dags.values():
+        assert dag.max_active_tasks == 3
+        assert dag.render_template_as_native_obj
+        for task in dag.tasks:
+            assert task.retries in (0, 7), task
+            assert task.on_failure_callback[-1] is print
+    own = bag.dags["build_partition_index"].get_task("build").on_failure_callback
+    assert [callback.__name__ for callback in own] == ["fail_operation", "print"]
+
+
+def test_a_task_of_a_users_file_builds_only_its_own_dag(
+    read_dags_of_a_user: Callable[[str], DagBag], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for dag_id in (REBALANCE, LISTED):
+        monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+        assert set(read_dags_of_a_user("").dags) == {dag_id}
+
+
 def test_forms_of_many_tables_are_validated_and_copied_for_no_task(
     read_dags_of: Callable[..., DagBag], monkeypatch: pytest.MonkeyPatch
 ) -> None:

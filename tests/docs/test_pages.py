@@ -123,7 +123,7 @@ def test_each_dag_is_documented_with_the_fields_of_its_form() -> None:
     sections = dict(re.findall(r"^### (\w+)$(.*?)(?=^##)", page("docs/airflow.md"), re.DOTALL | re.MULTILINE))
     assert set(sections) == {path.stem.removesuffix("_dag") for path in sources("dags")}
     for dag, section in sections.items():
-        (form,) = re.findall(r"params(?:=|\.update\()(\w+)\(", page(f"dags/{dag}_dag.py"))
+        (form,) = re.findall(r"params(?:=|\.update\()(\w+)\(", page(f"plugins/calve_airflow/dags/{dag}.py"))
         params = getattr(forms, form)()
         fields = rows(section)
         assert list(fields) == list(params), dag
@@ -131,7 +131,7 @@ def test_each_dag_is_documented_with_the_fields_of_its_form() -> None:
             assert fields[name][0].strip("`") == _shown_default(param), f"{dag}: {name}"
         # The line of tasks is not wrapped.
         (tasks,) = re.findall(r"^Tasks: (.*)\.$", section, re.MULTILINE)
-        ids = re.findall(r"task_id=\"?(\w+)", page(f"dags/{dag}_dag.py"))
+        ids = re.findall(r"task_id=\"?(\w+)", page(f"plugins/calve_airflow/dags/{dag}.py"))
         assert len(tasks.split(" → ")) == len(ids), dag
 
 

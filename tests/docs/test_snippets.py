@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOT_RUN = {
     ("make",): "sets up the machine, or runs all of Airflow and Spark: tests/standalone and tests/end_to_end",
     ("airflow",): "changes a running Airflow",
+    ("pip",): "installs packages; tests/plugins/test_wheel.py builds and installs the wheel",
     ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
     ("pg_dump",): "needs a PostgreSQL client",
     ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",

@@ -1,0 +1,119 @@
+"""Add partitions to a table from raw files, index them and check them.
+
+`add_partitions` loads any table that its form names; `add_partitions.<database>.<table>` loads a table of the YAML list
+(`CALVE_TABLES`) on its schedule. To load your own table, add an entry to the list.
+
+| task | does |
+| --- | --- |
+| discover | finds the files that the table does not have yet; without new files, the run is skipped |
+| validate | parses the files and checks their partitions against the table and its indexes; creates the table |
+| write | writes the data files to a staging folder (Spark); a dry run stops before this task |
+| register | makes all partitions visible in one transaction, each with its item in every index |
+| create_indexes, build_indexes, wait_for_indexes | create and build the indexes in the table's entry |
+| check_quality | checks the new partitions (Great Expectations); warns, fails, or quarantines partitions |
+| list_partitions, announce | emit one event of the table's asset for each new partition |
+
+Every task can be killed and run again: nothing is added twice, and no row is dropped silently. A line that cannot be
+parsed fails the run with the file's name and the line number. Clear a failed run to continue it.
+
+A wrong entry in the list affects only its own table. The table's DAG gets the tag `wrong entry`, its documentation
+begins with the error, and its runs fail with the same message: on schedule, or once if the schedule is also wrong.
+
+Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv", "dry_run": false}`
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Asset, get_parsing_context
+
+from calve_airflow.assets import table_asset
+from calve_airflow.dags.base import calve_dag
+from calve_airflow.forms.forms import load_dag_id, load_params
+from calve_airflow.operators.loading import (
+    OPERATION_ID,
+    AnnouncePartitionsOperator,
+    BuildLoadedIndexOperator,
+    CheckQualityOperator,
+    CreateIndexesOperator,
+    DiscoverSourcesOperator,
+    LoadJobOperator,
+    NewPartitionsOperator,
+    RegisterPartitionsOperator,
+    WritePartitionsOperator,
+    fail_operation,
+)
+from calve_airflow.sensors.indexes import PartitionIndexSensor
+from calve_airflow.settings import read_table_list, spark_pool
+
+
+def add_partitions_dags(**arguments: Any) -> list[DAG]:
+    """Return the DAG of all tables and that of each listed one; while Airflow runs a task, only its own.
+
+    Args:
+        arguments: Arguments of `DAG` that replace those of each.
+    """
+    asked = get_parsing_context().dag_id
+
+    def is_asked(table: str | None) -> bool:
+        # `add_partitions` names the assets of all tables.
+        return asked in (None, load_dag_id(table))
+
+    listed = read_table_list(is_needed=lambda table: asked == load_dag_id(None) or is_asked(table))
+    tables = {name: config for name, config in listed.configs.items() if config.source}
+    dags = []
+    if is_asked(None):
+        dags.append(_dag(None, arguments, outlets=[table_asset(table) for table in tables]))
+    for table, config in tables.items():
+        if is_asked(table):
+            dags.append(_dag(table, arguments, outlets=[table_asset(table)], schedule=config.schedule))
+    for table, wrong in listed.wrong.items():
+        if is_asked(table):
+            # The name in a wrong entry may not be valid for an asset.
+            dags.append(_dag(table, arguments, outlets=[], schedule=wrong.schedule, error=wrong.error))
+    return dags
+
+
+def _dag(
+    table: str | None,
+    arguments: dict[str, Any],
+    *,
+    outlets: list[Asset],
+    schedule: str | None = None,
+    error: object | None = None,
+) -> DAG:
+    with calve_dag(
+        load_dag_id(table),
+        arguments,
+        schedule=schedule,
+        doc_md=__doc__ if error is None else f"**Wrong entry.** {error}\n\n{__doc__}",
+        tags=["calve", "partitions", *(["wrong entry"] if error else [])],
+        max_active_runs=1,
+        default_args={"operation_id": OPERATION_ID, "on_failure_callback": fail_operation},
+        # The task's callback runs at once; the run's callback also runs after a task was killed.
+        on_failure_callback=fail_operation,
+    ) as dag:
+        discover = DiscoverSourcesOperator(task_id="discover")
+        validate = LoadJobOperator(task_id="validate", job="validate_source", pool=spark_pool())
+        write = WritePartitionsOperator(task_id="write", pool=spark_pool())
+        register = RegisterPartitionsOperator(task_id="register")
+        create = CreateIndexesOperator(task_id="create_indexes")
+        build = BuildLoadedIndexOperator.partial(task_id="build_indexes", pool=spark_pool()).expand(index=create.output)
+        # Templates instead of `discover.output`, which would make `discover` an upstream task: its success alone would
+        # satisfy the trigger rule, also in a dry run.
+        wait = PartitionIndexSensor(
+            task_id="wait_for_indexes",
+            table="{{ ti.xcom_pull('discover', key='table') }}",
+            index="{{ ti.xcom_pull('discover', key='index_names') }}",
+            trigger_rule="none_failed_min_one_success",
+        )
+        check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality", pool=spark_pool())
+        new = NewPartitionsOperator(task_id="list_partitions")
+        announce = AnnouncePartitionsOperator.partial(task_id="announce", outlets=outlets).expand(partitions=new.output)
+
+        discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
+        create >> wait
+    # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
+    dag.params.update(load_params(table))
+    return dag
