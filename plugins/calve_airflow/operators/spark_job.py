@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from calve_airflow.catalog_access import SparkJobLostError, job_error, open_catalog
 from calve_airflow.submitting.job_process import JobProcess
+from calve_airflow.submitting.liveness import Liveness, is_running
 from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
 from catalog.settings.environment import state_folder
 
@@ -24,11 +25,8 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.operations.records import JobRun, Operation
 
-SILENCE_SECONDS = 120
-"""A job on another host counts as lost after this time without a heartbeat."""
-
-_OUTAGE_SECONDS = 10
-"""A look at the catalog that takes longer has waited for it."""
+CANCELLED = "CANCELLED"
+"""Error class of a job whose task was killed."""
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -42,6 +40,9 @@ class SparkJobOperator(BaseOperator):
     attempt fences all earlier ones: they can no longer commit. The task itself keeps no state that a crash between
     submitting a job and recording it could lose.
 
+    A job is lost if its process or host died before it recorded a result. It is then submitted again in the same try. A
+    job that recorded an error fails the try.
+
     Args:
         job: The name of the script without `.py`.
         operation_id: The operation that the job is part of (templated).
@@ -50,6 +51,7 @@ class SparkJobOperator(BaseOperator):
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
         conf: Spark configuration; overrides the defaults for small jobs.
         poll_seconds: Seconds between two polls of the job.
+        resubmissions: Number of times that one try submits a lost job again.
 
     Returns:
         The job's result, as the job recorded it.
@@ -57,13 +59,14 @@ class SparkJobOperator(BaseOperator):
     Raises:
         AirflowFailException: The job failed with an error that is not retryable, or it cannot be submitted.
         SparkJobFailedError: The job failed with another error.
-        SparkJobLostError: The job ended without recording a result, or its attempt was cancelled.
+        SparkJobLostError: The job is lost, and was already resubmitted as often as allowed, or another attempt
+            replaced it.
     """
 
     template_fields: Sequence[str] = ("operation_id", "request")
     template_fields_renderers = {"request": "json"}  # noqa: RUF012 - read by Airflow
 
-    _followed: tuple[int, JobProcess] | None = None
+    _followed: _Attempt | None = None
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class SparkJobOperator(BaseOperator):
         conn_id: str = "spark_default",
         conf: Mapping[str, str] | None = None,
         poll_seconds: float = 1.0,
+        resubmissions: int = 2,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -85,13 +89,13 @@ class SparkJobOperator(BaseOperator):
         self.conn_id = conn_id
         self.conf = conf
         self.poll_seconds = poll_seconds
+        self.resubmissions = resubmissions
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit or join the job, follow it until it ends, and return its result."""
         with open_catalog() as catalog:
-            attempt, process = self._existing_job(catalog) or self._submit(catalog)
-            self._followed = attempt, process
-            job = self._follow(catalog, attempt, process)
+            self._followed = self._existing_job(catalog) or self._submit(catalog)
+            job = self._follow(catalog, self._followed)
             self._followed = None
         if job.state == "FAILED":
             raise job_error(self.job, job.error_class, job.error_message)
@@ -107,14 +111,14 @@ class SparkJobOperator(BaseOperator):
             return
         from catalog import Catalog
 
-        attempt, process = self._followed
+        followed = self._followed
         try:
             with Catalog.open() as catalog:
-                self._fail_attempt(catalog, attempt, "its Airflow task was killed")
+                self._fail_attempt(catalog, followed, CANCELLED, "its Airflow task was killed")
         finally:
-            process.terminate()
+            followed.process.terminate()
 
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
+    def _existing_job(self, catalog: Catalog) -> _Attempt | None:
         job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None:
             return None
@@ -128,14 +132,14 @@ class SparkJobOperator(BaseOperator):
                 self.log.info("The result of attempt %d of Spark job %s is outdated", job.attempt, self.job)
                 return None
             self.log.info("Attempt %d of Spark job %s has already succeeded", job.attempt, self.job)
-        elif _is_running(job, process):
+        elif is_running(job, process):
             self.log.info("Joining attempt %d of Spark job %s, which is still running", job.attempt, self.job)
         else:
             self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)
             return None
-        return job.attempt, process
+        return _Attempt(job.attempt, process)
 
-    def _submit(self, catalog: Catalog) -> tuple[int, JobProcess]:
+    def _submit(self, catalog: Catalog) -> _Attempt:
         from catalog.operations.job_requests import check_request
 
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
@@ -149,68 +153,87 @@ class SparkJobOperator(BaseOperator):
         )
         operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
-        attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
-        self._followed = attempt, process
-        request = process.write_request(json.dumps({**values, "attempt": attempt}))
+        number = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
+        self._followed = attempt = _Attempt(number, process)
+        request = process.write_request(json.dumps({**values, "attempt": number}))
         process.start([*command, str(request)], submit_environment())
-        self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
-        return attempt, process
+        self.log.info("Submitted attempt %d of Spark job %s; its log is %s", number, self.job, process.log_path)
+        return attempt
 
-    def _follow(self, catalog: Catalog, attempt: int, process: JobProcess) -> JobRun:
-        """Log the job's output and progress until it ends, and return its row.
+    def _follow(self, catalog: Catalog, attempt: _Attempt) -> JobRun:
+        """Wait until the job ends, submit it again if it is lost, and return its row."""
+        left = self.resubmissions
+        liveness = Liveness(self.poll_seconds)
+        while True:
+            job, has_process = self._poll(catalog, attempt, liveness)
+            if job.is_alive and has_process:
+                time.sleep(self.poll_seconds)
+                continue
+            if job.is_alive:
+                self._fail_attempt(catalog, attempt, SparkJobLostError.__name__, _loss(job, attempt.process))
+                job = self._current_job(catalog, attempt)
+            if job.error_class != SparkJobLostError.__name__:
+                return job
+            message = f"attempt {attempt.number} of Spark job {self.job} is lost: {job.error_message}"
+            if left == 0:
+                raise SparkJobLostError(message)
+            self.log.warning(
+                "%s; submitting another (%d of %d)", message, self.resubmissions - left + 1, self.resubmissions
+            )
+            left -= 1
+            attempt = self._submit(catalog)
+
+    def _poll(self, catalog: Catalog, attempt: _Attempt, liveness: Liveness) -> tuple[JobRun, bool]:
+        """Log the job's new output and progress; return its row, and whether it seems to run.
 
         While the catalog cannot be reached, the task waits: the job may be healthy.
         """
         from catalog.operations.patience import patiently
 
-        def look() -> tuple[JobRun, str | None]:
+        def read() -> tuple[JobRun, str | None]:
             return self._current_job(catalog, attempt), _progress(catalog.operations.get(self.operation_id))
 
         what = f"the task of Spark job {self.job}"
-        shown, looked_at, outage_ended_at = None, time.monotonic(), -math.inf
-        while True:
-            job, progress = patiently(look, what, sleep=time.sleep)
-            if time.monotonic() - looked_at > self.poll_seconds + _OUTAGE_SECONDS:
-                outage_ended_at = time.monotonic()
-            looked_at = time.monotonic()
-            # During an outage, the job could not send heartbeats either.
-            is_running = _is_running(job, process) or (
-                not process.is_visible and looked_at - outage_ended_at < SILENCE_SECONDS
-            )
-            if not is_running:
-                # The job may have recorded its result and ended after its row was read.
-                job, progress = patiently(look, what, sleep=time.sleep)
-            for line in process.new_log_lines():
-                self.log.info("%s", line)
-            if progress and progress != shown:
-                self.log.info("%s", progress)
-                shown = progress
-            if not job.is_alive:
-                return job
-            if not is_running:
-                self._lose(catalog, attempt, process)
-            time.sleep(self.poll_seconds)
+        job, progress = patiently(read, what, sleep=time.sleep)
+        has_process = liveness.is_running(job, attempt.process)
+        if not has_process:
+            # The job may have recorded its result and ended after its row was read.
+            job, progress = patiently(read, what, sleep=time.sleep)
+        for line in attempt.process.new_log_lines():
+            self.log.info("%s", line)
+        if progress and progress != attempt.progress:
+            self.log.info("%s", progress)
+            attempt.progress = progress
+        return job, has_process
 
-    def _current_job(self, catalog: Catalog, attempt: int) -> JobRun:
+    def _current_job(self, catalog: Catalog, attempt: _Attempt) -> JobRun:
         job = catalog.operations.get_job(self.operation_id, self.step)
-        if job is None or job.attempt != attempt:
-            raise SparkJobLostError(f"another attempt replaced attempt {attempt} of Spark job {self.job}")
+        if job is None or job.attempt != attempt.number:
+            raise SparkJobLostError(f"another attempt replaced attempt {attempt.number} of Spark job {self.job}")
         return job
 
-    def _lose(self, catalog: Catalog, attempt: int, process: JobProcess) -> NoReturn:
-        code = "unknown" if process.exit_code is None else process.exit_code
-        reason = f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
-        self._fail_attempt(catalog, attempt, reason)
-        raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} is lost: {reason}")
-
-    def _fail_attempt(self, catalog: Catalog, attempt: int, reason: str) -> None:
-        catalog.operations.fail_job(self.operation_id, self.step, attempt, SparkJobLostError.__name__, reason)
+    def _fail_attempt(self, catalog: Catalog, attempt: _Attempt, error_class: str, reason: str) -> None:
+        catalog.operations.fail_job(self.operation_id, self.step, attempt.number, error_class, reason)
 
 
-def _is_running(job: JobRun, process: JobProcess) -> bool:
-    if process.is_visible:
-        return process.is_alive()
-    return job.silent_ms < SILENCE_SECONDS * 1000
+@dataclass
+class _Attempt:
+    """An attempt that the task follows.
+
+    Attributes:
+        progress: The progress that was logged last.
+    """
+
+    number: int
+    process: JobProcess
+    progress: str | None = None
+
+
+def _loss(job: JobRun, process: JobProcess) -> str:
+    if not process.is_visible:
+        return f"no heartbeat for {job.silent_ms // 1000} s from its host {job.host}"
+    code = "unknown" if process.exit_code is None else process.exit_code
+    return f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
 
 
 def _progress(operation: Operation) -> str | None:

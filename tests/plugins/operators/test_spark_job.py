@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError
 from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.submitting import liveness
 from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
@@ -333,11 +335,49 @@ def test_a_job_that_dies_without_a_word_is_lost_and_submitted_again(jobs: Jobs) 
         catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
         """
     )
+    task = jobs.task(resubmissions=0)
     with pytest.raises(SparkJobLostError, match=r"attempt 1 of Spark job step_one is lost: .*exit code -9.*/log"):
-        jobs.task().execute(context())
+        task.execute(context())
     assert jobs.row is not None
     assert (jobs.row.state, jobs.row.error_class) == (JobState.FAILED, "SparkJobLostError")
-    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert task.execute(context()) == {"attempt": 2}
+
+
+def test_a_job_whose_processes_are_killed_is_submitted_again_in_the_same_try(
+    jobs: Jobs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            print("ready")
+            wait_for("never")
+        catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
+        """
+    )
+
+    def kill_first_attempt() -> None:
+        if jobs.row is not None and jobs.row.attempt == 1 and jobs.is_running():
+            JobProcess(Path(str(jobs.row.log_path))).terminate(grace_seconds=0)
+
+    with instead_of_waiting(kill_first_attempt):
+        assert jobs.task().execute(context()) == {"attempt": 2}
+    assert jobs.runs == [1, 2]
+    shown = capsys.readouterr().out
+    assert re.search(r"attempt 1 of Spark job step_one is lost: .*; submitting another \(1 of 2\)", shown)
+
+
+def test_a_job_that_is_lost_each_time_fails_the_try(jobs: Jobs) -> None:
+    jobs.write("os.kill(os.getpid(), 9)")
+    with pytest.raises(SparkJobLostError, match="attempt 3 of Spark job step_one is lost"):
+        jobs.task().execute(context())
+    assert jobs.runs == [1, 2, 3]
+
+
+def test_a_job_that_failed_with_an_error_is_not_submitted_again_in_the_same_try(jobs: Jobs) -> None:
+    jobs.write("catalog.operations.fail_job(*attempt, 'OSError', 'no space left'); sys.exit(1)")
+    with pytest.raises(SparkJobFailedError, match="OSError: no space left"):
+        jobs.task().execute(context())
+    assert jobs.runs == [1]
 
 
 def test_a_job_that_died_with_its_task_is_submitted_again(jobs: Jobs) -> None:
@@ -360,8 +400,18 @@ def test_a_job_that_died_with_its_task_is_submitted_again(jobs: Jobs) -> None:
 def test_a_silent_job_of_another_host_is_lost(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
     jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
-    monkeypatch.setattr(spark_job, "SILENCE_SECONDS", 0)
+    monkeypatch.setattr(liveness, "SILENCE_SECONDS", 0)
     assert jobs.task().execute(context()) == {"attempt": 2}
+
+
+def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_try(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
+    jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
+    with instead_of_waiting(lambda: monkeypatch.setattr(liveness, "SILENCE_SECONDS", 0)):
+        assert jobs.task().execute(context()) == {"attempt": 2}
+    assert "attempt 1 of Spark job step_one is lost: no heartbeat for 0 s from its host" in capsys.readouterr().out
 
 
 def test_joins_a_job_of_another_host_that_gives_signs_of_life(jobs: Jobs) -> None:
