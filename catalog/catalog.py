@@ -45,6 +45,7 @@ from catalog.model import (
     Database,
     FileFormat,
     IndexDefinition,
+    IndexState,
     NewPartition,
     OnInvalid,
     Partition,
@@ -956,6 +957,15 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: The table or index does not exist.
         """
         return self._indexing.get(table, name)
+
+    def get_partition_index_states(self, tables: Iterable[str]) -> dict[str, dict[str, IndexState]]:
+        """Return the states of the indexes of many tables, with one statement.
+
+        Returns:
+            Table, as written in `tables` → name of the index → its state. Tables that do not exist are missing. Of
+            several indexes of one name, it is the state of the one that `get_partition_index` returns.
+        """
+        return self._indexing.states(tables)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING and no longer read while its items are deleted in batches.

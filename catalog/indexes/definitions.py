@@ -7,7 +7,7 @@ are valid as long as the table's version does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -29,9 +29,10 @@ from catalog.model import (
     PartitionIndex,
     Table,
 )
-from catalog.model.identifiers import normalise_identifier
+from catalog.model.identifiers import TableName, normalise_identifier
+from catalog.storage.bulk import among
 from catalog.storage.clock import CurrentMs
-from catalog.storage.schema import BackfillRangeRow, PartitionIndexRow, PartitionRow
+from catalog.storage.schema import BackfillRangeRow, DatabaseRow, PartitionIndexRow, PartitionRow, TableRow
 
 MAXIMUM_INDEXES = 3
 """Maximum number of indexes per table, without FAILED ones. Source: AWS Glue, partition indexes."""
@@ -78,6 +79,31 @@ def find_index(connection: Connection, table: Table, name: str) -> PartitionInde
             f"table {table.full_name} has no partition index {normal}; `calve indexes {table.full_name}` lists them"
         )
     return max(matches, key=lambda index: (index.state is not IndexState.FAILED, index.id))
+
+
+def index_states(connection: Connection, tables: Collection[TableName]) -> dict[TableName, dict[str, IndexState]]:
+    """Return the states of the indexes of those tables that exist, by table and name, with one statement.
+
+    Of several indexes of one name, it is the state of the one that `find_index` returns.
+    """
+    index = PartitionIndexRow
+    states: dict[TableName, dict[str, IndexState]] = {}
+    query = (
+        select(DatabaseRow.name, TableRow.name, index.name, index.state)
+        .join(TableRow, TableRow.database_id == DatabaseRow.id)
+        .outerjoin(index, index.table_id == TableRow.id)
+        .where(
+            among(connection, DatabaseRow.name, list({table.database for table in tables})),
+            among(connection, TableRow.name, list({table.name for table in tables})),
+        )
+        .order_by(index.state != IndexState.FAILED, index.id)
+    )
+    for database, name, index_name, state in connection.execute(query):
+        if (table := TableName(database, name)) in tables:
+            of_table = states.setdefault(table, {})
+            if index_name is not None:
+                of_table[index_name] = IndexState(state)
+    return states
 
 
 def is_active(connection: Connection, table: Table, index_id: int) -> bool:

@@ -8,11 +8,11 @@ running.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from catalog.errors import (
     OperationConflictError,
@@ -43,6 +43,7 @@ from catalog.operations.rows import (
     select_operations,
     set_state,
     silence,
+    silent_ms,
     to_job,
     to_operation,
     update_job,
@@ -296,9 +297,27 @@ class Operations:
         """
         with self._storage.read() as connection:
             number = operation_row(connection, operation_id).number
-            silent_ms = (CurrentMs() - JobRow.heartbeat_at_ms).label("silent_ms")
-            row = connection.execute(select_job(number, step).add_columns(silent_ms)).one_or_none()
+            row = connection.execute(select_job(number, step).add_columns(silent_ms())).one_or_none()
         return None if row is None else to_job(operation_id, row)
+
+    def get_jobs(self, steps: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobRun]:
+        """Return the latest attempts at many steps, with one statement.
+
+        Args:
+            steps: Pairs of an operation's id and a step.
+
+        Returns:
+            (operation id, step) → its latest attempt; steps without an attempt are missing.
+        """
+        wanted, jobs = set(steps), {}
+        query = select(OperationRow.id.label("operation_id"), JobRow.__table__, silent_ms())
+        query = query.join(JobRow, JobRow.operation_number == OperationRow.number)
+        for batch in batched({operation_id for operation_id, _ in wanted}):
+            with self._storage.read() as connection:
+                for row in connection.execute(query.where(among(connection, OperationRow.id, batch))):
+                    if (key := (row.operation_id, row.step)) in wanted:
+                        jobs[key] = to_job(row.operation_id, row)
+        return jobs
 
     def heartbeat(
         self,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from catalog.errors import CatalogUnavailableError
+from catalog.errors import CatalogError, CatalogUnavailableError
 from catalog.settings.environment import job_patience
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
@@ -15,6 +15,33 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Patience:
+    """The pauses of one wait for the catalog: each longer than the last, in sum `CALVE_JOB_PATIENCE_SECONDS`."""
+
+    def __init__(self, what: str) -> None:
+        """Begin to wait.
+
+        Args:
+            what: The work that waits, for the log.
+        """
+        self._what = what
+        self._began_at = time.monotonic()
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def pause_after(self, error: CatalogError) -> float:
+        """Return the seconds to pause after an attempt that failed.
+
+        Raises:
+            CatalogError: The error, if the time is over.
+        """
+        left = job_patience() - (time.monotonic() - self._began_at)
+        if left <= 0:
+            raise error
+        log.warning("%s waits for the catalog, up to %.0f s more: %s", self._what, left, error)
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+        return min(pause, left)
 
 
 def patiently(act: Callable[[], T], what: str, *, sleep: Callable[[float], None] = time.sleep) -> T:
@@ -27,14 +54,10 @@ def patiently(act: Callable[[], T], what: str, *, sleep: Callable[[float], None]
     Raises:
         CatalogUnavailableError: The catalog could not be reached for as long as `CALVE_JOB_PATIENCE_SECONDS` says.
     """
-    began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
+    patience = Patience(what)
     while True:
         try:
             return act()
         except CatalogUnavailableError as error:
-            left = job_patience() - (time.monotonic() - began)
-            if left <= 0:
-                raise
-            log.warning("%s waits for the catalog, up to %.0f s more: %s", what, left, error)
-        sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = patience.pause_after(error)
+        sleep(pause)

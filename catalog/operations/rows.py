@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, exists, select, update
+from sqlalchemy import ColumnElement, Connection, Label, Row, exists, select, update
 
 from catalog.errors import ConflictError, FencedError, OperationNotFoundError, OperationReusedError, TableNotFoundError
 from catalog.operations.records import (
@@ -124,6 +124,11 @@ def set_state(connection: Connection, number: int, old: OperationState, new: Ope
 def select_job(number: int, step: str) -> Any:
     """Return the query of a step's job."""
     return select(JobRow.__table__).where(JobRow.operation_number == number, JobRow.step == step)
+
+
+def silent_ms() -> Label[int]:
+    """Return a column for queries of jobs: the milliseconds since the last heartbeat, by the database's clock."""
+    return (CurrentMs() - JobRow.heartbeat_at_ms).label("silent_ms")
 
 
 def update_job(number: int, step: str) -> Any:

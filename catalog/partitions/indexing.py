@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from catalog.errors import ConflictError
 from catalog.indexes import building
-from catalog.indexes.definitions import IndexFailure, change_state, create_index, fail_index, find_index, list_indexes
+from catalog.indexes.definitions import (
+    IndexFailure,
+    change_state,
+    create_index,
+    fail_index,
+    find_index,
+    index_states,
+    list_indexes,
+)
 from catalog.indexes.verifying import Verification, verify
 from catalog.model import IndexDefinition, IndexState, PartitionIndex
+from catalog.model.identifiers import TableName
 from catalog.storage import Storage
+from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 
 
@@ -70,6 +80,15 @@ class Indexing:
         """Return one index of a table."""
         with self._storage.read() as connection:
             return find_index(connection, self._definitions.get_hive_table(table, connection), name)
+
+    def states(self, tables: Iterable[str]) -> dict[str, dict[str, IndexState]]:
+        """Return the states of the indexes of many tables."""
+        names = {table: TableName.parse(table) for table in tables}
+        states: dict[TableName, dict[str, IndexState]] = {}
+        for batch in batched(set(names.values())):
+            with self._storage.read() as connection:
+                states |= index_states(connection, set(batch))
+        return {table: states[name] for table, name in names.items() if name in states}
 
     def delete(self, table: str, name: str) -> None:
         """Delete an index; its items are deleted in batches."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from calve_airflow.triggers.polling import CatalogTrigger
 
 if TYPE_CHECKING:
-    from catalog.model import PartitionIndex
+    from catalog import Catalog
+    from catalog.model import IndexState, PartitionIndex
 
 
 IndexNames = str | Sequence[str] | None
@@ -33,37 +34,39 @@ def read_indexes(table: str, index: IndexNames) -> list[PartitionIndex]:
         return [existing for existing in indexes if existing.state is not IndexState.DELETING]
 
 
-def is_waiting_over(table: str, index: IndexNames) -> bool:
-    """Return whether no index is being built any longer, or one of them cannot become ACTIVE."""
-    from catalog.errors import CatalogError
-    from catalog.model import IndexState
-
-    try:
-        states = {existing.state for existing in read_indexes(table, index)}
-    except CatalogError as error:
-        # The sensor gets the same error again and reports it in the task's log.
-        return not error.retryable
-    return IndexState.CREATING not in states or not states <= {IndexState.CREATING, IndexState.ACTIVE}
-
-
-class PartitionIndexTrigger(BaseTrigger):
+class PartitionIndexTrigger(CatalogTrigger[str, Mapping[str, "IndexState"]]):
     """Trigger that fires once when all indexes are built, or one has failed or is missing."""
 
     def __init__(self, table: str, index: IndexNames, poll_seconds: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow is not typed here
+        super().__init__(poll_seconds)
         self.table = table
         self.index = index
-        self.poll_seconds = poll_seconds
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments from which the triggerer recreates this trigger."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {"table": self.table, "index": self.index, "poll_seconds": self.poll_seconds},
-        )
+    @property
+    def key(self) -> str:
+        """The table."""
+        return self.table
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll the catalog every `poll_seconds`, outside the event loop, and yield one event when the wait is over."""
-        while not await asyncio.to_thread(is_waiting_over, self.table, self.index):
-            await asyncio.sleep(self.poll_seconds)
-        yield TriggerEvent({"table": self.table, "index": self.index})  # type: ignore[no-untyped-call]  # Airflow is not typed here
+    @classmethod
+    def read(cls, catalog: Catalog, keys: Collection[str]) -> Mapping[str, Mapping[str, IndexState]]:
+        """Return the states of the indexes of many tables."""
+        return catalog.get_partition_index_states(keys)
+
+    def is_over(self, state: Mapping[str, IndexState] | None) -> bool:
+        """Return whether no index is being built any longer, or one of them cannot become ACTIVE."""
+        from catalog.model import IndexState
+        from catalog.model.identifiers import normalise_identifier
+
+        if state is None:
+            return True
+        states: AbstractSet[IndexState | None]
+        if self.index is None:
+            states = set(state.values()) - {IndexState.DELETING}
+        else:
+            names = [self.index] if isinstance(self.index, str) else self.index
+            states = {state.get(normalise_identifier(name, "partition index")) for name in names}
+        return IndexState.CREATING not in states or not states <= {IndexState.CREATING, IndexState.ACTIVE}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments from which the triggerer recreates this trigger."""
+        return {"table": self.table, "index": self.index, "poll_seconds": self.poll_seconds}

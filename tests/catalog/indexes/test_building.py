@@ -562,3 +562,23 @@ def test_values_that_share_their_first_thousand_characters_have_their_own_items(
     assert result.existing == 1
     assert catalog.drop_partitions(TABLE, f"s > '{long[0]}'") == 2
     assert_every_partition_has_its_item(catalog, TABLE)
+
+
+@pytest.mark.smoke
+def test_the_states_of_the_indexes_of_many_tables_are_read_together(catalog: Catalog, table: Table) -> None:
+    add(catalog, 1, "x")
+    catalog.create_partition_index(TABLE, "by_n", ["n"])
+    catalog.build_partition_index(TABLE, "by_n")
+    catalog.create_partition_index(TABLE, "by_n", ["s"])
+    catalog.create_partition_index(TABLE, "other", ["n"])
+    catalog.build_partition_index(TABLE, "other")
+    catalog.create_database("d2")
+    for name in ("d2.u", "d2.t"):
+        catalog.create_table(name, columns=[("v", "int")], partition_keys=[("s", "string")])
+    catalog.create_partition_index("d2.t", "by_s", ["s"])
+    assert catalog.get_partition_index_states([" Demo.T", "d2.u", "demo.u"]) == {
+        " Demo.T": {"by_n": IndexState.CREATING, "other": IndexState.FAILED},
+        "d2.u": {},
+    }
+    assert catalog.get_partition_index(TABLE, "by_n").state is IndexState.CREATING
+    assert catalog.get_partition_index_states([]) == {}

@@ -380,3 +380,17 @@ def test_a_step_in_this_process_records_its_failure(operations: Operations) -> N
     assert (failed.state, failed.error_class, failed.error_message) == (
         *(JobState.FAILED, "ZeroDivisionError", "by nothing"),
     )
+
+
+def test_the_jobs_of_many_steps_are_read_together(operations: Operations) -> None:
+    for name in ("run-1", "run-2"):
+        operations.begin(name, OperationKind.VERIFY_INDEX, TABLE)
+        operations.start_job(name, "verify", log_path=f"/jobs/{name}/log")
+    operations.finish_job("run-1", "verify", 1, {"is_exact": True})
+    operations.start_job("run-2", "other")
+    jobs = operations.get_jobs([("run-1", "verify"), ("run-2", "verify"), ("run-1", "other"), ("run-3", "verify")])
+    assert jobs == {
+        ("run-1", "verify"): operations.get_job("run-1", "verify"),
+        ("run-2", "verify"): operations.get_job("run-2", "verify"),
+    }
+    assert operations.get_jobs([]) == {}
