@@ -53,12 +53,19 @@ def prepare_airflow(api: AirflowApi) -> None:
         AirflowApiError: The API does not respond yet, or refuses a request.
     """
     api.warm_up()
+    # Deferred tasks included, because their Spark jobs run.
+    pool = {
+        "name": SPARK_POOL,
+        "slots": SPARK_POOL_SLOTS,
+        "description": "Concurrent Spark jobs",
+        "include_deferred": True,
+    }
     try:
         api.get(f"/pools/{SPARK_POOL}")
     except AirflowApiError as error:
         if error.status != 404:
             raise
-        api.post("/pools", {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Concurrent Spark jobs"})
+        api.post("/pools", pool)
 
 
 def _migration_note() -> str:

@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["postgresql
 
 def test_all_components_are_healthy(stack: Stack) -> None:
     assert set(stack.api.health().values()) == {HEALTHY}
-    assert stack.api.get(f"/pools/{SPARK_POOL}")["slots"] == 2
+    pool = stack.api.get(f"/pools/{SPARK_POOL}")
+    assert (pool["slots"], pool["include_deferred"]) == (2, True)
 
 
 def test_plugins_load_without_errors(stack: Stack) -> None:

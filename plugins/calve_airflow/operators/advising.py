@@ -86,14 +86,14 @@ class CountValuesOperator(SparkJobOperator):
         super().__init__(job=JOB, operation_id="", request={}, **kwargs)
         self.table = table
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Count the values."""
-        with open_catalog() as catalog:
-            operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
-            self.operation_id = operation.id
-            self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
-        super().execute(context)
-        # The counts stay with the operation: they are too large for an XCom.
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Request the counts that the operation journaled."""
+        operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
+        self.operation_id = operation.id
+        self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the operation, which keeps the counts: they are too large for an XCom."""
         return {"operation_id": self.operation_id}
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:

@@ -72,7 +72,7 @@ class BackfillIndexesOperator(SparkJobOperator):
     Reads the required indexes again from the run's form or the YAML list, because users may write XComs.
 
     The build of an index continues where an earlier one stopped. An index that cannot be created, or whose job fails,
-    does not prevent the others; it fails the task at the end.
+    does not prevent the others; it fails the task at the end. The task is not deferrable, because it runs several jobs.
 
     Args:
         table: `database.table` (templated).
@@ -90,10 +90,10 @@ class BackfillIndexesOperator(SparkJobOperator):
     template_fields: Sequence[str] = ("table",)
 
     def __init__(self, *, table: str, **kwargs: Any) -> None:
-        super().__init__(job="build_partition_index", operation_id="", request={}, **kwargs)
+        super().__init__(job="build_partition_index", operation_id="", request={}, **{**kwargs, "deferrable": False})
         self.table = table
 
-    def execute(self, context: Context) -> list[str]:  # type: ignore[override]  # several jobs, not the result of one
+    def execute(self, context: Context) -> list[str]:
         """Build the indexes one after the other."""
         from catalog.errors import CatalogError
 
@@ -136,7 +136,7 @@ class BackfillIndexesOperator(SparkJobOperator):
                 return
             self.request = {"table": self.table, "index": index.name}
             self.operation_id = begin_build(catalog, context, self.table, index)
-        super().execute(context)
+            self.run_job(catalog)
 
 
 class BackfillTablesOperator(BatchOperator, BackfillIndexesOperator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -23,7 +23,8 @@ class BatchOperator(BaseOperator):
 
     A subclass names this class first, and then the operator: `class VerifyIndexesOperator(BatchOperator,
     VerifyIndexOperator)`. The failure of an item does not prevent the others. A retry executes the operator again for
-    all items; jobs that succeeded are not repeated unless their results are outdated.
+    all items; jobs that succeeded are not repeated unless their results are outdated. A task with one item may be
+    deferred, as its operator; one with several keeps its worker slot.
 
     Attributes:
         item_fields: The operator's arguments that each item has, all of them strings.
@@ -57,6 +58,13 @@ class BatchOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Execute the operator for each item."""
+        return self._run(context, lambda task: super().execute(context))
+
+    def resume(self, context: Context, *arguments: Any, **values: Any) -> Any:
+        """Continue with the only item of the batch after the task was deferred."""
+        return self._run(context, lambda task: super().resume(context, *arguments, **values))  # type: ignore[misc]  # of deferrable operators only
+
+    def _run(self, context: Context, run: Callable[[BatchOperator], Any]) -> Any:
         from catalog.errors import CatalogError
 
         results: list[Any] = []
@@ -67,8 +75,10 @@ class BatchOperator(BaseOperator):
             self._current = task = copy.copy(self)
             for name, value in item.items():
                 setattr(task, name, value)
+            if len(self.batch) > 1:
+                task.deferrable = False
             try:
-                results.append(super(BatchOperator, task).execute(context))
+                results.append(run(task))
             except AirflowSkipException as reason:
                 skipped = reason
                 self.log.info("%s was skipped: %s", name_of(item, self.item_fields), reason)

@@ -84,36 +84,37 @@ class MaintainIcebergOperator(SparkJobOperator):
         super().__init__(job=JOB, operation_id="", request={}, **kwargs)
         self.table = table
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Journal the operation and run the statements."""
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Journal the operation."""
         from catalog.iceberg.jdbc import EXTENSIONS
         from catalog.operations.records import OperationKind
         from catalog.settings.environment import package_settings
         from catalog.settings.fields import text
 
-        with open_catalog() as catalog:
-            upkeep, (planned,) = _plan(catalog, context, text("table", self.table))
-            if upkeep.dry_run:
-                raise AirflowSkipException("this is a dry run; nothing is run")
-            if not planned["statements"]:
-                raise AirflowSkipException(planned["reason"] or planned["left_out"] or "there is nothing to run")
-            if key := _key(catalog, planned):
-                require_approval(catalog, context, key)
-            database = catalog.storage.url.get_backend_name()
-            self.operation_id = f"{operation_of(context)}/{planned['table']}"
-            self.request = {"table": planned["table"], "statements": planned["statements"]}
-            catalog.operations.begin(
-                self.operation_id,
-                OperationKind.MAINTAIN_ICEBERG,
-                planned["table"],
-                {"statements": planned["statements"]},
-                requested_by=context["dag_run"].triggering_user_name,
-            )
+        upkeep, (planned,) = _plan(catalog, context, text("table", self.table))
+        if upkeep.dry_run:
+            raise AirflowSkipException("this is a dry run; nothing is run")
+        if not planned["statements"]:
+            raise AirflowSkipException(planned["reason"] or planned["left_out"] or "there is nothing to run")
+        if key := _key(catalog, planned):
+            require_approval(catalog, context, key)
+        self.operation_id = f"{operation_of(context)}/{planned['table']}"
+        self.request = {"table": planned["table"], "statements": planned["statements"]}
+        catalog.operations.begin(
+            self.operation_id,
+            OperationKind.MAINTAIN_ICEBERG,
+            planned["table"],
+            {"statements": planned["statements"]},
+            requested_by=context["dag_run"].triggering_user_name,
+        )
+        database = catalog.storage.url.get_backend_name()
         self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
-        result = super().execute(context)
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Log the results of the statements."""
         for answer in result["answers"]:
             self.log.info("%s: %s", answer["statement"], _rows(answer))
-        return result
+        return dict(result)
 
 
 class MaintainIcebergTablesOperator(BatchOperator, MaintainIcebergOperator):

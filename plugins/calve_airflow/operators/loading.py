@@ -102,16 +102,11 @@ class LoadJobOperator(SparkJobOperator):
         super().__init__(request={}, **kwargs)
         self.setting = setting
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Submit or join the job."""
-        with open_catalog() as catalog:
-            settings = _settings(catalog, self.operation_id)
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Request what the operation journaled."""
+        settings = _settings(catalog, self.operation_id)
         self.request = settings[self.setting]
         _configure_spark(self, settings)
-        return self._run(context)
-
-    def _run(self, context: Context) -> dict[str, Any]:
-        return super().execute(context)
 
 
 class WritePartitionsOperator(LoadJobOperator):
@@ -120,12 +115,13 @@ class WritePartitionsOperator(LoadJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job=_WRITE, **kwargs)
 
-    def _run(self, context: Context) -> dict[str, Any]:
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Request what the operation journaled, or skip the task."""
+        super().prepare(context, catalog)
         if self.request["dry_run"]:
             raise AirflowSkipException(
                 "this is a dry run: nothing is written; the result of `validate` shows what a load would write"
             )
-        return super()._run(context)
 
 
 class RegisterPartitionsOperator(BaseOperator):
@@ -239,42 +235,39 @@ class BuildLoadedIndexOperator(SparkJobOperator):
         super().__init__(job="build_partition_index", operation_id="", request={}, **kwargs)
         self.index = index
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Journal the build, and submit or join the job."""
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Journal the build."""
         from catalog.errors import WrongFieldError
         from catalog.settings.fields import text
 
         load = operation_of(context)
-        with open_catalog() as catalog:
-            settings = _settings(catalog, load)
-            name, required = text("index", self.index), settings["indexes"]
-            if name not in required:
-                known = ", ".join(required) or "none"
-                raise WrongFieldError("index", f"load {load} builds no index {name!r}; its indexes are: {known}")
-            table = catalog.operations.get(load).table
-            index = catalog.get_partition_index(table, name)
-            self.request = {"table": table, "index": index.name}
-            self.operation_id = begin_build(catalog, context, table, index)
+        settings = _settings(catalog, load)
+        name, required = text("index", self.index), settings["indexes"]
+        if name not in required:
+            known = ", ".join(required) or "none"
+            raise WrongFieldError("index", f"load {load} builds no index {name!r}; its indexes are: {known}")
+        table = catalog.operations.get(load).table
+        index = catalog.get_partition_index(table, name)
+        self.request = {"table": table, "index": index.name}
+        self.operation_id = begin_build(catalog, context, table, index)
         _configure_spark(self, settings)
-        return super().execute(context)
 
 
 class CheckQualityOperator(LoadJobOperator):
     """Task that runs the Spark job that checks new partitions, and acts on the result as the table's entry says."""
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Check the partitions; with `on_failure: fail`, a failed partition fails the task without a retry."""
-        report = super().execute(context)
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Report failed partitions; with `on_failure: fail`, they fail the task without a retry."""
         on_failure = self.request["rules"].get("on_failure", "warn")
-        if report["failed"]:
+        if result["failed"]:
             message = (
-                f"{report['failed']} of {report['checked']} new partitions of {self.request['table']} failed their "
-                f"quality checks: {'; '.join(map(str, report['failures']))}. The report is {report['docs_path']}"
+                f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
+                f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
             )
             if on_failure == "fail":
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
-        return report
+        return dict(result)
 
 
 class NewPartitionsOperator(BaseOperator):

@@ -136,27 +136,27 @@ class StageMigrationOperator(SparkJobOperator):
         super().__init__(job="stage_migration", step="stage", operation_id="", request={}, **kwargs)
         self.table = table
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Begin the operation and stage the files."""
-        from catalog import Catalog
-
+    def prepare(self, context: Context, catalog: Catalog) -> Mapping[str, Any] | None:
+        """Begin the operation."""
         user = context["dag_run"].triggering_user_name
-        with open_catalog() as catalog:
-            form = asked_form(context, self.table)
-            self.operation_id = migration_of(context, self.table)
-            operation = catalog.migrations.begin(self.operation_id, self.table, form.request, requested_by=user)
+        form = asked_form(context, self.table)
+        self.operation_id = migration_of(context, self.table)
+        operation = catalog.migrations.begin(self.operation_id, self.table, form.request, requested_by=user)
+        self.request = {"table": operation.table, "dry_run": form.dry_run}
         if operation.is_committed:
             self.log.info("This run has already migrated %s", operation.table)
             return dict(operation.report[self.step])
-        self.request = {"table": operation.table, "dry_run": form.dry_run}
-        result = super().execute(context)
-        if form.dry_run:
-            with Catalog.open() as catalog:
-                catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
-        self.log.info("%s: %s files, %s rows", operation.table, f"{result['files']:,}", f"{result['rows']:,}")
+        return None
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Log what was staged; end the operation of a dry run."""
+        if self.request["dry_run"]:
+            catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
+        files, rows = f"{result['files']:,}", f"{result['rows']:,}"
+        self.log.info("%s: %s files, %s rows", self.request["table"], files, rows)
         for problem in result["problems"]:
             self.log.warning("%s: %s (%s)", problem["path"], problem["message"], problem["problem"])
-        return result
+        return dict(result)
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
         """Return whether the job's files are still staged; a cleared dry run always reads the files again."""
@@ -186,24 +186,22 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         super().__init__(job="verify_migration", step="verify", operation_id="", request={}, **kwargs)
         self.table = table
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Compare the tables."""
+    def prepare(self, context: Context, catalog: Catalog) -> Mapping[str, Any] | None:
+        """Request the comparison of the tables."""
         from catalog.model import FileFormat
         from catalog.settings.environment import package_settings
 
         form = changing_form(context, self.table)
         self.operation_id = migration_of(context, self.table)
-        with open_catalog() as catalog:
-            operation = catalog.operations.get(self.operation_id)
+        operation = catalog.operations.get(self.operation_id)
         if operation.is_committed and self.step in operation.report:
             return dict(operation.report[self.step])
         if not form.request.verify:
             raise AirflowSkipException("the form turns the verification off")
-        with open_catalog() as catalog:
-            plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
+        plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
         self.request = {"table": operation.table, "partitions": form.verified_partitions}
         self.conf = {**package_settings(avro=FileFormat.AVRO in plan.formats), **(self.conf or {})}
-        return super().execute(context)
+        return None
 
     def discard(self, catalog: Catalog, reason: str) -> None:
         """Discard the manifests and metadata, because files may have changed since."""

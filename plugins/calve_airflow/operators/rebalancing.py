@@ -107,18 +107,16 @@ class RewritePartitionsOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="rewrite_partitions", request={}, **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Begin the operation and write the files."""
-        with open_catalog() as catalog:
-            request = _request(context)
-            operation = catalog.operations.find(self.operation_id)
-            if operation is not None and operation.is_committed:
-                raise AirflowSkipException("this run has already made its change")
-            plan = self._begin(catalog, context, request)
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Begin the operation."""
+        request = _request(context)
+        operation = catalog.operations.find(self.operation_id)
+        if operation is not None and operation.is_committed:
+            raise AirflowSkipException("this run has already made its change")
+        plan = self._begin(catalog, context, request)
         if not plan.needs_spark:
             raise AirflowSkipException("no row has to move, so no file is written; `commit` changes the catalog")
         self.request = {"table": plan.table.full_name}
-        return super().execute(context)
 
     def _begin(self, catalog: Catalog, context: Context, request: RebalanceRequest) -> RebalancePlan:
         table, change = request.table, request.change
@@ -162,17 +160,15 @@ class VerifyRewriteOperator(VerifyStagedOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="verify_rewrite", request={}, **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Compare the files."""
-        with open_catalog() as catalog:
-            request = _request(context)
-            operation = catalog.operations.get(self.operation_id)
-            _require_same(operation, request)
-            folder = catalog.rebalancing.written_folder(operation.id)
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Request the comparison of the files."""
+        request = _request(context)
+        operation = catalog.operations.get(self.operation_id)
+        _require_same(operation, request)
+        folder = catalog.rebalancing.written_folder(operation.id)
         if folder is None:
             raise AirflowFailException(f"operation {operation.id} has written no new files yet; clear `rewrite`")
         self.request = {"table": operation.table, "folder": folder}
-        return super().execute(context)
 
     def discard(self, catalog: Catalog, reason: str) -> None:
         """Discard the new files."""

@@ -6,17 +6,18 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
-from calve_airflow.catalog_access import SparkJobLostError, job_error, open_catalog
+from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, job_error, open_catalog
+from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel, is_running
 from calve_airflow.submitting.job_process import JobProcess
-from calve_airflow.submitting.liveness import Liveness, is_running
 from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
+from calve_airflow.triggers.spark_jobs import SparkJobTrigger
 from catalog.settings.environment import state_folder
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from catalog import Catalog
     from catalog.operations.records import JobRun, Operation
-
-CANCELLED = "CANCELLED"
-"""Error class of a job whose task was killed."""
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -53,6 +51,12 @@ class SparkJobOperator(BaseOperator):
         poll_seconds: Seconds between two polls of the job.
         resubmissions: Number of times that one try submits a lost job again.
 
+        deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
+            default_deferrable` of Airflow. The job must outlive the task's process: not where each task has a container
+            of its own, as with KubernetesExecutor. `execution_timeout` includes the time in the triggerer.
+
+    Subclasses override `prepare` and `finish` instead of `execute`.
+
     Returns:
         The job's result, as the job recorded it.
 
@@ -66,7 +70,7 @@ class SparkJobOperator(BaseOperator):
     template_fields: Sequence[str] = ("operation_id", "request")
     template_fields_renderers = {"request": "json"}  # noqa: RUF012 - read by Airflow
 
-    _followed: _Attempt | None = None
+    _followed: FollowedAttempt | None = None
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class SparkJobOperator(BaseOperator):
         conf: Mapping[str, str] | None = None,
         poll_seconds: float = 1.0,
         resubmissions: int = 2,
+        deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -90,16 +95,55 @@ class SparkJobOperator(BaseOperator):
         self.conf = conf
         self.poll_seconds = poll_seconds
         self.resubmissions = resubmissions
+        self.deferrable = _default_deferrable() if deferrable is None else deferrable
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> Any:
         """Submit or join the job, follow it until it ends, and return its result."""
         with open_catalog() as catalog:
-            self._followed = self._existing_job(catalog) or self._submit(catalog)
-            job = self._follow(catalog, self._followed)
-            self._followed = None
-        if job.state == "FAILED":
-            raise job_error(self.job, job.error_class, job.error_message)
-        return dict(job.result or {})
+            result = self.prepare(context, catalog)
+            if result is not None:
+                return self.finish(context, catalog, result)
+            return self._complete(context, catalog, self.run_job)
+
+    def resume(self, context: Context, event: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Any:
+        """Continue to follow the job after the task was deferred.
+
+        Args:
+            event: The arguments of the trigger.
+            settings: What `prepare` has set; None in `dag.test()`, which loses it, so that it is prepared again.
+        """
+        with open_catalog() as catalog:
+            if settings is None:
+                self.prepare(context, catalog)
+            for name, value in (settings or {}).items():
+                setattr(self, name, value)
+            self._followed = FollowedAttempt.from_json(event["attempt"])
+            return self._complete(context, catalog, self._follow)
+
+    def prepare(self, context: Context, catalog: Catalog) -> Mapping[str, Any] | None:
+        """Prepare the job, for subclasses: set `operation_id`, `request`, `conf` and `conn_id`, which deferral keeps.
+
+        Returns:
+            The result, if no job is needed; usually None.
+        """
+        return None
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> Any:
+        """Return the result of the task, given that of the job; for subclasses.
+
+        If the task was deferred, this is another process than that of `prepare`.
+        """
+        return dict(result)
+
+    def explain(self, context: Context, catalog: Catalog, error: Exception) -> None:
+        """Log or act on the error of a job, before it fails the task; for subclasses."""
+
+    def run_job(self, catalog: Catalog) -> Mapping[str, Any]:
+        """Submit or join the job, follow it until it ends, and return its result."""
+        self._followed = self._existing_job(catalog) or self._submit(catalog)
+        if self.execution_timeout is not None:
+            self._followed.deadline = time.time() + self.execution_timeout.total_seconds()
+        return self._follow(catalog)
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
         """Return whether the result of a job that succeeded is still valid; otherwise the job runs again."""
@@ -114,11 +158,19 @@ class SparkJobOperator(BaseOperator):
         followed = self._followed
         try:
             with Catalog.open() as catalog:
-                self._fail_attempt(catalog, followed, CANCELLED, "its Airflow task was killed")
+                cancel(catalog, self.operation_id, self.step, followed.number)
         finally:
             followed.process.terminate()
 
-    def _existing_job(self, catalog: Catalog) -> _Attempt | None:
+    def _complete(self, context: Context, catalog: Catalog, run: Callable[[Catalog], Mapping[str, Any]]) -> Any:
+        try:
+            result = run(catalog)
+        except (AirflowFailException, SparkJobFailedError) as error:
+            self.explain(context, catalog, error)
+            raise
+        return self.finish(context, catalog, result)
+
+    def _existing_job(self, catalog: Catalog) -> FollowedAttempt | None:
         job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None:
             return None
@@ -137,9 +189,9 @@ class SparkJobOperator(BaseOperator):
         else:
             self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)
             return None
-        return _Attempt(job.attempt, process)
+        return FollowedAttempt(job.attempt, process)
 
-    def _submit(self, catalog: Catalog) -> _Attempt:
+    def _submit(self, catalog: Catalog) -> FollowedAttempt:
         from catalog.operations.job_requests import check_request
 
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
@@ -153,37 +205,72 @@ class SparkJobOperator(BaseOperator):
         )
         operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
-        number = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
-        self._followed = attempt = _Attempt(number, process)
-        request = process.write_request(json.dumps({**values, "attempt": number}))
+        attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
+        self._followed = followed = FollowedAttempt(attempt, process)
+        request = process.write_request(json.dumps({**values, "attempt": attempt}))
         process.start([*command, str(request)], submit_environment())
-        self.log.info("Submitted attempt %d of Spark job %s; its log is %s", number, self.job, process.log_path)
-        return attempt
+        self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
+        return followed
 
-    def _follow(self, catalog: Catalog, attempt: _Attempt) -> JobRun:
-        """Wait until the job ends, submit it again if it is lost, and return its row."""
-        left = self.resubmissions
+    def _follow(self, catalog: Catalog) -> Mapping[str, Any]:
+        """Wait until the job ends, submit it again if it is lost, and return its result."""
         liveness = Liveness(self.poll_seconds)
         while True:
-            job, has_process = self._poll(catalog, attempt, liveness)
+            followed = self._followed
+            assert followed is not None
+            job, has_process = self._poll(catalog, followed, liveness)
             if job.is_alive and has_process:
-                time.sleep(self.poll_seconds)
+                self._wait(followed)
                 continue
             if job.is_alive:
-                self._fail_attempt(catalog, attempt, SparkJobLostError.__name__, _loss(job, attempt.process))
-                job = self._current_job(catalog, attempt)
+                reason = _loss(job, followed.process)
+                name = SparkJobLostError.__name__
+                catalog.operations.fail_job(self.operation_id, self.step, followed.number, name, reason)
+                job = self._current_job(catalog, followed)
             if job.error_class != SparkJobLostError.__name__:
-                return job
-            message = f"attempt {attempt.number} of Spark job {self.job} is lost: {job.error_message}"
-            if left == 0:
-                raise SparkJobLostError(message)
-            self.log.warning(
-                "%s; submitting another (%d of %d)", message, self.resubmissions - left + 1, self.resubmissions
-            )
-            left -= 1
-            attempt = self._submit(catalog)
+                break
+            self._resubmit(catalog, followed, str(job.error_message))
+        self._followed = None
+        if job.state == "FAILED":
+            raise job_error(self.job, job.error_class, job.error_message)
+        return dict(job.result or {})
 
-    def _poll(self, catalog: Catalog, attempt: _Attempt, liveness: Liveness) -> tuple[JobRun, bool]:
+    def _wait(self, followed: FollowedAttempt) -> None:
+        """Wait before the next poll; a deferrable task leaves its worker slot instead, and continues in `resume`.
+
+        Raises:
+            AirflowTaskTimeout: The task was deferred for longer than `execution_timeout`; the job is cancelled.
+        """
+        if not self.deferrable:
+            time.sleep(self.poll_seconds)
+            return
+        if followed.is_overdue:
+            self.on_kill()
+            raise AirflowTaskTimeout(f"Spark job {self.job} ran for longer than {self.execution_timeout}")
+        self.defer(
+            trigger=SparkJobTrigger(self.operation_id, self.step, followed.as_json(), self.poll_seconds),
+            method_name="resume",
+            kwargs={
+                "settings": {
+                    "operation_id": self.operation_id,
+                    "request": self.request,
+                    "conf": self.conf,
+                    "conn_id": self.conn_id,
+                }
+            },
+        )
+
+    def _resubmit(self, catalog: Catalog, lost: FollowedAttempt, reason: str) -> None:
+        message = f"attempt {lost.number} of Spark job {self.job} is lost: {reason}"
+        count = lost.resubmitted + 1
+        if count > self.resubmissions:
+            self._followed = None
+            raise SparkJobLostError(message)
+        self.log.warning("%s; submitting another (%d of %d)", message, count, self.resubmissions)
+        followed = self._submit(catalog)
+        followed.resubmitted, followed.deadline = count, lost.deadline
+
+    def _poll(self, catalog: Catalog, followed: FollowedAttempt, liveness: Liveness) -> tuple[JobRun, bool]:
         """Log the job's new output and progress; return its row, and whether it seems to run.
 
         While the catalog cannot be reached, the task waits: the job may be healthy.
@@ -191,42 +278,32 @@ class SparkJobOperator(BaseOperator):
         from catalog.operations.patience import patiently
 
         def read() -> tuple[JobRun, str | None]:
-            return self._current_job(catalog, attempt), _progress(catalog.operations.get(self.operation_id))
+            return self._current_job(catalog, followed), _progress(catalog.operations.get(self.operation_id))
 
         what = f"the task of Spark job {self.job}"
         job, progress = patiently(read, what, sleep=time.sleep)
-        has_process = liveness.is_running(job, attempt.process)
+        has_process = liveness.is_running(job, followed.process)
         if not has_process:
             # The job may have recorded its result and ended after its row was read.
             job, progress = patiently(read, what, sleep=time.sleep)
-        for line in attempt.process.new_log_lines():
+        for line in followed.process.new_log_lines():
             self.log.info("%s", line)
-        if progress and progress != attempt.progress:
+        if progress and progress != followed.progress:
             self.log.info("%s", progress)
-            attempt.progress = progress
+            followed.progress = progress
         return job, has_process
 
-    def _current_job(self, catalog: Catalog, attempt: _Attempt) -> JobRun:
+    def _current_job(self, catalog: Catalog, followed: FollowedAttempt) -> JobRun:
         job = catalog.operations.get_job(self.operation_id, self.step)
-        if job is None or job.attempt != attempt.number:
-            raise SparkJobLostError(f"another attempt replaced attempt {attempt.number} of Spark job {self.job}")
+        if job is None or job.attempt != followed.number:
+            raise SparkJobLostError(f"another attempt replaced attempt {followed.number} of Spark job {self.job}")
         return job
 
-    def _fail_attempt(self, catalog: Catalog, attempt: _Attempt, error_class: str, reason: str) -> None:
-        catalog.operations.fail_job(self.operation_id, self.step, attempt.number, error_class, reason)
 
+def _default_deferrable() -> bool:
+    from airflow.configuration import conf
 
-@dataclass
-class _Attempt:
-    """An attempt that the task follows.
-
-    Attributes:
-        progress: The progress that was logged last.
-    """
-
-    number: int
-    process: JobProcess
-    progress: str | None = None
+    return bool(conf.getboolean("operators", "default_deferrable", fallback=False))
 
 
 def _loss(job: JobRun, process: JobProcess) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk.exceptions import AirflowFailException
+from typing import TYPE_CHECKING
 
 from calve_airflow.operators.spark_job import SparkJobOperator
 
@@ -27,24 +25,10 @@ class VerifyStagedOperator(SparkJobOperator):
     def discard(self, catalog: Catalog, reason: str) -> None:
         """Discard the staged files of the operation."""
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Verify the staged files.
-
-        Raises:
-            AirflowFailException: The files differ, or the verification failed with another error that is not retryable.
-        """
-        try:
-            return super().execute(context)
-        except AirflowFailException as error:
-            self._discard_if_different(str(error))
-            raise
-
-    def _discard_if_different(self, reason: str) -> None:
-        from catalog import Catalog
+    def explain(self, context: Context, catalog: Catalog, error: Exception) -> None:
+        """Discard the staged files if they differ."""
         from catalog.errors import VerificationFailedError
 
-        with Catalog.open() as catalog:
-            operation = catalog.operations.find(self.operation_id)
-            job = operation and catalog.operations.get_job(self.operation_id, self.step)
-            if job and job.error_class == VerificationFailedError.__name__:
-                self.discard(catalog, reason)
+        job = catalog.operations.get_job(self.operation_id, self.step)
+        if job is not None and job.error_class == VerificationFailedError.__name__:
+            self.discard(catalog, str(error))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors, open_catalog
+from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, key_of
 from calve_airflow.operators.rebalancing import deletion_question, size
@@ -94,18 +94,31 @@ class RunStatementOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="run_statement", request={}, **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Run the statement and log its result."""
+    def prepare(self, context: Context, catalog: Catalog) -> Mapping[str, Any] | None:
+        """Run the statement in this process; otherwise request the job."""
         self.statement = _statement(context)
-        with open_catalog() as catalog:
-            outcome = self._outcome_here(catalog, context)
-        if outcome is None:
-            outcome = self._outcome_of_job(context)
-        with open_catalog() as catalog:
-            self._finish(catalog)
+        outcome = self._outcome_here(catalog, context)
+        if outcome is not None:
+            return {"outcomes": [outcome]}
+        self.conf = {**_packages(self.statement), **(self.conf or {})}
+        return None
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """End the operation, and log the result of the statement."""
+        from catalog.operations.records import OperationState
+
+        with catalog.storage.write() as connection:
+            catalog.operations.advance(connection, self.operation_id, OperationState.CLEANED)
+        (outcome,) = result["outcomes"]
         left_out = outcome.get("rows_left_out", 0)
         self._show(outcome, left_out)
         return {"columns": outcome["columns"], "rows": outcome["rows"], "limited": left_out > 0}
+
+    def explain(self, context: Context, catalog: Catalog, error: Exception) -> None:
+        """Log the place in the statement that the job's error names."""
+        self.statement = _statement(context)
+        match = _POSITION.search(str(error))
+        self._show_place(int(match.group(1)) if match else None)
 
     def _outcome_here(self, catalog: Catalog, context: Context) -> dict[str, Any] | None:
         """Run the statement in this process; return None when it needs Spark."""
@@ -172,22 +185,6 @@ class RunStatementOperator(SparkJobOperator):
             if catalog.operations.find(own_operation) is not None:
                 catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not performed")
             raise
-
-    def _outcome_of_job(self, context: Context) -> dict[str, Any]:
-        self.conf = {**_packages(self.statement), **(self.conf or {})}
-        try:
-            (outcome,) = super().execute(context)["outcomes"]
-        except (AirflowFailException, SparkJobFailedError) as error:
-            match = _POSITION.search(str(error))
-            self._show_place(int(match.group(1)) if match else None)
-            raise
-        return dict(outcome)
-
-    def _finish(self, catalog: Catalog) -> None:
-        from catalog.operations.records import OperationState
-
-        with catalog.storage.write() as connection:
-            catalog.operations.advance(connection, self.operation_id, OperationState.CLEANED)
 
     def _show(self, outcome: Mapping[str, Any], left_out: int) -> None:
         rows = [dict(zip(outcome["columns"], row, strict=True)) for row in outcome["rows"]]

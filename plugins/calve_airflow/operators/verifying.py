@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -75,33 +75,34 @@ class VerifyIndexOperator(SparkJobOperator):
         self.table = table
         self.index = index
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Journal and run the verification, and fail if the index differs."""
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        """Journal the verification."""
         from catalog.operations.records import OperationKind
         from catalog.settings.fields import text
         from catalog.tables.patterns import require_meant
 
-        with open_catalog() as catalog:
-            table, index = text("table", self.table), text("index", self.index)
-            if names := _tables(context):
-                require_meant(table, names, "tables")
-            if not _is_active(catalog, table, index):
-                raise AirflowSkipException(f"partition index {index} of {table} is no longer ACTIVE")
-            request = {"index": index, "repair": bool(context["params"]["repair"])}
-            self.request = {"table": table, **request}
-            self.operation_id = f"{operation_of(context)}/{table}/{index}"
-            catalog.operations.begin(
-                self.operation_id,
-                OperationKind.VERIFY_INDEX,
-                table,
-                request,
-                requested_by=context["dag_run"].triggering_user_name,
-            )
-        result = super().execute(context)
+        table, index = text("table", self.table), text("index", self.index)
+        if names := _tables(context):
+            require_meant(table, names, "tables")
+        if not _is_active(catalog, table, index):
+            raise AirflowSkipException(f"partition index {index} of {table} is no longer ACTIVE")
+        request = {"index": index, "repair": bool(context["params"]["repair"])}
+        self.request = {"table": table, **request}
+        self.operation_id = f"{operation_of(context)}/{table}/{index}"
+        catalog.operations.begin(
+            self.operation_id,
+            OperationKind.VERIFY_INDEX,
+            table,
+            request,
+            requested_by=context["dag_run"].triggering_user_name,
+        )
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Log the result, and fail the task if the index differs."""
         if not result["is_exact"]:
             raise AirflowFailException(result["message"])
         self.log.info("%s", result["message"])
-        return result
+        return dict(result)
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
         """Return False, because a result from before this task was cleared may be out of date."""

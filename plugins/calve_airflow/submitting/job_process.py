@@ -25,11 +25,15 @@ _RECORD_AND_BECOME = 'echo "$1 $$" >"$0" && shift && exec "$@"'
 class JobProcess:
     """A program that runs, ran or will run with its log and lock in one folder."""
 
-    def __init__(self, log_path: Path) -> None:
-        """Refer to the program that logs to `log_path`, without starting it."""
+    def __init__(self, log_path: Path, log_position: int = 0) -> None:
+        """Refer to the program that logs to `log_path`, without starting it.
+
+        Args:
+            log_position: Position in the log, in bytes, from which `new_log_lines` continues.
+        """
         self.log_path = log_path
+        self.log_position = log_position
         self._lock_path = log_path.with_name("lock")
-        self._log_position = 0
         self._child: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -106,15 +110,15 @@ class JobProcess:
                 time.sleep(0.05)
 
     def new_log_lines(self) -> Iterator[str]:
-        """Yield the lines completed since the last call, beginning with the first; none if the log does not exist."""
+        """Yield the lines completed since the last call, from `log_position` on; none if the log does not exist."""
         if not self.log_path.exists():
             return
         with self.log_path.open("rb") as log:
-            log.seek(self._log_position)
+            log.seek(self.log_position)
             for line in log:
                 if not line.endswith(b"\n"):
                     return
-                self._log_position += len(line)
+                self.log_position += len(line)
                 yield line.decode(errors="replace").rstrip()
 
     def _process_id_here(self) -> int | None:

@@ -10,7 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -79,9 +79,10 @@ class _CatalogThread:
         """Return what a function of the catalog returns, outside the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, function)
 
-    def close(self) -> None:
-        """Close the catalog after the calls that were made before; the next call opens it again."""
-        self._executor.submit(self._close)
+    def close_if_unused(self) -> None:
+        """Close the catalog after the calls that were made before, if no trigger waits; the next call opens it."""
+        if not _Poll.running:
+            self._executor.submit(self._close)
 
     def _call(self, function: Callable[[Catalog], T]) -> T:
         from catalog import Catalog
@@ -96,13 +97,11 @@ class _CatalogThread:
             self._catalog = None
 
 
-CATALOG = _CatalogThread()
-
-
 class _Poll:
     """The waiting triggers of one class and interval, and the task that polls the catalog for them."""
 
-    _running: dict[Hashable, _Poll] = {}  # noqa: RUF012 - those of this process
+    running: ClassVar[dict[Hashable, _Poll]] = {}
+    """Those of this process."""
 
     def __init__(self, kind: type[CatalogTrigger[Any, Any]], seconds: float) -> None:
         self._kind = kind
@@ -115,7 +114,7 @@ class _Poll:
         """Wait until a trigger's wait is over, or the catalog cannot be read."""
         loop, kind = asyncio.get_running_loop(), type(trigger)
         group = loop, kind, trigger.poll_seconds
-        poll = cls._running.setdefault(group, cls(kind, trigger.poll_seconds))
+        poll = cls.running.setdefault(group, cls(kind, trigger.poll_seconds))
         poll._waiting[trigger] = loop.create_future()
         if poll._task is None:
             poll._task = loop.create_task(poll._run())
@@ -125,9 +124,8 @@ class _Poll:
             del poll._waiting[trigger]
             if not poll._waiting:
                 poll._task.cancel()
-                del cls._running[group]
-                if not cls._running:
-                    CATALOG.close()
+                del cls.running[group]
+                _CATALOG.close_if_unused()
 
     async def _run(self) -> None:
         from catalog.errors import CatalogError
@@ -162,7 +160,7 @@ class _Poll:
         patience = Patience(f"{len(waiting):,} × {self._kind.__name__}")
         while True:
             try:
-                return await CATALOG.call(poll)
+                return await _CATALOG.call(poll)
             except CatalogError as error:
                 if not error.retryable:
                     raise
@@ -178,3 +176,14 @@ class _Poll:
             future.set_result(None)
         else:
             future.set_exception(error)
+
+
+_CATALOG = _CatalogThread()
+
+
+async def call_catalog(function: Callable[[Catalog], T]) -> T:
+    """Return what a function of the catalog returns, called in the thread and connection that all triggers share."""
+    try:
+        return await _CATALOG.call(function)
+    finally:
+        _CATALOG.close_if_unused()

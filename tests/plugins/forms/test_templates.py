@@ -64,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise AirflowFailException("no job is started here")
 
     monkeypatch.setattr(ConnectionAccessor, "__getattr__", watched)
-    monkeypatch.setattr(SparkJobOperator, "execute", refuse)
+    monkeypatch.setattr(SparkJobOperator, "run_job", refuse)
     monkeypatch.setenv("AIRFLOW_CONN_BANK", "postgres://me:planted@127.0.0.1/bank")
     return names
 

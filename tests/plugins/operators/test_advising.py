@@ -214,7 +214,7 @@ def test_summary_fails_no_operation_of_another_run(tables: Catalog, other: Any) 
 
 def test_the_count_is_that_of_the_journal(tables: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, Any]] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", lambda task, _: asked.append((task.operation_id, task.request)))
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda task, _: asked.append((task.operation_id, task.request)))
     look()
     for _ in range(2):
         CountValuesOperator(task_id="count", table=COUNTED).execute(Task().context)

@@ -55,7 +55,7 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
                 raise errors[index]
             catalog.build_partition_index(operator.request["table"], index)
 
-        monkeypatch.setattr(SparkJobOperator, "execute", execute)
+        monkeypatch.setattr(SparkJobOperator, "run_job", execute)
         return built
 
     return become

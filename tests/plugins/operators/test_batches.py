@@ -139,7 +139,7 @@ def test_more_indexes_are_verified_than_airflow_maps_tasks(
         empty_catalog.operations.finish_job(operator.operation_id, operator.step, attempt, result)
         return result
 
-    monkeypatch.setattr(SparkJobOperator, "execute", verify)
+    monkeypatch.setattr(SparkJobOperator, "run_job", verify)
     dag = load_dag((DAGS / "verify_partition_indexes_dag.py").read_text(), "verify_partition_indexes")
     run = dag.test()
     assert run.state == "success"

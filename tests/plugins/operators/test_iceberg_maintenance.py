@@ -181,7 +181,7 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
             catalog.operations.finish_job(operator.operation_id, JOB, attempt, {"answers": answers})
         return {"answers": answers}
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     task = Task()
     plan(FORM, task)
     approve(task.context())
@@ -198,7 +198,7 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
 @on_sqlite
 def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda self, _: ran.append(self.request) or {"answers": []})
     context = Task().context()
     with pytest.raises(AirflowFailException, match="is not approved"):
         maintain(context)
@@ -215,7 +215,7 @@ def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog, monkey
 @on_sqlite
 def test_statements_come_from_the_form_and_from_no_xcom(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda self, _: ran.append(self.request) or {"answers": []})
     context = Task().context({**FORM, "expire_snapshots": False})
     assert MaintainIcebergOperator.template_fields == ()
     forged: Any = {"table": NAME, "statements": ["SELECT 1"]}
@@ -238,7 +238,7 @@ def test_an_approval_is_no_good_once_the_table_was_a_hive_table_meanwhile(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda self, _: ran.append(self.request) or {"answers": []})
     form = {**FORM, "tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False}
     context = Task().context({**form, "remove_orphan_files": True})
     approve(context)

@@ -69,7 +69,7 @@ def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xco
         spark.append((operator.conf, operator.conn_id))
         return {"failed": 0}
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     assert DiscoverSourcesOperator(task_id="discover", operation_id=RUN).execute(context) == 1
     for task in (
         LoadJobOperator(task_id="validate", job="validate_source", operation_id=RUN),
@@ -95,7 +95,7 @@ def built(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
         return {}
 
     built: list[tuple[str, Any]] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     spark = {"conf": {"spark.executor.memory": "4g"}, "connection": "night"}
     settings = {"request": {}, "quality": {}, "indexes": {"By_Carrier": ["carrier"]}, "spark": spark}
     catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE, {"settings": settings})

@@ -91,7 +91,7 @@ def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         _, location = catalog.migrations.staged(operation_id)
         return {"metadata_location": location, "partitions": 4, "partitions_total": 4, "rows": 7}
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     return state
 
 
@@ -326,7 +326,7 @@ def test_what_is_compared_is_what_the_form_says(
     form = {**FORM, "tables": [FIRST], "verified_partitions": 2}
     StageMigrationOperator(task_id="stage", table=FIRST).execute(Task().context(form))
     asked: list[Any] = []
-    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: asked.append(self.request))
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda self, _: asked.append(self.request) or {})
     VerifyMigrationOperator(task_id="verify", table=FIRST).execute(Task().context(form))
     assert asked == [{"table": FIRST, "partitions": 2}]
 

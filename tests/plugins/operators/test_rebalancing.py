@@ -149,7 +149,7 @@ def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert job is not None
         return dict(job.result)
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     return state
 
 

@@ -100,7 +100,7 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         catalog.operations.finish_job(operator.operation_id, operator.job, attempt, {"outcomes": [state["outcome"]]})
         return {"outcomes": [state["outcome"]]}
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     return state
 
 

@@ -137,7 +137,7 @@ def test_what_is_verified_and_repaired_is_what_the_form_says(catalog: Catalog, m
         asked.append((operator.operation_id, operator.request))
         return {"is_exact": True, "message": ""}
 
-    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    monkeypatch.setattr(SparkJobOperator, "run_job", execute)
     operator().execute(context_of_run(repair=True, tables=[TABLE.upper()]))
     assert asked.pop() == (OPERATION, {**PLANNED, "repair": True})
     assert VerifyIndexOperator.template_fields == ()

@@ -98,7 +98,7 @@ def test_many_triggers_are_polled_with_one_statement_in_one_connection(
 
         assert [payload["table"] for payload in asyncio.run(run())] == [table(number) for number in range(count)]
     assert polls[0] == count
-    assert not polling._Poll._running
+    assert not polling._Poll.running
 
 
 def test_a_cancelled_trigger_is_no_longer_polled(catalog: Catalog, polls: list[int]) -> None:
@@ -116,7 +116,7 @@ def test_a_cancelled_trigger_is_no_longer_polled(catalog: Catalog, polls: list[i
         await asyncio.wait([first, second])
 
     asyncio.run(run())
-    assert not polling._Poll._running
+    assert not polling._Poll.running
 
 
 def test_an_unexpected_error_fails_the_triggers(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
