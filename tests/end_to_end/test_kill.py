@@ -135,6 +135,7 @@ def test_killed_job_was_submitted_again(disturbed: Disturbed, catalog: Catalog) 
     assert (killed.attempt, killed.state) == (1, JobState.RUNNING)
     assert (last.attempt, last.state) == (2, JobState.SUCCEEDED)
     assert "is lost" in disturbed.run.log("write", 1)
+    assert disturbed.run.tries("write") == 1
 
 
 @pytest.mark.parametrize("stack", ["postgresql"], indirect=True)

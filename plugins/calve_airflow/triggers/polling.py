@@ -10,6 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -128,6 +129,8 @@ class _Poll:
                 _CATALOG.close_if_unused()
 
     async def _run(self) -> None:
+        # Not in the event loop, which the import would block for a second.
+        await asyncio.to_thread(import_module, "catalog")
         from catalog.errors import CatalogError
 
         while True:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from catalog.operations.records import JobRun
 
 
+_CANCELLATIONS: set[asyncio.Task[None]] = set()
+"""The event loop itself does not keep tasks from being removed as garbage."""
+
+
 class SparkJobTrigger(CatalogTrigger[tuple[str, str], "JobRun"]):
     """Trigger that fires once when an attempt at a Spark job has ended, is lost or replaced, or its time is over.
 
@@ -62,6 +66,13 @@ class SparkJobTrigger(CatalogTrigger[tuple[str, str], "JobRun"]):
 
         Airflow also calls this when it assigns the trigger to another triggerer; the task is still deferred then.
         """
+        cancellation = asyncio.create_task(self._cancel())
+        _CANCELLATIONS.add(cancellation)
+        cancellation.add_done_callback(_CANCELLATIONS.discard)
+        # Continues after Airflow's time limit: its first answer about the task may take longer on a busy host.
+        await asyncio.shield(cancellation)
+
+    async def _cancel(self) -> None:
         if await self._is_task_deferred():
             return
         try:
