@@ -18,7 +18,7 @@ from catalog.model import PartitionIndex, Table
 from catalog.operations.job_requests import BuildPartitionIndexJob
 from catalog.operations.records import OperationKind, OperationState
 from spark_jobs.sessions.executor_catalog import address_of
-from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.sessions.python_tasks import connecting_task_count, in_tasks
 from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.index_backfill import backfill_ranges, run_task
 
@@ -63,8 +63,7 @@ def _backfill_in_executors(
     ranges: Sequence[IdRange],
 ) -> BackfillReport:
     task = partial(run_task, address_of(catalog.storage.url), job, table, index)
-    task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
-    outcomes = in_tasks(spark, ranges, task_count, task).collect()
+    outcomes = in_tasks(spark, ranges, connecting_task_count(spark, len(ranges)), task).collect()
     report = BackfillReport()
     for outcome in outcomes:
         if isinstance(outcome, CatalogError):

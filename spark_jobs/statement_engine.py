@@ -63,7 +63,7 @@ class SparkEngine:
             EngineUnavailableError: Spark does not start.
         """
         if self._spark is None:
-            self._spark = start_session(_NAME)
+            self._spark = start_session(_NAME, self._catalog.storage.url)
         return self._spark
 
     def _spark_with_packages(self) -> SparkSession:
@@ -72,7 +72,7 @@ class SparkEngine:
             if self._spark is not None:
                 stop_session(self._spark)
                 self._spark = None
-            self._spark = start_session(_NAME, spark_packages(avro=True))
+            self._spark = start_session(_NAME, self._catalog.storage.url, spark_packages(avro=True))
         return self.spark
 
     def close(self) -> None:

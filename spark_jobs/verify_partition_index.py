@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
@@ -13,8 +13,9 @@ from catalog import Catalog
 from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.operations.job_requests import VerifyPartitionIndexJob
+from catalog.storage import Storage
 from spark_jobs.sessions.executor_catalog import address_of, executor_url
-from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.sessions.python_tasks import connecting_task_count, in_tasks
 from spark_jobs.sessions.session import finish_operation, run_job
 
 log = logging.getLogger("spark_jobs.verify_partition_index")
@@ -33,13 +34,12 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
     address = address_of(catalog.storage.url)
 
     def check_own(ranges: Iterable[CheckedRange]) -> Iterator[Findings]:
-        with Catalog.open(executor_url(address)) as executors_catalog:
+        with closing(Storage(executor_url(address))) as storage:
             for checked_range in ranges:
-                yield verifying.check_range(executors_catalog.storage, table, index, checked_range)
+                yield verifying.check_range(storage, table, index, checked_range)
 
     def check(ranges: Sequence[CheckedRange]) -> Iterable[Findings]:
-        task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
-        return in_tasks(spark, ranges, task_count, check_own).collect()
+        return in_tasks(spark, ranges, connecting_task_count(spark, len(ranges)), check_own).collect()
 
     @contextmanager
     def guarded() -> Iterator[Connection]:

@@ -23,9 +23,10 @@ import psycopg
 from psycopg import sql
 
 from standalone.errors import PostgresError
-from standalone.postgres_binaries import PostgresBinaries, clean_environment
+from standalone.postgres_binaries import PostgresBinaries
 from standalone.processes import end_processes, session_members
 from standalone.state import write_private
+from standalone.unprivileged import clean_environment
 
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"

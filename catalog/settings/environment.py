@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from catalog.errors import InvalidConfigurationError
@@ -62,6 +63,23 @@ def job_patience() -> int:
         InvalidConfigurationError: It is not a whole number.
     """
     return _whole_number("CALVE_JOB_PATIENCE_SECONDS", 600)
+
+
+def executor_connections() -> int:
+    """Return the maximum number of database connections of one job's executors: `CALVE_EXECUTOR_CONNECTIONS`.
+
+    Raises:
+        InvalidConfigurationError: It is not a whole number, or 0.
+    """
+    connections = _whole_number("CALVE_EXECUTOR_CONNECTIONS", 32)
+    if not connections:
+        raise InvalidConfigurationError("CALVE_EXECUTOR_CONNECTIONS is 0, expected 1 or more")
+    return connections
+
+
+def is_local_master(master: str) -> bool:
+    """Return whether a Spark master runs executors in the driver's process, as `local[*]` does."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def _whole_number(variable: str, default: int) -> int:

@@ -11,22 +11,25 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from sqlalchemy import URL
 
 from catalog.errors import EngineUnavailableError
-from catalog.settings.environment import SPARK_JVM_OPTIONS, state_folder
+from catalog.settings.environment import SPARK_JVM_OPTIONS, is_local_master, state_folder
 from catalog.settings.spark_settings import with_storage
+from spark_jobs.sessions.executors import executor_settings
 from spark_jobs.sessions.session import configure
 
 DEFAULT_MASTER = "local[*]"
 
 
-def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
+def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> SparkSession:
     """Start a session on the master in `CALVE_SPARK_MASTER`, by default all cores of this machine.
 
     `SPARK_SUBMIT_OPTS` replaces the options of the JVM, and `PYSPARK_SUBMIT_ARGS` adds to Spark's settings, as for
     every PySpark program.
 
     Args:
+        database: The catalog's database, which executors on other hosts reach with its password.
         packages: Maven coordinates of packages that Spark needs besides its own jars.
 
     Raises:
@@ -34,8 +37,8 @@ def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
     """
     master = os.environ.get("CALVE_SPARK_MASTER") or DEFAULT_MASTER
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _jvm_options())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
+    if is_local_master(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.log.level": "ERROR",
@@ -52,6 +55,8 @@ def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
         try:
             if SparkContext._active_spark_context is None:
                 gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+                # Set after the start of the JVM, on whose command line the other settings are.
+                conf.setAll(list(executor_settings(database, master).items()))
                 SparkContext(conf=conf, gateway=gateway)
             return configure(SparkSession.builder.getOrCreate())
         except Exception as error:

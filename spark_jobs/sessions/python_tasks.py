@@ -9,6 +9,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from zipimport import zipimporter
 
+from catalog.settings.environment import executor_connections
+
 if TYPE_CHECKING:
     import pyarrow
     from pyspark import RDD
@@ -26,6 +28,17 @@ def in_tasks(
 ) -> RDD[_R]:
     """Return the results of a function for parts of the items, in their order, as a lazy RDD."""
     return spark.sparkContext.parallelize(items, task_count).mapPartitions(partial(_run, function))
+
+
+def connecting_task_count(spark: SparkSession, item_count: int) -> int:
+    """Return the number of tasks that each open a connection to the catalog's database.
+
+    It does not exceed `CALVE_EXECUTOR_CONNECTIONS`, however many executors there are.
+
+    Raises:
+        InvalidConfigurationError: The variable is not a whole number, or 0.
+    """
+    return min(item_count, TASKS_A_CORE * spark.sparkContext.defaultParallelism, executor_connections())
 
 
 def in_batches(

@@ -26,6 +26,7 @@ from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
 from catalog.operations.records import JobState, Operation, OperationState
+from spark_jobs.sessions.executors import prepare_executors, submitted_settings
 from spark_jobs.sessions.packages import has_class
 
 HEARTBEAT_SECONDS = 5.0
@@ -65,7 +66,7 @@ def run_job(
     with Catalog.open() as catalog:
         try:
             alive = Heartbeat(catalog, request, ends_process=True)
-            conf = settings(catalog) if settings else {}
+            conf = {**submitted_settings(catalog.storage.url), **(settings(catalog) if settings else {})}
             with alive as life, spark_session(request, conf) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
@@ -120,6 +121,7 @@ def configure(spark: SparkSession) -> SparkSession:
     # Errors arrive as exceptions; these loggers would log plans with the literals of statements.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).disabled = True
+    prepare_executors(spark.sparkContext)
     return spark
 
 

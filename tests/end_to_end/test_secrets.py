@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,6 +15,7 @@ from catalog.model import NewPartition
 from standalone.preparation import AIRFLOW_DATABASE
 from standalone.stack import CATALOG_DATABASE
 from tests.end_to_end.conftest import PLANTED
+from tests.support.command_lines import CommandLines
 from tests.support.iceberg_tables import append, make_orders, migrate
 
 if TYPE_CHECKING:
@@ -33,32 +32,6 @@ _FORMS = {"dag_run", "log"}
 """Airflow's tables with the forms of runs: the runs, and the audit log."""
 _STORES = ("passwords.json", "simple_auth_manager_passwords.json", "stack.json", "calve.env")
 """The password files of the embedded stack, readable only by their owner."""
-
-
-class CommandLines:
-    """All command lines of this host during a block."""
-
-    def __init__(self) -> None:
-        self.seen: set[bytes] = set()
-        self._ended = threading.Event()
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._watch, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.1):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    self.seen.add(path.read_bytes())
-                except OSError:
-                    continue
 
 
 def secrets_of(stack: Stack) -> set[str]:

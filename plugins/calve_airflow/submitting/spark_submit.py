@@ -8,12 +8,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from catalog.settings.environment import REPOSITORY, state_folder
+from catalog.settings.environment import REPOSITORY, is_local_master, state_folder
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
 
@@ -102,7 +103,8 @@ _NEVER = "AIRFLOW*"
 def submit_environment() -> dict[str, str]:
     """Return the environment of a job: the variables of this process that jobs need, and none of Airflow's.
 
-    Jobs run with this process's Python, unless PYSPARK_PYTHON names another. `CALVE_JOB_ENVIRONMENT` adds variables.
+    Jobs run with this process's Python, unless PYSPARK_PYTHON names another. On a cluster, Spark's settings of its
+    interpreters take precedence. `CALVE_JOB_ENVIRONMENT` adds variables.
     """
     more = [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
     allowed = {
@@ -110,17 +112,33 @@ def submit_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if any(fnmatchcase(name, pattern) for pattern in (*_NEEDED, *more)) and not fnmatchcase(name, _NEVER)
     }
-    return {"PYSPARK_PYTHON": sys.executable, **allowed}
+    return {"PYSPARK_PYTHON": sys.executable, **_spark_home(), **allowed}
+
+
+def _spark_home() -> dict[str, str]:
+    """Return the folder of this environment's Spark; spark-submit would look for it with PYSPARK_PYTHON."""
+    spec = find_spec("pyspark")
+    return {"SPARK_HOME": str(Path(spec.origin).parent)} if spec and spec.origin else {}
 
 
 def _cluster_defaults(master: str) -> dict[str, str]:
-    """Return bounds for what one job takes of a cluster; none for a local master, or that Spark's own file sets."""
-    if master.startswith("local"):
+    """Return bounds for what one job takes of a cluster, and its interpreters; none that Spark's own file sets.
+
+    A local master needs none: its executors are in the driver's process.
+    """
+    if is_local_master(master):
         return {}
-    # A standalone cluster gives its first job all cores by default.
-    cores = {"spark.cores.max": "4"} if master.startswith("spark://") else {}
-    bounds, known = {**cores, "spark.executor.memory": "2g"}, _names_in_spark_defaults()
-    return {name: value for name, value in bounds.items() if name not in known}
+    defaults = {
+        "spark.executor.memory": "2g",
+        "spark.pyspark.driver.python": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
+        # Not this worker's interpreter: its virtual environment is not on the cluster's hosts.
+        "spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3",
+    }
+    if master.startswith("spark://"):
+        # A standalone cluster gives its first job all cores by default.
+        defaults["spark.cores.max"] = "4"
+    known = _names_in_spark_defaults()
+    return {name: value for name, value in defaults.items() if name not in known}
 
 
 def _names_in_spark_defaults() -> set[str]:

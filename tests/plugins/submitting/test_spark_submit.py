@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from calve_airflow.submitting.spark_submit import submit_command
+from calve_airflow.submitting.spark_submit import submit_command, submit_environment
 
 
 def settings(conf: dict[str, str]) -> dict[str, str]:
@@ -43,3 +44,22 @@ def test_sparks_own_file_is_not_overridden(monkeypatch: pytest.MonkeyPatch, tmp_
     connection = {"conn_type": "spark", "host": "spark://master", "port": 7077}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     assert not {"spark.cores.max", "spark.executor.memory"} & settings({}).keys()
+
+
+def test_executors_use_the_interpreter_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    executors, driver = "spark.pyspark.python", "spark.pyspark.driver.python"
+    assert (settings({})[executors], settings({})[driver]) == ("python3", sys.executable)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert settings({})[executors] == "/opt/python"
+    assert settings({executors: "./env/bin/python"})[executors] == "./env/bin/python"
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    assert not {executors, driver} & settings({}).keys()
+
+
+def test_spark_is_found_whatever_the_interpreter_of_the_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/another")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert Path(submit_environment()["SPARK_HOME"], "bin", "spark-submit").is_file()

@@ -1,0 +1,114 @@
+"""The processes of a deployment on several hosts, in one place.
+
+`make cluster` runs them on this machine, and a test compares docker-compose.yaml with them.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_HEALTH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A long-running process.
+
+    Attributes:
+        name: Its name in messages, and in docker-compose.yaml.
+        command: Program and arguments.
+        environment: The variables that it needs, besides those of its host.
+        health_url: A page that responds with status 200 when the process is ready.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    health_url: str | None = None
+
+    def is_healthy(self) -> bool:
+        """Return whether the process is ready; always true without a page."""
+        return self.health_url is None or _responds(self.health_url)
+
+
+@dataclass(frozen=True)
+class SparkCluster:
+    """A standalone cluster of Spark: a master, and workers that register with it.
+
+    Attributes:
+        spark_home: Folder of Spark.
+        host: Name of the master, under which workers and drivers reach it.
+        port: Port of the master.
+        web_port: Port of the master's pages.
+        worker_cores: Cores that one worker offers.
+        worker_memory: Memory that one worker offers, as in `2g`.
+    """
+
+    spark_home: Path
+    host: str = "spark-master"
+    port: int = 7077
+    web_port: int = 8081
+    worker_cores: str = "2"
+    worker_memory: str = "2g"
+
+    @property
+    def url(self) -> str:
+        """The master, as Spark names it."""
+        return f"spark://{self.host}:{self.port}"
+
+    def master(self) -> Service:
+        """Return the master."""
+        return Service(
+            "spark-master",
+            self._command(
+                "master.Master",
+                *("--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)),
+            ),
+            health_url=f"http://{self.host}:{self.web_port}/json/",
+        )
+
+    def worker(self, name: str, host: str, web_port: int, work_dir: Path) -> Service:
+        """Return a worker.
+
+        Args:
+            name: The name of the service.
+            host: Name under which the master and drivers reach the worker.
+            web_port: Port of the worker's pages.
+            work_dir: Folder of the applications' files; those of ended ones are removed after some time.
+        """
+        return Service(
+            name,
+            self._command(
+                "worker.Worker",
+                *("--host", host, "--webui-port", str(web_port)),
+                *("--cores", self.worker_cores, "--memory", self.worker_memory, "--work-dir", str(work_dir)),
+                self.url,
+            ),
+            # Else the files of each application, among them its jars, stay forever.
+            {"SPARK_WORKER_OPTS": "-Dspark.worker.cleanup.enabled=true"},
+            health_url=f"http://{host}:{web_port}/json/",
+        )
+
+    def worker_count(self) -> int:
+        """Return the number of workers that have registered; 0 while the master does not respond."""
+        try:
+            with _OPENER.open(f"http://{self.host}:{self.web_port}/json/", timeout=_HEALTH_SECONDS) as response:
+                return int(json.load(response)["aliveworkers"])
+        except OSError:
+            return 0
+
+    def _command(self, main_class: str, *arguments: str) -> tuple[str, ...]:
+        return (f"{self.spark_home}/bin/spark-class", f"org.apache.spark.deploy.{main_class}", *arguments)
+
+
+def _responds(url: str) -> bool:
+    try:
+        with _OPENER.open(url, timeout=_HEALTH_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,42 @@
+"""The settings with which executors on other hosts reach the storage and the catalog."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import make_url
+
+from spark_jobs.sessions.executors import executor_settings
+
+URL = make_url("postgresql+psycopg://calve:planted@db:5432/calve")
+
+
+@pytest.fixture(autouse=True)
+def storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.example.com")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    monkeypatch.setenv("AWS_UNKNOWN", "kept")
+
+
+@pytest.mark.parametrize("master", ["spark://master:7077", "yarn"])
+def test_executors_get_what_the_driver_has(master: str) -> None:
+    settings = executor_settings(URL, master)
+    assert settings["spark.executorEnv.PGPASSWORD"] == "planted"
+    assert settings["spark.executorEnv.AWS_SECRET_ACCESS_KEY"] == "planted"
+    assert settings["spark.executorEnv.AWS_ENDPOINT_URL"] == "https://s3.example.com"
+    assert "spark.executorEnv.AWS_UNKNOWN" not in settings
+
+
+def test_no_pod_of_kubernetes_shows_a_password() -> None:
+    settings = executor_settings(URL, "k8s://https://kubernetes:6443")
+    assert settings["spark.executorEnv.AWS_ENDPOINT_URL"] == "https://s3.example.com"
+    assert "planted" not in settings.values()
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2, 3]"])
+def test_executors_in_the_process_of_the_driver_need_nothing(master: str) -> None:
+    assert executor_settings(URL, master) == {}
+
+
+def test_a_database_without_a_password_has_no_variable() -> None:
+    settings = executor_settings(make_url("sqlite:////catalog.db"), "yarn")
+    assert "spark.executorEnv.PGPASSWORD" not in settings
