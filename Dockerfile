@@ -1,5 +1,6 @@
-# The image of all services of docker-compose.yaml: Airflow, Spark and Calve with the same locked requirements.
-FROM python:3.11-slim-bookworm
+# The image of all services of docker-compose.yaml except PostgreSQL: Airflow, Spark, SeaweedFS and Calve with the same
+# locked requirements. Nothing is downloaded when a container runs.
+FROM python:3.11-slim-bookworm AS requirements
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
@@ -10,6 +11,19 @@ WORKDIR /opt/calve
 COPY requirements.txt .
 RUN pip install --no-cache-dir --require-hashes --compile --requirement requirements.txt
 
+ENV JAVA_HOME=/usr/lib/jvm/java-17 \
+    SPARK_HOME=/usr/local/lib/python3.11/site-packages/pyspark \
+    PYTHONPATH=/opt/calve:/opt/calve/plugins
+
+FROM requirements AS jars
+
+COPY catalog catalog
+COPY standalone standalone
+RUN python -m standalone.spark_jars /jars
+
+FROM requirements
+
+COPY --from=jars /jars/*.jar ${SPARK_HOME}/jars/
 COPY tables.yaml .
 COPY catalog catalog
 COPY dags dags
@@ -17,18 +31,15 @@ COPY plugins plugins
 COPY spark_jobs spark_jobs
 RUN printf '#!/bin/sh\nexec python -m catalog.cli "$@"\n' > /usr/local/bin/calve && chmod +x /usr/local/bin/calve
 
-ENV JAVA_HOME=/usr/lib/jvm/java-17 \
-    SPARK_HOME=/usr/local/lib/python3.11/site-packages/pyspark \
-    PYSPARK_PYTHON=/usr/local/bin/python \
-    PYTHONPATH=/opt/calve:/opt/calve/plugins \
+ENV PYSPARK_PYTHON=/usr/local/bin/python \
     AIRFLOW_HOME=/var/lib/calve/airflow \
     CALVE_HOME=/var/lib/calve/home \
-    CALVE_WAREHOUSE=/var/lib/calve/warehouse \
+    CALVE_SPARK_PACKAGES=none \
     GX_ANALYTICS_ENABLED=false
 
 # A new volume gets the owner of the image's folder at its mount point.
 RUN useradd --uid 10001 --create-home calve \
-    && mkdir --parents /var/lib/calve/airflow/logs /var/lib/calve/home /var/lib/calve/warehouse \
+    && mkdir --parents /var/lib/calve/airflow/logs /var/lib/calve/home /var/lib/calve/s3 /var/lib/calve/work \
     && chown --recursive calve:calve /var/lib/calve
 USER calve
 ENTRYPOINT ["tini", "-g", "--"]

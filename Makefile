@@ -9,13 +9,13 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino up down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino up down cluster cluster-down status lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## Load real flights through Airflow and Spark, index them, and compare searches with and without the index
-	@$(BIN)/python -m standalone demo
+demo: setup ## Load real flights through Airflow and Spark, index them, and compare searches; CLUSTER=1 runs it on a cluster
+	@$(BIN)/python -m standalone demo $(if $(CLUSTER),--cluster)
 
 up: setup ## Start Airflow and the catalog in the background, and print their addresses
 	@$(BIN)/python -m standalone up
@@ -25,6 +25,12 @@ down: ## Stop the stack
 
 status: setup ## Show the state of the stack
 	@$(BIN)/python -m standalone status
+
+cluster: setup ## Start a cluster like that of docker-compose.yaml: Airflow, PostgreSQL, Spark's master and workers, S3
+	@$(BIN)/python -m standalone up --cluster
+
+cluster-down: ## Stop the cluster
+	@! test -x $(BIN)/python || $(BIN)/python -m standalone down --cluster
 
 test: checked ## Run the checks and the tests, in three processes
 	$(BIN)/pytest $(IN_PARALLEL) -m "not long"
@@ -68,6 +74,6 @@ lock: setup ## Compile requirements.txt and requirements-dev.txt again
 setup: ## Create the virtual environment, and find or install Java
 	@$(PYTHON) -m standalone.bootstrap
 
-clean: down ## Stop the stack, and delete all created files, including data
+clean: down cluster-down ## Stop the stack, and delete all created files, including data
 	rm -rf .calve .ruff_cache .pytest_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

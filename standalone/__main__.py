@@ -12,9 +12,11 @@ from types import FrameType
 from typing import NoReturn
 
 from standalone import supervisor
+from standalone.cluster import ClusterStack
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 from standalone.stack import Stack
+from standalone.unprivileged import run_unprivileged
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,36 +24,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m standalone", description="The embedded stack of Calve.")
     parser.add_argument("command", choices=["up", "down", "status", "demo", "supervise"])
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
+    parser.add_argument("--cluster", action="store_true", help="with a cluster of Spark, an S3 server, and not as root")
     options = parser.parse_args(arguments)
     home = Path(options.home or os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").resolve()
+    if options.cluster and options.home is None:
+        home /= "cluster"
     _exit_on_signals()
     try:
-        return _run(options.command, home)
+        if options.cluster and os.geteuid() == 0:
+            run_unprivileged(home, ["-m", "standalone", options.command, "--cluster", "--home", str(home)])
+        return _run(options.command, home, cluster=options.cluster)
     except StandaloneError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
 
 
-def _run(command: str, home: Path) -> int:
+def _run(command: str, home: Path, *, cluster: bool) -> int:
     if command == "status":
         return 0 if supervisor.status(home, print) else 1
     if command == "up":
-        supervisor.up(home, print)
+        supervisor.up(home, print, cluster=cluster)
     elif command == "down":
         supervisor.down(home, print)
     elif command == "supervise":
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        supervisor.supervise(home)
+        supervisor.supervise(home, cluster=cluster)
     else:
-        return _demo(home)
+        return _demo(home, cluster=cluster)
     return 0
 
 
-def _demo(home: Path) -> int:
+def _demo(home: Path, *, cluster: bool) -> int:
     from standalone import demo
 
     logging.basicConfig(level=logging.INFO, format="%(message)s ...")
-    with Stack(home) as stack:
+    with ClusterStack(home) if cluster else Stack(home) as stack:
         return demo.run(stack)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import shutil
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 
 from catalog import Catalog
 from catalog.errors import NotFoundError
+from catalog.files.filesystem import Folder
 from catalog.indexes.items import count_items
 from catalog.partitions.explaining import Explanation
 from standalone import delays, migrating
 from standalone.guide import DemoError, Guide
-from standalone.landing import land_flights
+from standalone.landing import deliver_flights
 from standalone.stack import Stack
 
 TABLE = "demo.flights"
@@ -39,6 +40,8 @@ def run(stack: Stack) -> int:
         DemoError: A step did not have the expected result.
     """
     started = time.monotonic()
+    # This process reads and writes the storage, too.
+    os.environ.update(stack.settings.client_variables)
     with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as catalog:
         _Demo(stack, catalog).run()
     print(f"\nThe demo took {time.monotonic() - started:.0f} s. The stack is stopped; the data is in {stack.home}.")
@@ -50,8 +53,10 @@ class _Demo:
         self._guide = Guide(stack)
         self._title, self._say, self._run_dag = self._guide.title, self._guide.say, self._guide.run_dag
         self._home = stack.home
+        self._start_command, self._stop_command = stack.start_command, stack.stop_command
         self._catalog = catalog
-        self._landing = stack.home / "landing" / "flights"
+        self._raw = Folder(stack.landing)
+        self._landing = self._raw.inside("flights")
 
     def run(self) -> None:
         """Run all sections."""
@@ -78,13 +83,13 @@ class _Demo:
             except NotFoundError:
                 continue
             self._catalog.drop_table(table)
-            shutil.rmtree(location, ignore_errors=True)
-        shutil.rmtree(self._landing.parent, ignore_errors=True)
+            Folder(location).delete("")
+        self._raw.delete("")
 
     def _load_eleven_months(self) -> None:
         self._title("1. Load raw files as partitions")
-        files = land_flights(self._landing, range(1, 12))
-        self._say(f"A source system has delivered {len(files)} CSV files: {files[0].name} … {files[-1].name}")
+        names = deliver_flights(self._landing.location, range(1, 12))
+        self._say(f"A source system has delivered {len(names)} CSV files: {names[0]} … {names[-1]}")
         self._run_dag(LOAD, {})
         self._say(f"{TABLE} has {self._count():,} partitions with {self._row_count():,} flights.")
 
@@ -95,7 +100,7 @@ class _Demo:
 
     def _add_december(self) -> dict[str, Any]:
         self._title("3. Load December; the index gets its items in the same transaction")
-        land_flights(self._landing, [12])
+        deliver_flights(self._landing.location, [12])
         run_id = self._run_dag(LOAD, {})
         self._show_index()
         explanation = self._explained("origin = 'JFK' and carrier = 'B6' and month = 12")
@@ -109,7 +114,7 @@ class _Demo:
         self._title("4. Refuse an invalid partition")
         before = self._count(), self._row_count(), self._files()
         source = self._land_foo()
-        run_id = self._run_dag("add_partitions", {"table": TABLE, "source": str(source), "dry_run": False}, "failed")
+        run_id = self._run_dag("add_partitions", {"table": TABLE, "source": source, "dry_run": False}, "failed")
         job = self._catalog.operations.get_job(f"add_partitions/{run_id}", "validate_source")
         self._say(f"{job.error_class}: {job.error_message}" if job else "no result")
         if (self._count(), self._row_count(), self._files()) != before:
@@ -118,20 +123,16 @@ class _Demo:
             f"Nothing changed: {before[0]:,} partitions, {before[1]:,} flights, {len(before[2]):,} files, as before."
         )
 
-    def _land_foo(self) -> Path:
-        """Write a source file with two flights of the month `foo`."""
-        source = self._landing.parent / "wrong" / "flights-2013-foo.csv"
-        source.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            (self._landing / "flights-2013-12.csv").open(encoding="utf-8") as december,
-            source.open("w", encoding="utf-8", newline="") as wrong,
-        ):
+    def _land_foo(self) -> str:
+        """Write a source file with two flights of the month `foo`; return its location."""
+        name = "wrong/flights-2013-foo.csv"
+        with self._landing.open_text("flights-2013-12.csv") as december, self._raw.writing(name) as wrong:
             rows = csv.DictReader(december)
             writer = csv.DictWriter(wrong, rows.fieldnames or ())
             writer.writeheader()
             for row, _ in zip(rows, range(2), strict=False):
                 writer.writerow({**row, "month": "foo"})
-        return source
+        return f"{self._raw.location}/{name}"
 
     def _compare(self) -> None:
         self._title("5. Find partitions with and without an index")
@@ -178,7 +179,7 @@ class _Demo:
         self._title("Next steps")
         environment = self._home / "calve.env"
         for command, meaning in (
-            ("make up", "start Airflow's UI, and print its address and password"),
+            (self._start_command, "start Airflow's UI, and print its address and password"),
             (f". {environment}", "set up this shell for the commands below"),
             ("calve tables", "list the tables"),
             (
@@ -191,7 +192,7 @@ class _Demo:
             (f'calve sql "SHOW PARTITIONS {delays.TABLE}" --long', "list the ranges, with rows, bytes and files"),
             ("calve operations", "list the operations"),
             ("$EDITOR tables.yaml", "add a table, then trigger its add_partitions DAG"),
-            ("make down", "stop the stack"),
+            (self._stop_command, "stop the stack"),
         ):
             self._say(f"  {command:66} {meaning}")
 
@@ -205,8 +206,8 @@ class _Demo:
 
     def _files(self) -> list[tuple[str, int]]:
         """Return path and size of all files of the table."""
-        root = Path(self._catalog.get_table(TABLE).location)
-        return sorted((str(path), path.stat().st_size) for path in root.rglob("*") if path.is_file())
+        files = Folder(self._catalog.get_table(TABLE).location).all_files("")
+        return sorted((file.path, file.size_bytes) for file in files)
 
     def _show_index(self) -> None:
         index = self._catalog.get_partition_index(TABLE, INDEX)

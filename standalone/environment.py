@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from standalone.class_archive import jvm_options, spark_home
@@ -32,6 +32,7 @@ class StackSettings:
         airflow_database_url: SQLAlchemy URL of Airflow's own database.
         api_port: Port of Airflow's UI and API.
         java_home: The home of a Java version that Spark supports.
+        client_variables: Further variables with which Calve's commands reach the storage and a cluster of Spark.
     """
 
     stack_id: str
@@ -41,6 +42,7 @@ class StackSettings:
     airflow_database_url: str
     api_port: int
     java_home: Path
+    client_variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def base_url(self) -> str:
@@ -58,6 +60,7 @@ class StackSettings:
             "CALVE_CATALOG_URL": self.catalog_url,
             "CALVE_WAREHOUSE": self.warehouse,
             "CALVE_HOME": str(self.home),
+            **self.client_variables,
         }
 
     def variables(self, inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
@@ -72,9 +75,9 @@ class StackSettings:
         return {
             **spark_connection,
             **kept,
-            **self.calve_variables(),
             **self._airflow_variables(),
             **self._runtime_variables(inherited),
+            **self.calve_variables(),
             MARK_VARIABLE: self.stack_id,
             **overrides,
         }

@@ -75,7 +75,9 @@ class Guide:
         script = f"\n;\nSELECT '{_SEPARATOR}' AS {_SEPARATOR};\n".join(queries)
         with self._progress() as progress:
             progress.add_task("spark-sql runs the queries", total=None)
-            output = self._run("spark-sql", "--properties-file", str(settings), *options, "-e", script)
+            # The settings of a cluster are in Spark's own file.
+            files = ("--properties-file", str(settings), "--load-spark-defaults")
+            output = self._run("spark-sql", *files, *options, "-e", script)
         for query, rows in zip(queries, output.split(f"{_SEPARATOR}\n{_SEPARATOR}\n"), strict=True):
             self.say(f"\n  {query}\n")
             table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))

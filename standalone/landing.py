@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+
+from catalog.files.filesystem import Folder
 
 ALL_MONTHS = range(1, 13)
 
@@ -32,6 +35,16 @@ def land_flights(folder: Path, months: Iterable[int] = ALL_MONTHS) -> list[Path]
     if missing:
         _split_by_month(missing)
     return [targets[month] for month in sorted(targets)]
+
+
+def deliver_flights(location: str, months: Iterable[int]) -> list[str]:
+    """Put the flights of months into a folder, which may be on an object store; return the names of the files."""
+    folder = Folder(location)
+    with tempfile.TemporaryDirectory(prefix="calve-flights") as scratch:
+        paths = land_flights(Path(scratch), months)
+        for path in paths:
+            folder.write_bytes(path.name, path.read_bytes())
+    return [path.name for path in paths]
 
 
 def _split_by_month(targets: dict[str, Path]) -> None:

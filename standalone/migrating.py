@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from catalog import Catalog
+from catalog.files.filesystem import Folder
 from standalone.guide import DemoError, Guide
 
 _DAG = "migrate_hive_to_iceberg"
@@ -60,5 +60,5 @@ def _queries(table: str) -> Sequence[str]:
 
 def _files(catalog: Catalog, table: str) -> list[tuple[str, int, int]]:
     """Return path, size and modification time of all data files."""
-    paths = Path(catalog.get_table(table).location).rglob("*=*/*.parquet")
-    return sorted((str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in paths)
+    files = Folder(catalog.get_table(table).location).files("*=*")
+    return [(file.path, file.size_bytes, file.modified_at_ms) for file in files]

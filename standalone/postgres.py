@@ -15,6 +15,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Self
 from urllib.parse import quote
@@ -52,6 +54,15 @@ def free_port(memory: Path | None = None) -> int:
     if memory is not None:
         memory.write_text(str(port))
     return port
+
+
+def free_ports(names: Iterable[str]) -> dict[str, int]:
+    """Return a free TCP port of 127.0.0.1 for each name, all different."""
+    with ExitStack() as sockets:
+        opened = {name: sockets.enter_context(socket.socket()) for name in names}
+        for probe in opened.values():
+            probe.bind((HOST, 0))
+        return {name: probe.getsockname()[1] for name, probe in opened.items()}
 
 
 def _bindable(port: int) -> int:

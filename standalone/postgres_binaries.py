@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import pwd
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 from standalone.errors import PostgresError
-from standalone.unprivileged import UNPRIVILEGED_USER, unprivileged_prefix
+from standalone.unprivileged import UNPRIVILEGED_USER, hand_over, unprivileged_prefix
 
 
 class PostgresBinaries:
@@ -35,12 +33,8 @@ class PostgresBinaries:
         """Change the owner of files to the user that the programs run as, if it is another one."""
         if not self._prefix or self._prefix[0] == "unshare":
             return
-        user = pwd.getpwnam(UNPRIVILEGED_USER)
         for path in paths:
-            if path.stat().st_uid == user.pw_uid:
-                continue
-            for owned in (*path.rglob("*"), path):
-                os.chown(owned, user.pw_uid, user.pw_gid)
+            hand_over(path)
 
     @cached_property
     def _prefix(self) -> Sequence[str]:

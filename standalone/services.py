@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+EVERYTHING = ("Admin", "Read", "Write", "List", "Tagging")
+"""What a user of an object store may do."""
+
+AIRFLOW_COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    # Log servers are not needed, because all components share the folder of logs, and would listen on all interfaces.
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+"""Airflow's components: name → arguments of `airflow`."""
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _HEALTH_SECONDS = 5.0
@@ -30,6 +43,11 @@ class Service:
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     health_url: str | None = None
+
+    @property
+    def health_command(self) -> tuple[str, ...]:
+        """A command that succeeds when the process is ready, for images with Python."""
+        return ("python", "-c", f"import urllib.request as r; r.urlopen('{self.health_url}')")
 
     def is_healthy(self) -> bool:
         """Return whether the process is ready; always true without a page."""
@@ -94,6 +112,15 @@ class SparkCluster:
             health_url=f"http://{host}:{web_port}/json/",
         )
 
+    @staticmethod
+    def defaults(secret: str) -> dict[str, str]:
+        """Return the settings of the cluster's processes and of drivers: they share a secret, and encrypt."""
+        return {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": secret,
+            "spark.network.crypto.enabled": "true",
+        }
+
     def worker_count(self) -> int:
         """Return the number of workers that have registered; 0 while the master does not respond."""
         try:
@@ -104,6 +131,64 @@ class SparkCluster:
 
     def _command(self, main_class: str, *arguments: str) -> tuple[str, ...]:
         return (f"{self.spark_home}/bin/spark-class", f"org.apache.spark.deploy.{main_class}", *arguments)
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """SeaweedFS, an S3 server in one process.
+
+    Attributes:
+        program: Path of `weed`.
+        folder: The objects.
+        users: File of `users_file`, which has the keys.
+        host: Name under which clients reach the server.
+        listen: Address that it listens on.
+        ports: Ports by SeaweedFS' names, such as `s3` and `filer.grpc`; by default SeaweedFS' own.
+    """
+
+    program: str
+    folder: Path
+    users: Path
+    host: str = "s3"
+    listen: str = "0.0.0.0"
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+    PORTS: ClassVar[tuple[str, ...]] = (
+        *("master", "volume", "filer", "s3"),
+        *("master.grpc", "volume.grpc", "filer.grpc", "s3.grpc", "admin"),
+    )
+
+    @property
+    def url(self) -> str:
+        """The endpoint for clients of S3."""
+        return f"http://{self.host}:{self.ports.get('s3', 8333)}"
+
+    def service(self) -> Service:
+        """Return the server."""
+        options: dict[str, object] = {"dir": self.folder, "ip": self.host, "ip.bind": self.listen}
+        for name, port in self.ports.items():
+            server, _, kind = name.partition(".")
+            options[f"{server}.port.{kind}" if kind else f"{server}.port"] = port
+        options |= {"s3.port.iceberg": 0, "s3.port.lance": 0, "s3.config": self.users}
+        # A missing bucket is an error, and nothing is sent to SeaweedFS' authors.
+        off = dict.fromkeys(("admin.ui", "webdav", "master.telemetry", "s3.autoCreateBucket"), "false")
+        arguments = (f"-{name}={value}" for name, value in {**options, **off}.items())
+        return Service(
+            "s3",
+            (self.program, f"-logdir={self.folder}", "mini", *arguments),
+            {"TMPDIR": str(self.folder)},
+            health_url=f"{self.url}/healthz",
+        )
+
+
+def users_file(*users: Mapping[str, object]) -> str:
+    """Return the content of an object store's file of users; each is the result of `user`."""
+    return json.dumps({"identities": users})
+
+
+def user(name: str, key: str, secret: str, actions: Sequence[str] = EVERYTHING) -> dict[str, object]:
+    """Return a user of an object store, who may do actions such as `Read:lake`; by default all."""
+    return {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": list(actions)}
 
 
 def _responds(url: str) -> bool:

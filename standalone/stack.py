@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
@@ -31,7 +31,8 @@ from standalone.preparation import (
     prepare_airflow,
     write_files,
 )
-from standalone.processes import Component, ProcessIdentity
+from standalone.processes import MARK_VARIABLE, Component, ProcessIdentity
+from standalone.services import AIRFLOW_COMPONENTS
 from standalone.state import HEALTHY, StackState, read_passwords, state_path
 
 log = logging.getLogger(__name__)
@@ -41,14 +42,6 @@ HEALTH_TIMEOUT_SECONDS = 240.0
 SET_UP_TIMEOUT_SECONDS = 300.0
 MAX_RESTART_DELAY_SECONDS = 30.0
 _POLL_SECONDS = 0.2
-
-# Log servers are not needed, because all components share one disk, and would listen on all interfaces.
-AIRFLOW_COMPONENTS = {
-    "api-server": ["api-server"],
-    "scheduler": ["scheduler", "--skip-serve-logs"],
-    "dag-processor": ["dag-processor"],
-    "triggerer": ["triggerer", "--skip-serve-logs"],
-}
 
 
 class Stack:
@@ -67,6 +60,9 @@ class Stack:
         env: Environment variables that override the stack's, e.g. CALVE_TABLES or AIRFLOW__CORE__DAGS_FOLDER.
         durable: False disables fsync in the databases, for tests: faster, but data may be lost at a power failure.
     """
+
+    start_command = "make up"
+    stop_command = "make down"
 
     api: AirflowApi
     settings: StackSettings
@@ -87,6 +83,7 @@ class Stack:
         self._catalog_url = catalog_url
         self._warehouse = warehouse
         self._overrides = dict(env or {})
+        self._client_variables: dict[str, str] = {}
         self._components: dict[str, Component] = {}
         self._class_archive: Component | None = None
         self._state = StackState(uuid4().hex, ProcessIdentity.current())
@@ -110,6 +107,11 @@ class Stack:
     def username(self) -> str:
         """The user name of Airflow's administrator."""
         return ADMIN
+
+    @property
+    def landing(self) -> str:
+        """The folder of raw files: a path or a URI."""
+        return str(self.home / "landing")
 
     @property
     def password(self) -> str:
@@ -183,6 +185,7 @@ class Stack:
         self._end_leftovers()
         self._state = StackState(uuid4().hex, ProcessIdentity.current())
         java_home = require_java()
+        self._configure(java_home)
         self._write_phase("starting PostgreSQL")
         self.postgres.start()
         self.settings = self._decide(java_home)
@@ -191,6 +194,7 @@ class Stack:
         write_files(self.settings)
         self._write_phase("preparing the databases")
         self._prepare_databases()
+        self._start_services()
         self._write_phase("starting Airflow")
         self._start_airflow()
         self._wait_until_healthy()
@@ -198,6 +202,12 @@ class Stack:
         self._watcher.start()
         self._start_class_archive()
         self._write_phase(HEALTHY)
+
+    def _configure(self, java_home: Path) -> None:
+        """Choose ports and write files of further services; the embedded stack has none."""
+
+    def _start_services(self) -> None:
+        """Start further services than the database and Airflow."""
 
     def _start_class_archive(self) -> None:
         """Create the class archive in the background if it is missing, so that later Spark jobs start faster."""
@@ -214,7 +224,9 @@ class Stack:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.close()
-            raise StackError(f"A stack is already running in {self.home}. Stop it first: make down") from error
+            raise StackError(
+                f"A stack is already running in {self.home}. Stop it first: {self.stop_command}"
+            ) from error
         self._lock = lock
 
     def _decide(self, java_home: Path) -> StackSettings:
@@ -232,6 +244,7 @@ class Stack:
             airflow_database_url=self.postgres.url(AIRFLOW_DATABASE, driver="psycopg2"),
             api_port=free_port(self.home / "run" / "api.port"),
             java_home=java_home,
+            client_variables=self._client_variables,
         )
 
     def _prepare_databases(self) -> None:
@@ -252,8 +265,10 @@ class Stack:
             self._launch(self._component(name, [sys.executable, "-m", "airflow", *words]))
         self.api = AirflowApi(self.settings.base_url, ADMIN, self.password)
 
-    def _component(self, name: str, command: list[str]) -> Component:
-        return Component(name, command, self.environment, self.log_dir / f"{name}.log")
+    def _component(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Component:
+        """Return a component with the environment of the stack, or with its own."""
+        variables = self.environment if environment is None else {**environment, MARK_VARIABLE: self._state.stack_id}
+        return Component(name, command, variables, self.log_dir / f"{name}.log")
 
     def _launch(self, component: Component) -> None:
         self._components[component.name] = component

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from standalone.airflow_api import AirflowApi
+from standalone.cluster import ClusterStack
 from standalone.environment import ADMIN, VIEWER
 from standalone.errors import AirflowApiError, StackError
 from standalone.processes import ProcessIdentity
@@ -24,28 +25,33 @@ STOP_TIMEOUT_SECONDS = 90.0
 _POLL_SECONDS = 0.2
 
 
-def supervise(home: Path, environ: Mapping[str, str] = os.environ) -> None:
+def supervise(home: Path, *, cluster: bool = False, environ: Mapping[str, str] = os.environ) -> None:
     """Run the stack until a signal ends this process.
 
-    CALVE_CATALOG_URL and CALVE_WAREHOUSE override the embedded catalog and warehouse.
+    CALVE_CATALOG_URL and CALVE_WAREHOUSE override the embedded catalog and warehouse, but not those of a cluster.
     """
     catalog_url, warehouse = environ.get("CALVE_CATALOG_URL"), environ.get("CALVE_WAREHOUSE")
-    with Stack(home, catalog_url=catalog_url, warehouse=warehouse):
+    with ClusterStack(home) if cluster else Stack(home, catalog_url=catalog_url, warehouse=warehouse):
         signal.pause()
 
 
-def up(home: Path, say: Callable[[str], None]) -> None:
+def up(home: Path, say: Callable[[str], None], *, cluster: bool = False) -> None:
     """Start the stack in the background unless it is running, and wait until it is healthy.
+
+    Args:
+        home: State folder.
+        say: Prints a line.
+        cluster: Start the stack with a cluster of Spark and an S3 server.
 
     Raises:
         StackError: The stack did not start; the message has the end of the daemon's log.
     """
     state = _running(home)
     if state is None:
-        _start_daemon(home, say)
+        _start_daemon(home, say, cluster=cluster)
     elif state.phase != HEALTHY:
         _wait_until_healthy(home, state.owner, say)
-    say(describe(home))
+    say(describe(home, ClusterStack.stop_command if cluster else Stack.stop_command))
 
 
 def down(home: Path, say: Callable[[str], None]) -> None:
@@ -86,7 +92,7 @@ def status(home: Path, say: Callable[[str], None]) -> bool:
     return set(health.values()) == {HEALTHY}
 
 
-def describe(home: Path) -> str:
+def describe(home: Path, stop_command: str = Stack.stop_command) -> str:
     """Return the addresses and passwords of a running stack, and how to stop it.
 
     Raises:
@@ -103,7 +109,7 @@ def describe(home: Path) -> str:
             f"             user {ADMIN}, password {passwords[ADMIN]}  (read-only: {VIEWER}, {passwords[VIEWER]})",
             f"  Catalog    source {shell_file(home)} && calve tables",
             f"  Logs       {home / 'logs'}; tasks: {home / 'airflow' / 'logs'}",
-            "  Stop       make down",
+            f"  Stop       {stop_command}",
             "",
         ]
     )
@@ -114,12 +120,12 @@ def _running(home: Path) -> StackState | None:
     return state if state and state.owner.is_alive else None
 
 
-def _start_daemon(home: Path, say: Callable[[str], None]) -> None:
+def _start_daemon(home: Path, say: Callable[[str], None], *, cluster: bool) -> None:
     log_path = home / "logs" / "stack.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("wb") as log_file:
         daemon = subprocess.Popen(
-            [sys.executable, "-m", "standalone", "supervise", "--home", str(home)],
+            [sys.executable, "-m", "standalone", "supervise", "--home", str(home), *(["--cluster"] if cluster else [])],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=subprocess.STDOUT,

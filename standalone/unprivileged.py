@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from standalone.errors import SetUpError
 
 UNPRIVILEGED_USER = "nobody"
+_KEPT = ("PATH", "LANG", "TERM", "COLUMNS", "JAVA_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 def clean_environment() -> Mapping[str, str]:
@@ -45,6 +51,52 @@ def unprivileged_prefix(probes: Sequence[Sequence[str]]) -> Sequence[str] | None
         if not any(_run_quietly([*prefix, *probe]).returncode for probe in probes):
             return prefix
     return None
+
+
+def python_probe(python: str, code: str) -> list[str]:
+    """Return a command that runs code if the user can use a Python.
+
+    The code runs in a process that this Python starts: root's privileges still apply to the start of the first.
+    """
+    return [
+        python,
+        "-c",
+        "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]], check=True)",
+        "-c",
+        code,
+    ]
+
+
+def run_unprivileged(home: Path, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process of root by Python with other arguments, run by an unprivileged user.
+
+    Args:
+        home: The folder that the user owns, which is also its home; created and handed over if necessary.
+        arguments: Arguments of Python.
+
+    Raises:
+        SetUpError: The user cannot run this Python, or reach the folder.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    hand_over(home)
+    prefix = unprivileged_prefix([python_probe(sys.executable, "import standalone.stack"), ["ls", str(home)]])
+    if prefix is None:
+        raise SetUpError(
+            f"user {UNPRIVILEGED_USER!r}, as which root runs the cluster, cannot use {sys.executable} or {home}; use "
+            "another user than root, or a folder that all users can access"
+        )
+    # None of root's settings, such as credentials for another S3.
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    os.execvpe(prefix[0], [*prefix, sys.executable, *arguments], {**kept, "HOME": str(home)})
+
+
+def hand_over(path: Path) -> None:
+    """Change the owner of a file, or of a folder and its contents, to the unprivileged user, unless it is its own."""
+    account = pwd.getpwnam(UNPRIVILEGED_USER)
+    if path.stat().st_uid == account.pw_uid:
+        return
+    for owned in (*path.rglob("*"), path):
+        os.chown(owned, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
 def _run_quietly(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:

@@ -43,7 +43,7 @@ _VARIABLES = (
     *SECRET_VARIABLES,
 )
 
-_EXCLUDED = (
+EXCLUDED_PACKAGES = (
     # Amazon's bundle of all services has 640 MB; the others are among Spark's own jars.
     "software.amazon.awssdk:bundle",
     "org.wildfly.openssl:wildfly-openssl",
@@ -182,7 +182,7 @@ def spark_settings() -> dict[str, str]:
     Source: Hadoop's `hadoop-aws`. Its own time-outs let a job wait 220 seconds for a server that is down.
     """
     settings = {
-        "spark.jars.excludes": ",".join(_EXCLUDED),
+        "spark.jars.excludes": ",".join(EXCLUDED_PACKAGES),
         "spark.hadoop.fs.s3.impl": _S3A,
         "spark.hadoop.fs.s3n.impl": _S3A,
         "spark.hadoop.fs.s3a.attempts.maximum": str(_ATTEMPTS),

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+
+from standalone.postgres import HOST, free_ports
+from standalone.services import ObjectStore as Server
+from standalone.services import user, users_file
 
 REGION = "us-east-1"
 _KEY, _SECRET = "calve-tests", "secret-of-the-tests"
 _READER_KEY, _READER_SECRET = "reader", "secret-of-the-reader"
-_PORTS = ("master", "volume", "filer", "s3")
 _START_SECONDS = 60
 
 
@@ -31,12 +32,15 @@ class ObjectStore:
     def __init__(self, folder: Path) -> None:
         """Choose free ports, and keep the server's files in a folder."""
         self._folder = folder
-        with ExitStack() as sockets:
-            opened = [sockets.enter_context(socket.socket()) for _ in range(2 * len(_PORTS) + 1)]
-            for one in opened:
-                one.bind(("127.0.0.1", 0))
-            self._ports = [one.getsockname()[1] for one in opened]
-        self.url = f"http://127.0.0.1:{self._ports[_PORTS.index('s3')]}"
+        self._server = Server(
+            str(Path(sys.executable).with_name("weed")),
+            folder,
+            folder / "users.json",
+            HOST,
+            HOST,
+            free_ports(Server.PORTS),
+        )
+        self.url = self._server.url
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,37 +70,21 @@ class ObjectStore:
 
     def start(self) -> None:
         """Start the server with the objects that it had."""
-        users = [
-            _user("admin", _KEY, _SECRET, ("Admin", "Read", "Write", "List", "Tagging")),
-            _user("reader", _READER_KEY, _READER_SECRET, ("Read:lake", "List:lake")),
-        ]
-        config = self._folder / "users.json"
-        config.write_text(json.dumps({"identities": users}))
-        options = {
-            "dir": self._folder,
-            "ip": "127.0.0.1",
-            "ip.bind": "127.0.0.1",
-            **{f"{name}.port": port for name, port in zip(_PORTS, self._ports, strict=False)},
-            **{f"{name}.port.grpc": port for name, port in zip(_PORTS, self._ports[len(_PORTS) :], strict=False)},
-            "admin.port": self._ports[-1],
-            "s3.port.iceberg": 0,
-            "s3.port.lance": 0,
-            "s3.config": config,
-            "admin.ui": "false",
-            "webdav": "false",
-            "master.telemetry": "false",
-            "s3.autoCreateBucket": "false",
-        }
-        program = Path(sys.executable).with_name("weed")
-        command = [str(program), "-logdir", str(self._folder), "mini", *(f"-{k}={v}" for k, v in options.items())]
+        self._server.users.write_text(
+            users_file(
+                user("admin", _KEY, _SECRET),
+                user("reader", _READER_KEY, _READER_SECRET, ("Read:lake", "List:lake")),
+            )
+        )
+        service = self._server.service()
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                service.command,
                 cwd=self._folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": str(self._folder)},
+                env={**os.environ, **service.environment},
             )
         self._wait()
 
@@ -157,7 +145,3 @@ class ObjectStore:
         client = self.client
         for key, content in objects.items():
             client.put_object(Bucket=bucket, Key=key, Body=content)
-
-
-def _user(name: str, key: str, secret: str, actions: Iterable[str]) -> dict[str, object]:
-    return {"name": name, "credentials": [{"accessKey": key, "secretKey": secret}], "actions": list(actions)}

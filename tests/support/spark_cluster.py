@@ -19,7 +19,7 @@ from standalone.java import require_java
 from standalone.postgres import HOST, free_port
 from standalone.processes import Component, end_processes, session_members
 from standalone.services import Service, SparkCluster
-from standalone.unprivileged import UNPRIVILEGED_USER, clean_environment, unprivileged_prefix
+from standalone.unprivileged import UNPRIVILEGED_USER, clean_environment, python_probe, unprivileged_prefix
 
 _START_SECONDS = 120
 SECRET = "planted-cluster-secret"
@@ -137,7 +137,7 @@ def _interpreter() -> tuple[str, Sequence[str]]:
     base = os.path.realpath(sys.executable)
     # Every user can run the system's interpreter; that of the virtual environment may be in someone's home.
     for python in (f"/usr/bin/{version}", base):
-        if Path(python).exists() and (prefix := unprivileged_prefix([[python, "-c", ""]])) is not None:
+        if Path(python).exists() and (prefix := unprivileged_prefix([python_probe(python, "")])) is not None:
             return python, prefix
     raise AssertionError(f"user {UNPRIVILEGED_USER} cannot run {base}")
 

@@ -1,0 +1,148 @@
+"""docker-compose.yaml has the processes, settings and health checks of `make cluster`; no Docker engine is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from standalone.cluster import BUCKET, WORKERS
+from standalone.environment import REPOSITORY, StackSettings
+from standalone.services import AIRFLOW_COMPONENTS, ObjectStore, Service, SparkCluster, user, users_file
+
+VALUES = {"S3_ACCESS_KEY": "key", "S3_SECRET_KEY": "s3-secret", "SPARK_SECRET": "spark-secret"}
+SPARK_HOME = "/usr/local/lib/python3.11/site-packages/pyspark"
+SHORT_LIVED = {"set-up"}
+
+OF_THE_MACHINE = {
+    *("DATABASE__SQL_ALCHEMY_CONN", "API__BASE_URL", "CORE__EXECUTION_API_SERVER_URL", "CORE__DAGS_FOLDER"),
+    *("CORE__PLUGINS_FOLDER", "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "CORE__SIMPLE_AUTH_MANAGER_USERS"),
+}
+"""Settings of Airflow that both have, with folders, addresses and users of their own."""
+
+NATIVE = {
+    # A small machine, and one user who waits for what happens next.
+    *("CORE__PARALLELISM", "API__WORKERS", "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"),
+    *("DAG_PROCESSOR__REFRESH_INTERVAL", "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"),
+    # A container has its ports for itself.
+    *("API__HOST", "API__PORT"),
+}
+SECRETS = {"CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET"}
+"""On one machine, Airflow generates them into its home folder."""
+
+
+def interpolated(text: str) -> str:
+    """Replace variables as Compose does: by their value, else by their default."""
+
+    def value(match: re.Match[str]) -> str:
+        return VALUES.get(match["name"], match["default"] or f"value-of-{match['name']}")
+
+    text = re.sub(r"(?<!\$)\$\{(?P<name>\w+)(:-(?P<default>[^}]*))?(:\?[^}]*)?\}", value, text)
+    return text.replace("$$", "$")
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(interpolated((REPOSITORY / "docker-compose.yaml").read_text()))
+    return document
+
+
+def test_the_file_meets_the_compose_specification() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    ended = subprocess.run(
+        [*command, str(REPOSITORY / "docker-compose.yaml")], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+def spark() -> SparkCluster:
+    return SparkCluster(Path(SPARK_HOME))
+
+
+def services() -> list[Service]:
+    folder = Path("/var/lib/calve")
+    store = ObjectStore("weed", folder / "s3", Path("/opt/calve/s3-users.json"))
+    workers = [spark().worker(name, name, 8081, folder / "work") for name in WORKERS]
+    return [store.service(), spark().master(), *workers]
+
+
+@pytest.mark.parametrize("service", services(), ids=lambda service: service.name)
+def test_spark_and_s3_run_as_natively(compose: dict[str, Any], service: Service) -> None:
+    entry = compose["services"][service.name]
+    assert entry["command"] == list(service.command)
+    assert entry["environment"].items() >= service.environment.items()
+    assert entry["healthcheck"]["test"] == ["CMD", *service.health_command]
+    assert entry["hostname"] == service.name
+
+
+@pytest.mark.parametrize("name", AIRFLOW_COMPONENTS)
+def test_airflow_runs_as_natively(compose: dict[str, Any], name: str) -> None:
+    *_, last_line = str(" ".join(compose["services"][name]["command"])).strip().splitlines()
+    assert last_line.removeprefix("exec ").split() == ["airflow", *AIRFLOW_COMPONENTS[name]]
+
+
+def test_airflow_has_the_settings_of_the_stack(compose: dict[str, Any]) -> None:
+    folder = Path("/var/lib/calve")
+    settings = StackSettings("id", folder, "postgresql://", "s3://lake/warehouse", "postgresql://", 8080, folder)
+    prefix = "AIRFLOW__"
+
+    def of_airflow(variables: dict[str, str]) -> dict[str, str]:
+        return {name.removeprefix(prefix): text for name, text in variables.items() if name.startswith(prefix)}
+
+    native = of_airflow(settings.variables({}, {}))
+    deployed = of_airflow(compose["services"]["scheduler"]["environment"])
+    assert native.keys() - deployed.keys() == NATIVE
+    assert deployed.keys() - native.keys() == SECRETS
+    assert {name for name in native.keys() & deployed.keys() if native[name] != deployed[name]} <= OF_THE_MACHINE
+
+
+def test_secrets_are_where_the_processes_read_them(compose: dict[str, Any]) -> None:
+    files = {name: config["content"] for name, config in compose["configs"].items()}
+    assert json.loads(files["s3-users"]) == json.loads(users_file(user("calve", "key", "s3-secret")))
+    lines = files["spark-defaults"].splitlines()
+    assert dict(line.split(" ", 1) for line in lines) == SparkCluster.defaults("spark-secret")
+    for name in ("scheduler", "spark-master", *WORKERS):
+        (config,) = compose["services"][name]["configs"]
+        folder, _, file = config["target"].rpartition("/")
+        assert (config["source"], file) == ("spark-defaults", "spark-defaults.conf")
+        assert compose["services"][name]["environment"]["SPARK_CONF_DIR"] == folder
+
+
+def test_airflow_submits_to_the_cluster_and_the_bucket(compose: dict[str, Any]) -> None:
+    environment = compose["services"]["scheduler"]["environment"]
+    connection = json.loads(environment["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert f"{connection['host']}:{connection['port']}" == spark().url
+    assert environment["AWS_ENDPOINT_URL"] == ObjectStore("weed", Path(), Path()).url
+    assert environment["CALVE_WAREHOUSE"].startswith(f"s3://{BUCKET}/")
+    assert f'create_bucket(Bucket="{BUCKET}")' in compose["services"]["set-up"]["command"][-1]
+
+
+def test_each_container_is_limited_checked_and_not_of_root(compose: dict[str, Any]) -> None:
+    dockerfile = (REPOSITORY / "Dockerfile").read_text()
+    assert re.findall(r"^USER (.*)$", dockerfile, re.MULTILINE) == ["calve"]
+    for name, entry in compose["services"].items():
+        assert entry["deploy"]["resources"]["limits"].keys() == {"cpus", "memory"}, name
+        assert (entry["cap_drop"], entry["security_opt"]) == (["ALL"], ["no-new-privileges:true"]), name
+        assert ("healthcheck" in entry) == (name not in SHORT_LIVED), name
+        assert entry["image"].startswith("calve:") or entry["user"] == "postgres", name
+        assert all(port.startswith("127.0.0.1:") for port in entry.get("ports", ())), name
+
+
+def test_each_variable_is_in_the_example_of_env(compose: dict[str, Any]) -> None:
+    used = set(re.findall(r"(?<!\$)\$\{(\w+)", (REPOSITORY / "docker-compose.yaml").read_text()))
+    example = (REPOSITORY / ".env.example").read_text()
+    assert used == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
+    assert "/.env" in (REPOSITORY / ".gitignore").read_text().splitlines()
+
+
+def test_the_image_has_what_it_copies() -> None:
+    ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--)(\S+) ", (REPOSITORY / "Dockerfile").read_text(), re.MULTILINE)
+    assert {f"!{path}" for path in copied} == {line for line in ignored if line.startswith("!")}
+    assert all((REPOSITORY / path).exists() for path in copied)
