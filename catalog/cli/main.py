@@ -313,6 +313,20 @@ def spark_conf_() -> None:
         click.echo(spark_conf(catalog.storage.url), nl=False)
 
 
+@main.command()
+@click.argument("role")
+def grants(role: str) -> None:
+    """Print the SQL of a PostgreSQL role for Spark jobs, with only the rights that they need.
+
+    Jobs use the role if CALVE_JOB_CATALOG_URL is a URL of the catalog with its name and password.
+    """
+    # Imported late, because other commands do not need this module.
+    from catalog.storage.grants import job_grants
+
+    with Catalog.open() as catalog:
+        click.echo(job_grants(catalog.storage, role), nl=False)
+
+
 @main.command("cancel-build")
 @click.argument("table")
 @click.argument("index")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_VERSION_TABLE = "calve_alembic_version"
+VERSION_TABLE = "calve_alembic_version"
 # An arbitrary number that other users of the same server are unlikely to use.
 _UPGRADE_LOCK = 6013_2026
 
@@ -28,8 +28,8 @@ def upgrade(storage: Storage, revision: str = "head") -> None:
     storage.make_folder()
     with storage.migrate() as connection:
         _lock(connection)
-        if inspect(connection).has_table(_VERSION_TABLE):
-            refuse_newer(storage, connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}")))
+        if inspect(connection).has_table(VERSION_TABLE):
+            refuse_newer(storage, connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
         command.upgrade(_config(connection), revision)
 
 
@@ -52,7 +52,7 @@ def check_revision(storage: Storage) -> None:
     expected = newest_revision()
     storage.require_file()
     with storage.read() as connection:
-        revision = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+        revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
     refuse_newer(storage, revision)
     if revision != expected:
         raise CatalogVersionError(
@@ -71,9 +71,9 @@ def read_revision(storage: Storage) -> str | None:
     if not storage.has_file():
         return None
     with storage.read() as connection:
-        if not inspect(connection).has_table(_VERSION_TABLE):
+        if not inspect(connection).has_table(VERSION_TABLE):
             return None
-        revision = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+        revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
     refuse_newer(storage, revision)
     return None if revision is None else str(revision)
 

@@ -24,6 +24,8 @@ NOT_RUN = {
     ("pip",): "installs packages; tests/plugins/test_wheel.py builds and installs the wheel",
     ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
     ("pg_dump",): "needs a PostgreSQL client",
+    ("docker",): "needs a Docker engine; tests/standalone/test_compose.py compares its file with `make cluster`",
+    ("calve", "grants"): "is piped into psql; tests/spark_jobs/test_job_role.py runs what it prints",
     ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",
 }
 """The first words of a command → the reason why this module does not run it."""

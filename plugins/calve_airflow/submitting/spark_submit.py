@@ -98,6 +98,8 @@ _NEEDED = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
 _NEVER = "AIRFLOW*"
+JOB_CATALOG_URL = "CALVE_JOB_CATALOG_URL"
+"""The variable with the catalog's URL for jobs, with a role of their own."""
 
 
 def submit_environment() -> dict[str, str]:
@@ -112,6 +114,8 @@ def submit_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if any(fnmatchcase(name, pattern) for pattern in (*_NEEDED, *more)) and not fnmatchcase(name, _NEVER)
     }
+    if url := allowed.pop(JOB_CATALOG_URL, None):
+        allowed["CALVE_CATALOG_URL"] = url
     return {"PYSPARK_PYTHON": sys.executable, **_spark_home(), **allowed}
 
 

@@ -63,3 +63,13 @@ def test_spark_is_found_whatever_the_interpreter_of_the_executors(monkeypatch: p
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/another")
     monkeypatch.delenv("SPARK_HOME", raising=False)
     assert Path(submit_environment()["SPARK_HOME"], "bin", "spark-submit").is_file()
+
+
+def test_jobs_use_a_role_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_CATALOG_URL", "postgresql://owner:planted@db/calve")
+    assert submit_environment()["CALVE_CATALOG_URL"] == "postgresql://owner:planted@db/calve"
+    monkeypatch.setenv("CALVE_JOB_CATALOG_URL", "postgresql://jobs:own@db/calve")
+    environment = submit_environment()
+    assert environment["CALVE_CATALOG_URL"] == "postgresql://jobs:own@db/calve"
+    assert "planted" not in " ".join(environment.values())
+    assert "CALVE_JOB_CATALOG_URL" not in environment
