@@ -66,14 +66,14 @@ def measure(ground: Ground) -> Iterator[Figure]:
         url = catalog.storage.url.render_as_string(hide_password=False)
         iceberg = SqlCatalog("calve", uri=url, warehouse=str(folder))
         try:
-            peer = _PeerTable(iceberg, iceberg.load_table(_TABLE))
-            pair = compare(ours.split, peer.split, ground.effort)
-            yield _figure("publish.split", count, database.name, pair, goal=1.0)
             pair = in_new_process(ground.folder / "iceberg.log", _planning_by_spark, url, folder, ground.effort)
             yield _figure("publish_plan.spark", count, database.name, pair, goal=_MOST_OF_PLANNING)
             own, of_spark = (partial(_plan, iceberg.load_table(name)) for name in (_TABLE, _OF_SPARK))
             pair = compare(own, of_spark, ground.effort)
             yield _figure("publish_plan.pyiceberg", count, database.name, pair, goal=_MOST_OF_PLANNING)
+            peer = _PeerTable(iceberg, iceberg.load_table(_TABLE))
+            pair = compare(ours.split, peer.split, ground.effort)
+            yield _figure("publish.split", count, database.name, pair, goal=1.0)
         finally:
             iceberg.engine.dispose()
 

@@ -37,6 +37,9 @@ ADVISED = "advisor.delays"
 STORED_AS_ICEBERG = "lake.flights"
 """A table of the stack that is loaded like the demo's, but stored as Iceberg."""
 
+BY_DAY = "lake.visits"
+"""A table of the stack each of whose runs loads the file of its day."""
+
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
     "AIRFLOW__API_AUTH__JWT_SECRET": "planted-jwt-secret-0123456789abcdef-0123456789abcdef-0123456789abcdef",
@@ -76,6 +79,7 @@ def stack(
     listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
     listed["tables"] |= {
         ADVISED: {"rebalance": {"apply": True}},
+        BY_DAY: {"source": "${CALVE_HOME}/landing/visits/{{ ds }}.csv", "keys": {"day": "date"}, "schedule": "@daily"},
         STORED_AS_ICEBERG: {
             **listed["tables"]["demo.flights"],
             "source": "${CALVE_HOME}/landing/iceberg",

@@ -50,7 +50,6 @@ class SparkJobOperator(BaseOperator):
         conf: Spark configuration; overrides the defaults for small jobs.
         poll_seconds: Seconds between two polls of the job.
         resubmissions: Number of times that one try submits a lost job again.
-
         deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
             default_deferrable` of Airflow. The job must outlive the task's process: not where each task has a container
             of its own, as with KubernetesExecutor. `execution_timeout` includes the time in the triggerer.

@@ -1,0 +1,59 @@
+"""Airflow's own backfill of a range of days, of a table whose source is a template."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalog import Catalog
+from tests.end_to_end.conftest import BY_DAY, RUN_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+]
+
+LOAD = f"add_partitions.{BY_DAY}"
+VISITORS = {"2026-01-01": 3, "2026-01-02": 5}
+"""Day → number of rows in its file."""
+
+
+def backfill(stack: Stack, reprocess: str) -> dict[str, str]:
+    """Backfill the days, and return the state of each run by its day when all have ended."""
+    first, last = min(VISITORS), max(VISITORS)
+    started = stack.api.post(
+        "/backfills",
+        {
+            "dag_id": LOAD,
+            "from_date": f"{first}T00:00:00Z",
+            "to_date": f"{last}T00:00:00Z",
+            "reprocess_behavior": reprocess,
+            "max_active_runs": 1,
+        },
+    )
+    deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
+    while stack.api.get(f"/backfills/{started['id']}")["completed_at"] is None:
+        assert time.monotonic() < deadline, "the backfill does not end"
+        time.sleep(0.5)
+    runs = (run for run in stack.api.dag_runs(LOAD) if run["run_type"] == "backfill")
+    return {run["logical_date"][:10]: run["state"] for run in runs}
+
+
+def test_each_day_is_loaded_once(stack: Stack, catalog: Catalog) -> None:
+    landing = stack.home / "landing" / "visits"
+    landing.mkdir(parents=True)
+    for day, count in VISITORS.items():
+        rows = "".join(f"{number},{day}\n" for number in range(count))
+        (landing / f"{day}.csv").write_text(f"visitor,day\n{rows}")
+    for reprocess in ("none", "completed"):
+        assert backfill(stack, reprocess) == dict.fromkeys(VISITORS, "success")
+        counts = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
+        assert counts == VISITORS
