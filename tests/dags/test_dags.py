@@ -244,7 +244,7 @@ def test_dag_can_be_stored(dags: dict[str, DAG], dag_id: str) -> None:
 
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
 def test_every_task_is_tried_again(dags: dict[str, DAG], dag_id: str) -> None:
-    assert {task.retries for task in dags[dag_id].tasks} == {2}
+    assert {(task.retries, task.retry_exponential_backoff) for task in dags[dag_id].tasks} == {(3, 2.0)}
 
 
 @pytest.mark.parametrize("dag_id", sorted(OF_ONE_TABLE))
@@ -479,7 +479,7 @@ def test_arguments_replace_those_of_the_dags_but_not_their_callbacks(
         assert dag.max_active_tasks == 3
         assert dag.render_template_as_native_obj
         for task in dag.tasks:
-            assert task.retries in (0, 7), task
+            assert task.retries == 7
             assert task.on_failure_callback[-1] is print
     own = bag.dags["build_partition_index"].get_task("build").on_failure_callback
     assert [callback.__name__ for callback in own] == ["fail_operation", "print"]

@@ -8,6 +8,14 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+_RETRIES: Mapping[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=15),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""Default arguments of tasks: retries after about 15, 30 and 60 s, so that short outages pass."""
+
 _CALLBACK = "on_failure_callback"
 
 
@@ -21,8 +29,7 @@ def calve_dag(dag_id: str, changes: Mapping[str, Any], *, schedule: str | None, 
             callbacks for failures run after the DAG's own, which record the failure in the catalog.
         own: The DAG's own arguments of `DAG`.
     """
-    common = {"retries": 2, "retry_delay": timedelta(seconds=15)}
-    default_args = _replaced({**common, **own.pop("default_args", {})}, changes.get("default_args", {}))
+    default_args = _replaced({**_RETRIES, **own.pop("default_args", {})}, changes.get("default_args", {}))
     own = {"catchup": False, "render_template_as_native_obj": True, "schedule": schedule, **own}
     arguments = {**_replaced(own, changes), "default_args": default_args}
     return DAG(dag_id, schedule=arguments.pop("schedule"), **arguments)
