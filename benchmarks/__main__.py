@@ -29,6 +29,7 @@ from benchmarks import (
     report,
     snapshots,
     trino,
+    waiting,
 )
 from benchmarks.figures import BenchmarkError, Figure, save
 from benchmarks.ground import Ground
@@ -37,7 +38,19 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, snapshots, carbon, migrating, parsing)
+BENCHMARKS = (
+    finding,
+    adding,
+    building,
+    changing,
+    rebalancing,
+    publishing,
+    snapshots,
+    carbon,
+    migrating,
+    parsing,
+    waiting,
+)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

@@ -161,18 +161,19 @@ def _run_job(url: str, log_path: Path) -> Build:
         )
         # Reset the peak memory in the kernel.
         Path("/proc/self/clear_refs").write_text("5")
-        memory_mb = _memory_mb("VmRSS")
+        memory_mb = own_memory_mb("VmRSS")
         try:
             build_seconds = seconds(lambda: build_partition_index(spark, catalog, job))
         except Exception as error:
             # Spark's errors cannot be pickled.
             raise BenchmarkError(f"the Spark job failed: {type(error).__name__}: {str(error)[:2000]}") from None
-        build = Build(session_seconds, build_seconds, memory_mb, _memory_mb("VmHWM"))
+        build = Build(session_seconds, build_seconds, memory_mb, own_memory_mb("VmHWM"))
     spark.stop()
     return build
 
 
-def _memory_mb(field: str) -> float:
+def own_memory_mb(field: str) -> float:
+    """Return the memory of this process in MB; `field` is one of `/proc/self/status`, such as VmRSS."""
     match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert match is not None
     return int(match[1]) / _MEGABYTE_KB

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, changing, finding, parsing, snapshots
+from benchmarks import adding, building, changing, finding, parsing, snapshots, waiting
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
@@ -111,6 +111,16 @@ def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None
         "listed_tables.parse.20.airflow": 0.1,
         "listed_tables.serialise.20.airflow": 0.2,
     }
+
+
+def test_sensors_that_wait_together_need_fewer_queries(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        figures = {figure.name: figure for figure in waiting.measure(ground, 20, poll_seconds=0.5)}
+    cases = [(case, database) for database in ("postgresql", "sqlite") for case in ("queries", "memory", "notice")]
+    assert list(figures) == [f"waiting_sensors.{case}.20.{database}" for case, database in cases]
+    for database in ("postgresql", "sqlite"):
+        queries = figures[f"waiting_sensors.queries.20.{database}"]
+        assert 0 < queries.ours < queries.peer / 10
 
 
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
