@@ -41,6 +41,8 @@ class SparkJobOperator(BaseOperator):
     A job is lost if its process or host died before it recorded a result. It is then submitted again in the same try. A
     job that recorded an error fails the try.
 
+    Subclasses override `prepare` and `finish` instead of `execute`, so that their tasks may be deferred, too.
+
     Args:
         job: The name of the script without `.py`.
         operation_id: The operation that the job is part of (templated).
@@ -53,8 +55,6 @@ class SparkJobOperator(BaseOperator):
         deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
             default_deferrable` of Airflow. The job must outlive the task's process: not where each task has a container
             of its own, as with KubernetesExecutor. `execution_timeout` includes the time in the triggerer.
-
-    Subclasses override `prepare` and `finish` instead of `execute`.
 
     Returns:
         The job's result, as the job recorded it.
@@ -222,10 +222,7 @@ class SparkJobOperator(BaseOperator):
                 self._wait(followed)
                 continue
             if job.is_alive:
-                reason = _loss(job, followed.process)
-                name = SparkJobLostError.__name__
-                catalog.operations.fail_job(self.operation_id, self.step, followed.number, name, reason)
-                job = self._current_job(catalog, followed)
+                job = self._lose(catalog, followed, _loss(job, followed.process))
             if job.error_class != SparkJobLostError.__name__:
                 break
             self._resubmit(catalog, followed, str(job.error_message))
@@ -233,6 +230,11 @@ class SparkJobOperator(BaseOperator):
         if job.state == "FAILED":
             raise job_error(self.job, job.error_class, job.error_message)
         return dict(job.result or {})
+
+    def _lose(self, catalog: Catalog, followed: FollowedAttempt, reason: str) -> JobRun:
+        """Fail a lost attempt, so that it can no longer commit; return its row, which may have a result by now."""
+        catalog.operations.fail_job(self.operation_id, self.step, followed.number, SparkJobLostError.__name__, reason)
+        return self._current_job(catalog, followed)
 
     def _wait(self, followed: FollowedAttempt) -> None:
         """Wait before the next poll; a deferrable task leaves its worker slot instead, and continues in `resume`.

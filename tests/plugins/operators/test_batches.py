@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from calve_airflow.batches import all_items, in_batches, title_of
+from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.submitting.attempts import FollowedAttempt
+from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.operations.records import OperationKind
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG
+    from airflow.sdk import DAG, Context
 
 DAGS = Path(__file__).parents[3] / "dags"
 
@@ -148,3 +152,40 @@ def test_more_indexes_are_verified_than_airflow_maps_tasks(
     ]
     assert len(verified) == 6
     assert len([ti for ti in run.get_task_instances() if ti.task_id == "verify"]) == 2
+
+
+class CountOperator(SparkJobOperator):
+    """Runs a job for a table."""
+
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job="count", operation_id="", request={}, **kwargs)
+        self.table = table
+
+    def prepare(self, context: Context, catalog: Catalog) -> None:
+        self.request = {"table": self.table}
+
+
+class CountTablesOperator(BatchOperator, CountOperator):
+    """Runs a job for each table of a batch."""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_only_a_task_with_one_item_is_deferred(
+    empty_catalog: Catalog, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    ran: list[tuple[str, bool]] = []
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda task, _: ran.append((task.table, task.deferrable)) or {})
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda **_: None)}
+    CountTablesOperator(task_id="count", batch=tables(count), deferrable=True).execute(context)
+    assert ran == [(item["table"], count == 1) for item in tables(count)]
+
+
+def test_a_deferred_task_with_one_item_resumes_with_it(empty_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkJobOperator, "_follow", lambda task, _: {**task.request, "attempt": task._followed.number})
+    pushed: list[Any] = []
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.append(value))}
+    event = {"attempt": FollowedAttempt(2, JobProcess(Path("/jobs/log"))).as_json()}
+    task = CountTablesOperator(task_id="count", batch=tables(1), deferrable=True)
+    settings = {"operation_id": "run", "request": {"table": "t.t0"}, "conf": None, "conn_id": "spark_default"}
+    assert task.resume(context, event, settings=settings) == [{"table": "t.t0", "attempt": 2}]
+    assert pushed == [[{"table": "t.t0", "attempt": 2}]]
