@@ -49,7 +49,8 @@ class SparkJobOperator(BaseOperator):
         request: The job's own arguments, JSON-serializable (templated). No secrets: Airflow's UI shows them.
         step: The step of the operation; by default the job's name.
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
-        conf: Spark configuration; overrides the defaults for small jobs.
+        conf: Spark configuration; overrides the defaults for small jobs. No secrets: Airflow's database keeps it while
+            the task is deferred.
         poll_seconds: Seconds between two polls of the job.
         resubmissions: Number of times that one try submits a lost job again.
         deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
