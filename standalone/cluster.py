@@ -55,29 +55,11 @@ class ClusterStack(Stack):
         return f"s3://{BUCKET}/landing"
 
     def _configure(self, java_home: Path) -> None:
-        run, self._spark_folder = self.home / "run", self.home / "spark"
-        folders = [self._spark_folder / "conf", self._spark_folder / "work", self.home / "s3"]
-        for folder in folders:
+        self._spark_folder = self.home / "spark"
+        for folder in (self._spark_folder / "conf", self._spark_folder / "work", self.home / "s3"):
             folder.mkdir(parents=True, exist_ok=True)
-        key, secret = self._keys()
-        self._store = ObjectStore(
-            str(Path(sys.executable).with_name("weed")),
-            self.home / "s3",
-            self.home / "s3-users.json",
-            HOST,
-            HOST,
-            {name: free_port(run / f"s3-{name}.port") for name in ObjectStore.PORTS},
-        )
-        write_private(self._store.users, users_file(user("calve", key, secret)))
-        self._spark = SparkCluster(
-            spark_home(),
-            HOST,
-            free_port(run / "spark-master.port"),
-            free_port(run / "spark-master-web.port"),
-            worker_cores=str(max(1, (os.cpu_count() or 1) // len(WORKERS))),
-        )
-        self._write_phase("fetching Spark's packages")
-        self._write_spark_defaults(fetch_jars(self.home / "jars"))
+        self._configure_store()
+        self._configure_spark()
         self._service_environment = {
             **clean_environment(),
             "HOME": str(self.home),
@@ -90,16 +72,45 @@ class ClusterStack(Stack):
             # Third-party packages only: unlike the virtual environment, it has no link to Calve's code.
             "PYTHONPATH": sysconfig.get_path("purelib"),
         }
-        self._client_variables = {
+        # This process and those that it starts use the stack's S3 server, not one of the user's.
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            del os.environ[name]
+        os.environ.update(self._client_variables)
+
+    def _configure_store(self) -> None:
+        key, secret = self._keys()
+        self._store = ObjectStore(
+            str(Path(sys.executable).with_name("weed")),
+            self.home / "s3",
+            self.home / "s3-users.json",
+            HOST,
+            HOST,
+            {name: free_port(self.home / "run" / f"s3-{name}.port") for name in ObjectStore.PORTS},
+        )
+        write_private(self._store.users, users_file(user("calve", key, secret)))
+        self._client_variables |= {
             "AWS_ENDPOINT_URL": self._store.url,
             "AWS_REGION": REGION,
             "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": secret,
             "AWS_EC2_METADATA_DISABLED": "true",
             "CALVE_ALLOWED_LOCATIONS": self.landing,
+            "CALVE_TABLES": str(self._write_tables()),
+        }
+
+    def _configure_spark(self) -> None:
+        self._spark = SparkCluster(
+            spark_home(),
+            HOST,
+            free_port(self.home / "run" / "spark-master.port"),
+            free_port(self.home / "run" / "spark-master-web.port"),
+            worker_cores=str(max(1, (os.cpu_count() or 1) // len(WORKERS))),
+        )
+        self._write_phase("fetching Spark's packages")
+        self._write_spark_defaults(fetch_jars(self.home / "jars"))
+        self._client_variables |= {
             "CALVE_SPARK_MASTER": self._spark.url,
             "CALVE_SPARK_PACKAGES": "none",
-            "CALVE_TABLES": str(self._write_tables()),
             "PYSPARK_PYTHON": os.path.realpath(sys.executable),
             "SPARK_CONF_DIR": str(self._spark_folder / "conf"),
         }
@@ -144,13 +155,7 @@ class ClusterStack(Stack):
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
-        client = boto3.client(
-            "s3",
-            endpoint_url=self._store.url,
-            region_name=REGION,
-            aws_access_key_id=self._client_variables["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self._client_variables["AWS_SECRET_ACCESS_KEY"],
-        )
+        client = boto3.client("s3")
 
         def is_there() -> bool:
             # The server responds before it stores objects.

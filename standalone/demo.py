@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,8 +39,6 @@ def run(stack: Stack) -> int:
         DemoError: A step did not have the expected result.
     """
     started = time.monotonic()
-    # This process reads and writes the storage, too.
-    os.environ.update(stack.settings.client_variables)
     with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as catalog:
         _Demo(stack, catalog).run()
     print(f"\nThe demo took {time.monotonic() - started:.0f} s. The stack is stopped; the data is in {stack.home}.")

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from catalog.files.object_stores import EXCLUDED_PACKAGES, S3_PACKAGES
-from catalog.settings.environment import spark_packages
+from catalog.settings.environment import AVRO_PACKAGE, DRIVERS, ICEBERG_PACKAGE
 from standalone.class_archive import spark_home
 from standalone.errors import SetUpError
 from standalone.java import require_java
@@ -25,7 +25,7 @@ def fetch_jars(folder: Path) -> list[Path]:
     Raises:
         SetUpError: They could not be downloaded.
     """
-    packages = (*spark_packages(avro=True, database="postgresql"), *S3_PACKAGES)
+    packages = (ICEBERG_PACKAGE, AVRO_PACKAGE, DRIVERS["postgresql"], *S3_PACKAGES)
     stamp = folder / "packages.txt"
     if not stamp.exists() or stamp.read_text() != "\n".join(packages):
         folder.mkdir(parents=True, exist_ok=True)

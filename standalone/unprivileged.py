@@ -71,13 +71,18 @@ def run_unprivileged(home: Path, arguments: Sequence[str]) -> NoReturn:
     """Replace this process of root by Python with other arguments, run by an unprivileged user.
 
     Args:
-        home: The folder that the user owns, which is also its home; created and handed over if necessary.
+        home: The folder that the user owns, which is also its home; created if it does not exist.
         arguments: Arguments of Python.
 
     Raises:
-        SetUpError: The user cannot run this Python, or reach the folder.
+        SetUpError: The user cannot run this Python, or reach the folder, or the folder has files of another user.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.owner() != UNPRIVILEGED_USER and any(home.iterdir()):
+        raise SetUpError(
+            f"{home} belongs to user {home.owner()}, and root runs the cluster as {UNPRIVILEGED_USER!r}; use an empty "
+            "folder"
+        )
     hand_over(home)
     prefix = unprivileged_prefix([python_probe(sys.executable, "import standalone.stack"), ["ls", str(home)]])
     if prefix is None:
