@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.operations.records import JobRun, Operation
 
+_INTERRUPTIONS = (SparkJobLostError.__name__, "CatalogUnavailableError", "CommitOutcomeUnknownError")
+"""Errors of jobs that are submitted again in the same try: the job died, or the catalog's database was down."""
+
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -38,8 +41,8 @@ class SparkJobOperator(BaseOperator):
     attempt fences all earlier ones: they can no longer commit. The task itself keeps no state that a crash between
     submitting a job and recording it could lose.
 
-    A job is lost if its process or host died before it recorded a result. It is then submitted again in the same try. A
-    job that recorded an error fails the try.
+    A job is lost if its process or host died before it recorded a result. It is then submitted again in the same try,
+    as is a job that failed because the catalog's database was down. A job that recorded another error fails the try.
 
     Subclasses override `prepare` and `finish` instead of `execute`, so that their tasks may be deferred, too.
 
@@ -52,7 +55,7 @@ class SparkJobOperator(BaseOperator):
         conf: Spark configuration; overrides the defaults for small jobs. No secrets: Airflow's database keeps it while
             the task is deferred.
         poll_seconds: Seconds between two polls of the job.
-        resubmissions: Number of times that one try submits a lost job again.
+        resubmissions: Number of times that one try submits an interrupted job again.
         deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
             default_deferrable` of Airflow. The job must outlive the task's process: not where each task has a container
             of its own, as with KubernetesExecutor. `execution_timeout` includes the time in the triggerer.
@@ -224,13 +227,18 @@ class SparkJobOperator(BaseOperator):
                 continue
             if job.is_alive:
                 job = self._lose(catalog, followed, _loss(job, followed.process))
-            if job.error_class != SparkJobLostError.__name__:
+            if job.error_class not in _INTERRUPTIONS or followed.resubmitted >= self.resubmissions:
                 break
-            self._resubmit(catalog, followed, str(job.error_message))
+            self._resubmit(catalog, followed, self._error(job))
         self._followed = None
         if job.state == "FAILED":
-            raise job_error(self.job, job.error_class, job.error_message)
+            raise self._error(job)
         return dict(job.result or {})
+
+    def _error(self, job: JobRun) -> Exception:
+        if job.error_class == SparkJobLostError.__name__:
+            return SparkJobLostError(f"attempt {job.attempt} of Spark job {self.job} is lost: {job.error_message}")
+        return job_error(self.job, job.error_class, job.error_message)
 
     def _lose(self, catalog: Catalog, followed: FollowedAttempt, reason: str) -> JobRun:
         """Fail a lost attempt, so that it can no longer commit; return its row, which may have a result by now."""
@@ -262,15 +270,11 @@ class SparkJobOperator(BaseOperator):
             },
         )
 
-    def _resubmit(self, catalog: Catalog, lost: FollowedAttempt, reason: str) -> None:
-        message = f"attempt {lost.number} of Spark job {self.job} is lost: {reason}"
-        count = lost.resubmitted + 1
-        if count > self.resubmissions:
-            self._followed = None
-            raise SparkJobLostError(message)
-        self.log.warning("%s; submitting another (%d of %d)", message, count, self.resubmissions)
+    def _resubmit(self, catalog: Catalog, ended: FollowedAttempt, error: Exception) -> None:
+        count = ended.resubmitted + 1
+        self.log.warning("%s; submitting another (%d of %d)", error, count, self.resubmissions)
         followed = self._submit(catalog)
-        followed.resubmitted, followed.deadline = count, lost.deadline
+        followed.resubmitted, followed.deadline = count, ended.deadline
 
     def _poll(self, catalog: Catalog, followed: FollowedAttempt, liveness: Liveness) -> tuple[JobRun, bool]:
         """Log the job's new output and progress; return its row, and whether it seems to run.

@@ -379,6 +379,26 @@ def test_a_job_that_is_lost_each_time_fails_the_try(jobs: Jobs) -> None:
     assert jobs.runs == [1, 2, 3]
 
 
+def test_a_job_that_an_outage_of_the_catalog_ended_is_submitted_again_in_the_same_try(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            catalog.operations.fail_job(*attempt, "CatalogUnavailableError", "the server is down")
+            sys.exit(1)
+        catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
+        """
+    )
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert jobs.runs == [1, 2]
+
+
+def test_a_job_that_outages_end_each_time_fails_the_try(jobs: Jobs) -> None:
+    jobs.write("catalog.operations.fail_job(*attempt, 'CatalogUnavailableError', 'it is down'); sys.exit(1)")
+    with pytest.raises(SparkJobFailedError, match="CatalogUnavailableError: it is down"):
+        jobs.task(resubmissions=1).execute(context())
+    assert jobs.runs == [1, 2]
+
+
 def test_a_job_that_failed_with_an_error_is_not_submitted_again_in_the_same_try(jobs: Jobs) -> None:
     jobs.write("catalog.operations.fail_job(*attempt, 'OSError', 'no space left'); sys.exit(1)")
     with pytest.raises(SparkJobFailedError, match="OSError: no space left"):
