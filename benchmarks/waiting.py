@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Load:
-    """What the sensors of a process need: queries per second, MB, and the seconds to notice a change."""
+    """The cost of the sensors of a process: queries per second, MB, and the seconds until a change is noticed."""
 
     queries: float
     memory: float

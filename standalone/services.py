@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 EVERYTHING = ("Admin", "Read", "Write", "List", "Tagging")
-"""What a user of an object store may do."""
+"""All actions that SeaweedFS can allow a user."""
 
 AIRFLOW_COMPONENTS: Mapping[str, tuple[str, ...]] = {
     # Log servers are not needed, because all components share the folder of logs, and would listen on all interfaces.

@@ -27,7 +27,7 @@ def all_items(batches: Sequence[Batch]) -> Batch:
 
 
 def name_of(item: Mapping[str, str], fields: Sequence[str]) -> str:
-    """Return the name of an item: its fields in the order given, because PostgreSQL orders the keys of an XCom anew."""
+    """Return an item's values in the order of the fields: PostgreSQL does not keep the order of an XCom's keys."""
     return " ".join(str(item.get(field, "")) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""What Airflow shows of Calve among its providers."""
+"""The description of Calve in Airflow's list of providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executors on other hosts need to run a job: its code, and variables of the driver's environment.
+"""Code and environment variables that executors on other hosts get from the driver of a job.
 
 The variables with passwords are settings of the running application (`spark.executorEnv.*`), which Spark sends to the
 executors' processes. They are never on a command line, and not in tasks; their names match those that Spark redacts in
