@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import sys
-import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,14 +62,7 @@ class ClusterStack(Stack):
         self._service_environment = {
             **clean_environment(),
             "HOME": str(self.home),
-            "JAVA_HOME": str(java_home),
-            "SPARK_HOME": str(spark_home()),
-            "SPARK_CONF_DIR": str(self._spark_folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self._spark_folder / "work"),
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_DAEMON_MEMORY": "256m",
-            # Third-party packages only: unlike the virtual environment, it has no link to Calve's code.
-            "PYTHONPATH": sysconfig.get_path("purelib"),
+            **self._spark.host_environment(self._spark_folder, java_home),
         }
         # This process and those that it starts use the stack's S3 server, not one of the user's.
         for name in [name for name in os.environ if name.startswith("AWS_")]:

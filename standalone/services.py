@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,24 @@ class SparkCluster:
             "spark.authenticate": "true",
             "spark.authenticate.secret": secret,
             "spark.network.crypto.enabled": "true",
+        }
+
+    def host_environment(self, folder: Path, java_home: Path) -> dict[str, str]:
+        """Return the variables of a host on which all processes run, without any of Calve's.
+
+        Args:
+            folder: The folder with the settings in `conf` and temporary files in `work`.
+            java_home: The installation of Java.
+        """
+        return {
+            "JAVA_HOME": str(java_home),
+            "SPARK_HOME": str(self.spark_home),
+            "SPARK_CONF_DIR": str(folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(folder / "work"),
+            "SPARK_LOCAL_IP": self.host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            # Third-party packages only: unlike the virtual environment, it has no link to Calve's code.
+            "PYTHONPATH": sysconfig.get_path("purelib"),
         }
 
     def worker_count(self) -> int:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 import urllib.request
@@ -23,11 +22,6 @@ from standalone.unprivileged import UNPRIVILEGED_USER, clean_environment, python
 
 _START_SECONDS = 120
 SECRET = "planted-cluster-secret"
-_AUTHENTICATION = f"""\
-spark.authenticate true
-spark.authenticate.secret {SECRET}
-spark.network.crypto.enabled true
-"""
 
 
 class ClusterOfTests:
@@ -52,9 +46,10 @@ class ClusterOfTests:
         return self._cluster.url
 
     def start(self) -> None:
+        settings = "".join(f"{name} {value}\n" for name, value in self._cluster.defaults(SECRET).items())
         for conf in (self.driver_conf, self.folder / "conf"):
             conf.mkdir()
-            (conf / "spark-defaults.conf").write_text(_AUTHENTICATION)
+            (conf / "spark-defaults.conf").write_text(settings)
             (conf / "spark-defaults.conf").chmod(0o600)
         (self.folder / "work").mkdir()
         for path in (self.folder, self.folder / "conf", self.folder / "conf" / "spark-defaults.conf"):
@@ -107,14 +102,7 @@ class ClusterOfTests:
         return {
             **clean_environment(),
             "HOME": str(self.folder),
-            "JAVA_HOME": str(require_java()),
-            "SPARK_HOME": str(spark_home()),
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self.folder / "work"),
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_DAEMON_MEMORY": "256m",
-            # The packages of the requirements; unlike a virtual environment, without the link to the clone.
-            "PYTHONPATH": sysconfig.get_path("purelib"),
+            **self._cluster.host_environment(self.folder, require_java()),
         }
 
 
