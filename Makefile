@@ -23,8 +23,8 @@ up: setup ## Start Airflow and the catalog in the background, and print their ad
 down: ## Stop the stack
 	@! test -x $(BIN)/python || $(BIN)/python -m standalone down
 
-status: setup ## Show the state of the stack
-	@$(BIN)/python -m standalone status
+status: setup ## Show the state of the stack; CLUSTER=1 shows that of the cluster
+	@$(BIN)/python -m standalone status $(if $(CLUSTER),--cluster)
 
 cluster: setup ## Start a cluster like that of docker-compose.yaml: Airflow, PostgreSQL, Spark's master and workers, S3
 	@$(BIN)/python -m standalone up --cluster

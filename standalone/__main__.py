@@ -12,10 +12,8 @@ from types import FrameType
 from typing import NoReturn
 
 from standalone import supervisor
-from standalone.cluster import ClusterStack
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
-from standalone.stack import Stack
 from standalone.unprivileged import run_unprivileged
 
 
@@ -41,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(command: str, home: Path, *, cluster: bool) -> int:
     if command == "status":
-        return 0 if supervisor.status(home, print) else 1
+        return 0 if supervisor.status(home, print, cluster=cluster) else 1
     if command == "up":
         supervisor.up(home, print, cluster=cluster)
     elif command == "down":
@@ -57,8 +55,11 @@ def _run(command: str, home: Path, *, cluster: bool) -> int:
 def _demo(home: Path, *, cluster: bool) -> int:
     from standalone import demo
 
+    stack = supervisor.stack_of(home, cluster=cluster)
+    if stack.attach():
+        return demo.run(stack)
     logging.basicConfig(level=logging.INFO, format="%(message)s ...")
-    with ClusterStack(home) if cluster else Stack(home) as stack:
+    with stack:
         return demo.run(stack)
 
 

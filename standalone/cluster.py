@@ -23,7 +23,7 @@ from standalone.postgres import HOST, free_port
 from standalone.processes import Component
 from standalone.services import ObjectStore, Service, SparkCluster, user, users_file
 from standalone.spark_jars import fetch_jars
-from standalone.stack import Stack
+from standalone.stack import Stack, use_storage
 from standalone.state import write_private
 from standalone.unprivileged import clean_environment
 
@@ -64,10 +64,7 @@ class ClusterStack(Stack):
             "HOME": str(self.home),
             **self._spark.host_environment(self._spark_folder, java_home),
         }
-        # This process and those that it starts use the stack's S3 server, not one of the user's.
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            del os.environ[name]
-        os.environ.update(self._client_variables)
+        use_storage(self._client_variables)
 
     def _configure_store(self) -> None:
         key, secret = self._keys()

@@ -39,9 +39,9 @@ def run(stack: Stack) -> int:
         DemoError: A step did not have the expected result.
     """
     started = time.monotonic()
-    with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as catalog:
+    with Catalog.open(stack.catalog_url, warehouse=stack.warehouse) as catalog:
         _Demo(stack, catalog).run()
-    print(f"\nThe demo took {time.monotonic() - started:.0f} s. The stack is stopped; the data is in {stack.home}.")
+    print(f"\nThe demo took {time.monotonic() - started:.0f} s. The data is in {stack.home}.")
     return 0
 
 
@@ -73,7 +73,7 @@ class _Demo:
     def _remove_earlier_demos(self) -> None:
         for table in (TABLE, delays.TABLE):
             for operation in self._catalog.operations.list(table):
-                # Airflow has just started, so no job runs the operations of an interrupted demo.
+                # Jobs of an interrupted demo, if they still run, cannot commit afterwards.
                 self._catalog.operations.fail(operation.id, "CANCELLED", "cancelled by a new demo")
             try:
                 location = self._catalog.get_table(table).location

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Self
 from uuid import uuid4
@@ -47,7 +48,7 @@ _POLL_SECONDS = 0.2
 class Stack:
     """One embedded stack, with all of its files below one folder; a context manager that starts and stops it.
 
-    Attributes (after `start`):
+    Attributes (after `start`; after `attach`, all but `settings`):
         api: Airflow's REST API, as its administrator.
         settings: Ports, URLs and folders of this start.
         environment: The environment variables of the stack's processes, for commands that use the same catalog.
@@ -101,7 +102,17 @@ class Stack:
     @property
     def url(self) -> str:
         """The address of Airflow's UI."""
-        return self.settings.base_url
+        return self.api.base_url
+
+    @property
+    def catalog_url(self) -> str:
+        """The SQLAlchemy URL of the catalog."""
+        return self.environment["CALVE_CATALOG_URL"]
+
+    @property
+    def warehouse(self) -> str:
+        """The root of the tables' data."""
+        return self.environment["CALVE_WAREHOUSE"]
 
     @property
     def username(self) -> str:
@@ -140,8 +151,24 @@ class Stack:
             self.stop()
             raise
 
+    def attach(self) -> bool:
+        """Use the stack of this folder that another process runs, and leave its end to that process.
+
+        This process gets the variables with which the stack's processes reach its storage.
+
+        Returns:
+            Whether a healthy stack is running.
+        """
+        state = StackState.of_running(self.home)
+        if state is None or state.phase != HEALTHY or state.url is None:
+            return False
+        self.environment = state.environment
+        self.api = AirflowApi(state.url, ADMIN, self.password)
+        use_storage(self.environment)
+        return True
+
     def stop(self) -> None:
-        """End all processes of the stack, including Spark jobs, and then the database server. Repeatable."""
+        """End all processes that this object started, Spark jobs first, and the database last. Repeatable."""
         self._is_stopping.set()
         if self._watcher is not None:
             self._watcher.join()
@@ -274,8 +301,8 @@ class Stack:
         self._components[component.name] = component
         component.start()
         identities = {name: identity for name, part in self._components.items() if (identity := part.identity)}
-        self._state = StackState(
-            self._state.stack_id, self._state.owner, self._state.phase, self.settings.base_url, identities
+        self._state = replace(
+            self._state, url=self.settings.base_url, components=identities, environment=self.environment
         ).write(self.home)
 
     def _wait_until_healthy(self) -> None:
@@ -321,3 +348,10 @@ class Stack:
     def _write_phase(self, phase: str) -> None:
         self._state = self._state.with_phase(phase).write(self.home)
         log.info("%s", phase)
+
+
+def use_storage(variables: Mapping[str, str]) -> None:
+    """Let this process, and those that it starts, use the S3 server of these variables, and not one of the user's."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update({name: value for name, value in variables.items() if name.startswith("AWS_")})

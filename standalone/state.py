@@ -24,6 +24,7 @@ class StackState:
         phase: The current phase, for messages; `HEALTHY` when the stack is up.
         url: The address of Airflow, once known.
         components: The first process of each component, by name.
+        environment: The environment variables of its processes, once known.
     """
 
     stack_id: str
@@ -31,6 +32,13 @@ class StackState:
     phase: str = "starting"
     url: str | None = None
     components: dict[str, ProcessIdentity] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_running(cls, home: Path) -> StackState | None:
+        """Return the state of the stack that runs in this folder; None if there is none."""
+        state = cls.read(home)
+        return state if state and state.owner.is_alive else None
 
     @classmethod
     def read(cls, home: Path) -> StackState | None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from standalone.airflow_api import AirflowApi
 from standalone.cluster import ClusterStack
@@ -30,9 +31,21 @@ def supervise(home: Path, *, cluster: bool = False, environ: Mapping[str, str] =
 
     CALVE_CATALOG_URL and CALVE_WAREHOUSE override the embedded catalog and warehouse, but not those of a cluster.
     """
-    catalog_url, warehouse = environ.get("CALVE_CATALOG_URL"), environ.get("CALVE_WAREHOUSE")
-    with ClusterStack(home) if cluster else Stack(home, catalog_url=catalog_url, warehouse=warehouse):
+    with stack_of(home, cluster=cluster, environ=environ):
         signal.pause()
+
+
+def stack_of(home: Path, *, cluster: bool, environ: Mapping[str, str] = MappingProxyType({})) -> Stack:
+    """Return the stack of a state folder, not started.
+
+    Args:
+        home: State folder.
+        cluster: Whether it has a cluster of Spark and an S3 server.
+        environ: CALVE_CATALOG_URL and CALVE_WAREHOUSE override the embedded catalog and warehouse.
+    """
+    if cluster:
+        return ClusterStack(home)
+    return Stack(home, catalog_url=environ.get("CALVE_CATALOG_URL"), warehouse=environ.get("CALVE_WAREHOUSE"))
 
 
 def up(home: Path, say: Callable[[str], None], *, cluster: bool = False) -> None:
@@ -46,12 +59,12 @@ def up(home: Path, say: Callable[[str], None], *, cluster: bool = False) -> None
     Raises:
         StackError: The stack did not start; the message has the end of the daemon's log.
     """
-    state = _running(home)
+    state = StackState.of_running(home)
     if state is None:
         _start_daemon(home, say, cluster=cluster)
     elif state.phase != HEALTHY:
         _wait_until_healthy(home, state.owner, say)
-    say(describe(home, ClusterStack.stop_command if cluster else Stack.stop_command))
+    say(describe(stack_of(home, cluster=cluster)))
 
 
 def down(home: Path, say: Callable[[str], None]) -> None:
@@ -72,11 +85,12 @@ def down(home: Path, say: Callable[[str], None]) -> None:
     say("Stopped.")
 
 
-def status(home: Path, say: Callable[[str], None]) -> bool:
+def status(home: Path, say: Callable[[str], None], *, cluster: bool = False) -> bool:
     """Print the state of the stack and its components; return whether all are healthy."""
-    state = _running(home)
+    stack = stack_of(home, cluster=cluster)
+    state = StackState.of_running(home)
     if state is None:
-        say(f"No stack is running in {home}. Start it: make up")
+        say(f"No stack is running in {home}. Start it: {stack.start_command}")
         return False
     if state.phase != HEALTHY or state.url is None:
         say(f"The stack is {state.phase}.")
@@ -88,19 +102,19 @@ def status(home: Path, say: Callable[[str], None]) -> bool:
         return False
     for name, value in health.items():
         say(f"{name:14} {value}")
-    say(describe(home))
+    say(describe(stack))
     return set(health.values()) == {HEALTHY}
 
 
-def describe(home: Path, stop_command: str = Stack.stop_command) -> str:
+def describe(stack: Stack) -> str:
     """Return the addresses and passwords of a running stack, and how to stop it.
 
     Raises:
         StackError: The stack is not running.
     """
-    state = StackState.read(home)
+    home, state = stack.home, StackState.read(stack.home)
     if state is None:
-        raise StackError(f"No stack is running in {home}. Start it: make up")
+        raise StackError(f"No stack is running in {home}. Start it: {stack.start_command}")
     passwords = read_passwords(home)
     return "\n".join(
         [
@@ -109,15 +123,10 @@ def describe(home: Path, stop_command: str = Stack.stop_command) -> str:
             f"             user {ADMIN}, password {passwords[ADMIN]}  (read-only: {VIEWER}, {passwords[VIEWER]})",
             f"  Catalog    source {shell_file(home)} && calve tables",
             f"  Logs       {home / 'logs'}; tasks: {home / 'airflow' / 'logs'}",
-            f"  Stop       {stop_command}",
+            f"  Stop       {stack.stop_command}",
             "",
         ]
     )
-
-
-def _running(home: Path) -> StackState | None:
-    state = StackState.read(home)
-    return state if state and state.owner.is_alive else None
 
 
 def _start_daemon(home: Path, say: Callable[[str], None], *, cluster: bool) -> None:

@@ -117,7 +117,7 @@ def spark_configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def catalog(stack: Stack) -> Iterator[Catalog]:
     """The stack's catalog, seen from outside."""
-    with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as opened:
+    with Catalog.open(stack.catalog_url, warehouse=stack.warehouse) as opened:
         yield opened
 
 

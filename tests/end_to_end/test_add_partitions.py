@@ -297,4 +297,4 @@ def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: d
     report = dry_run.run.result("validate")
     assert (report["files"], report["rows"], report["partitions"]) == (1, len(months[1]), 4)
     assert dry_run.table is None
-    assert not (Path(stack.settings.warehouse) / "shop").exists()
+    assert not (Path(stack.warehouse) / "shop").exists()

@@ -50,7 +50,7 @@ def stack(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_five_jobs_end_right_in_their_first_try(stack: Stack, server: PostgresServer) -> None:
     tables = [f"outage.t{number}" for number in range(JOBS)]
-    with Catalog.open(server.url("lake"), warehouse=stack.settings.warehouse) as catalog:
+    with Catalog.open(server.url("lake"), warehouse=stack.warehouse) as catalog:
         catalog.create_database("outage")
         runs = {}
         for table in tables:
@@ -68,7 +68,7 @@ def test_five_jobs_end_right_in_their_first_try(stack: Stack, server: PostgresSe
         os.killpg(leader, signal.SIGCONT)
     time.sleep(DOWN_SECONDS)
     server.start()
-    with Catalog.open(server.url("lake"), warehouse=stack.settings.warehouse) as catalog:
+    with Catalog.open(server.url("lake"), warehouse=stack.warehouse) as catalog:
         for table, run in runs.items():
             run.wait()
             job = job_of(catalog, run, JOB)

@@ -71,7 +71,7 @@ def disturbed(
     keys = ["carrier string", "month int"]
     run = start_dag(LOAD, {"table": TABLE, "source": str(source), "keys": keys, "dry_run": False})
     load = Disturbed(run)
-    location = Path(stack.settings.warehouse) / "killed" / "flights"
+    location = Path(stack.warehouse) / "killed" / "flights"
 
     # The task is killed while its job runs. The job is stopped until the next try has joined it.
     wait_until_running(catalog, run, VALIDATE)

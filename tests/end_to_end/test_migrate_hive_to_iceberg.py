@@ -74,7 +74,7 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
     assert (said[GOOD]["rows"], said[GOOD]["partitions verified"]) == (7, 4)
     assert said[DAMAGED]["outcome"].startswith("not migrated: UnusableFilesError: ")
     assert "empty.parquet" in said[DAMAGED]["outcome"]
-    assert iceberg_rows(stack.settings.catalog_url, GOOD) == expected_rows()
+    assert iceberg_rows(stack.catalog_url, GOOD) == expected_rows()
     assert {table: files_of(catalog, table) for table in (GOOD, DAMAGED)} == files
     assert list(catalog.get_partitions(DAMAGED)) == partitions
     assert not catalog.get_table(DAMAGED).is_iceberg
@@ -96,7 +96,7 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
 def test_icebergs_own_procedures_put_small_files_together(
     looked: Any, catalog: Catalog, stack: Stack, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
 ) -> None:
-    url = stack.settings.catalog_url
+    url = stack.catalog_url
     assert catalog.get_table(GOOD).is_iceberg
     for number in (8, 9, 10, 11, 12):
         append(url, [number], GOOD)

@@ -35,7 +35,7 @@ _STORES = ("passwords.json", "simple_auth_manager_passwords.json", "stack.json",
 
 
 def secrets_of(stack: Stack) -> set[str]:
-    url = urlsplit(stack.settings.catalog_url)
+    url = urlsplit(stack.catalog_url)
     assert url.password
     return {*PLANTED.values(), url.password, "planted-connection-password"}
 
@@ -73,7 +73,7 @@ def test_secrets_are_found_nowhere(
     make_orders(catalog, "secrets.orders")
     migrate(catalog, "secrets.orders")
     for number in range(8, 14):
-        append(stack.settings.catalog_url, [number], "secrets.orders")
+        append(stack.catalog_url, [number], "secrets.orders")
     lines = CommandLines()
     with lines.watched():
         runs = {

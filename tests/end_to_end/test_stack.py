@@ -97,6 +97,18 @@ def test_shell_file_leads_to_the_catalog(stack: Stack) -> None:
     subprocess.run(["sh", "-c", command], env=environment, check=True, cwd=stack.home)
 
 
+def test_running_stack_is_used_by_another_process_and_left_running(stack: Stack) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://elsewhere")
+        other = Stack(stack.home)
+        assert other.attach()
+        assert "AWS_ENDPOINT_URL" not in os.environ
+    assert (other.url, other.catalog_url, other.warehouse) == (stack.url, stack.catalog_url, stack.warehouse)
+    assert other.api.get("/dags")["dags"]
+    other.stop()
+    assert set(stack.api.health().values()) == {HEALTHY}
+
+
 def test_second_stack_in_the_same_folder_is_refused(stack: Stack) -> None:
     with pytest.raises(StackError, match="already running"):
         Stack(stack.home).start()

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from standalone.airflow_api import AirflowApi
-from standalone.cluster import WORKERS
-from standalone.environment import ADMIN
+from standalone.cluster import WORKERS, ClusterStack
 from standalone.services import AIRFLOW_COMPONENTS
-from standalone.state import StackState, read_passwords
+from standalone.state import StackState
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -34,10 +32,11 @@ def test_a_cluster_runs_jobs_without_root_and_stops_completely(tmp_path: Path) -
         assert state.components.keys() == {"s3", "spark-master", *WORKERS, *AIRFLOW_COMPONENTS}
         processes = {*state.processes(), state.owner.pid}
         assert 0 not in {Path(f"/proc/{process}").stat().st_uid for process in processes}
-        api = AirflowApi(state.url, ADMIN, read_passwords(home)[ADMIN])
-        started = api.trigger("run_statement", {"statement": "SELECT count(*) AS numbers FROM range(10)"})
-        assert api.wait("run_statement", started, 900) == "success"
-        assert "10" in str(api.xcom("run_statement", started, "run"))
+        stack = ClusterStack(home)
+        assert stack.attach()
+        started = stack.api.trigger("run_statement", {"statement": "SELECT count(*) AS numbers FROM range(10)"})
+        assert stack.api.wait("run_statement", started, 900) == "success"
+        assert "10" in str(stack.api.xcom("run_statement", started, "run"))
     finally:
         run("down", home)
     assert state.processes() == set()

@@ -58,7 +58,7 @@ def stack(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="package")
 def catalog(stack: Stack) -> Iterator[Catalog]:
     """The stack's catalog, seen from outside."""
-    with Catalog.open(stack.settings.catalog_url, warehouse=WAREHOUSE) as opened:
+    with Catalog.open(stack.catalog_url, warehouse=WAREHOUSE) as opened:
         yield opened
 
 
@@ -95,7 +95,7 @@ def deliver(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Cal
 def iceberg_rows(stack: Stack, table: str) -> list[dict[str, Any]]:
     """Return the rows that PyIceberg reads."""
     properties = object_stores.file_io_properties()
-    iceberg = SqlCatalog("calve", uri=stack.settings.catalog_url, **properties)
+    iceberg = SqlCatalog("calve", uri=stack.catalog_url, **properties)
     try:
         rows: list[dict[str, Any]] = iceberg.load_table(table).scan().to_arrow().to_pylist()
         return rows

@@ -11,6 +11,7 @@ import pytest
 
 from standalone import supervisor
 from standalone.processes import ProcessIdentity
+from standalone.stack import Stack
 from standalone.state import StackState, shell_file
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -70,5 +71,6 @@ def test_ctrl_c_while_starting_leaves_no_process(home: Path) -> None:
     assert ProcessIdentity.of(server) is None
 
 
-def test_down_with_nothing_running_is_harmless(tmp_path: Path) -> None:
+def test_with_nothing_running_down_is_harmless_and_no_stack_is_found(tmp_path: Path) -> None:
     assert run("down", tmp_path).returncode == 0
+    assert not Stack(tmp_path).attach()
