@@ -19,12 +19,11 @@ from catalog.datafiles.bounds import integer_outside
 from catalog.errors import MissingFileError, UnusableFileError
 from catalog.files.credentials import without_credentials
 from catalog.files.filesystem import FileInfo, in_parallel, storage_errors
-from catalog.files.locations import comparable, is_literally_within, is_within, reach_key
+from catalog.files.locations import comparable, is_literally_within, is_local, is_within, reach_key
 from catalog.iceberg.differences import Difference, LiveFile
 from catalog.iceberg.footers.columns import FileColumn, has_ids
 from catalog.iceberg.footers.parquet import file_columns
 from catalog.iceberg.footers.parquet_footers import FileSchema, FooterParser, reading_footer
-from catalog.iceberg.footers.tails import is_local
 from catalog.iceberg.metadata import NAME_MAPPING
 from catalog.iceberg.types import fields_inside
 from catalog.model import Table

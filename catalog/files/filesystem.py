@@ -8,7 +8,6 @@ import inspect
 import io
 import os
 import posixpath
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,13 +23,13 @@ from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 from catalog.files import object_stores
+from catalog.files.locations import is_local, local_path
 from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_uploads
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
 _UNFINISHED_A_THREAD = 16
 """Calls per thread that `in_parallel` starts or queues before it yields the first result."""
-_FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
 _WITHOUT_FOLDERS = (fs.S3FileSystem, fs.GcsFileSystem)
 """Object stores, where a folder is only the common part of names: to create one costs requests and leaves an object."""
@@ -146,10 +145,10 @@ class Folder:
     def __init__(self, location: str) -> None:
         """Connect to the file system without reading."""
         self.location = location.rstrip("/")
-        if "://" in location and not location.startswith("file:"):
-            self._files, self._root = _file_system(self.location)
+        if is_local(location):
+            self._files, self._root = fs.LocalFileSystem(), local_path(self.location)
         else:
-            self._files, self._root = fs.LocalFileSystem(), _FILE_SCHEME.sub("/", self.location)
+            self._files, self._root = _file_system(self.location)
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name) if name else self._root

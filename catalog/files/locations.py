@@ -103,21 +103,21 @@ def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequenc
             yield location, _keys_of_one(location)
             continue
         if (resolved := parents.get(parent)) is None:
-            resolved = parents[parent] = _keys_of_one(parent), _is_local(parent) and os.path.isdir(_plain(parent))
+            resolved = parents[parent] = _keys_of_one(parent), is_local(parent) and os.path.isdir(local_path(parent))
         keys, may_have_links = resolved
         end = f"{name}/".encode()
         inside = [key + end for key in keys]
-        if may_have_links and os.path.islink(_plain(location)):
+        if may_have_links and os.path.islink(local_path(location)):
             inside.append(location_key(location))
         yield location, inside
 
 
 def _keys_of_one(location: str) -> Sequence[bytes]:
     resolved = location_key(location)
-    if not _is_local(location):
+    if not is_local(location):
         return [resolved]
     keys, path = {b"/": None}, ""
-    for name in posixpath.normpath(_plain(location)).split("/")[1:]:
+    for name in posixpath.normpath(local_path(location)).split("/")[1:]:
         path += f"/{name}"
         keys = {key + f"{name}/".encode(): None for key in keys} if name else keys
         if os.path.islink(path):
@@ -126,11 +126,13 @@ def _keys_of_one(location: str) -> Sequence[bytes]:
     return [*keys, resolved]
 
 
-def _is_local(location: str) -> bool:
-    return "://" not in location or location.startswith("file:")
+def is_local(location: str) -> bool:
+    """Return whether a path or URI is on a local disk."""
+    return location.startswith(("/", "file:")) or "://" not in location
 
 
-def _plain(location: str) -> str:
+def local_path(location: str) -> str:
+    """Return the path of a local location, without a scheme."""
     return _LOCAL.sub("/", location, count=1) if location.startswith("file:") else location
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from catalog.errors import NestedFolderError
 from catalog.files.filesystem import FileInfo, Folder, is_hidden
-from catalog.iceberg.footers.tails import is_local, local_path
+from catalog.files.locations import is_local, local_path
 
 
 class Recursion(StrEnum):

@@ -78,7 +78,7 @@ class StageSettings:
 
     def threads_for(self, location: str) -> int:
         """Return the number of files of a location to open concurrently."""
-        from catalog.iceberg.footers.tails import is_local
+        from catalog.files.locations import is_local
 
         if self.threads is not None:
             return self.threads

@@ -14,10 +14,11 @@ from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzTyp
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.files.filesystem import FileInfo
+from catalog.files.locations import is_local
 from catalog.iceberg.footers.calendars import calendar_of
 from catalog.iceberg.footers.columns import FileColumn, Match, match_columns
 from catalog.iceberg.footers.facts import FileFacts
-from catalog.iceberg.footers.tails import is_local, read_range
+from catalog.iceberg.footers.tails import read_range
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 
 from catalog.files.filesystem import FileInfo, Folder
+from catalog.files.locations import is_local, local_path
 
-_FILE_SCHEME = re.compile("^file:/+")
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 14, 1 << 16
 """A footer of 50 columns has 3 to 12 KiB. Over a network, more bytes are cheaper than a second request."""
-
-
-def is_local(path: str) -> bool:
-    """Return whether a path or URI is a local file."""
-    return path.startswith(("/", "file:")) or "://" not in path
-
-
-def local_path(path: str) -> str:
-    """Return a local path without a scheme."""
-    return path if path.startswith("/") else _FILE_SCHEME.sub("/", path)
 
 
 def read_range(file: FileInfo, start: int, length: int) -> bytes:
