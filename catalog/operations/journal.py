@@ -7,6 +7,7 @@ running.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from catalog.errors import (
-    OperationConflictError,
-)
+from catalog.errors import FencedError, OperationConflictError
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
@@ -236,8 +235,14 @@ class Operations:
 
     # --- jobs ---------------------------------------------------------------------------------------------------
 
-    def start_job(self, operation_id: str, step: str, log_path: str | None = None) -> int:
+    def start_job(
+        self, operation_id: str, step: str, *, request: Mapping[str, Any] | None = None, log_path: str | None = None
+    ) -> int:
         """Start a new attempt at a step and return its number; from now on no earlier attempt can commit.
+
+        Args:
+            request: The fields of the job's request but `attempt`; None for an attempt in this process.
+            log_path: The file to which the job logs, on this host.
 
         Raises:
             OperationNotFoundError: There is no operation of this id.
@@ -257,6 +262,7 @@ class Operations:
                 "attempt": attempt,
                 "state": JobState.SUBMITTED,
                 "heartbeat_at_ms": CurrentMs(),
+                "request": None if request is None else json.dumps({**request, "attempt": attempt}),
                 "result": {},
                 "error_class": None,
                 "error_message": None,
@@ -288,6 +294,24 @@ class Operations:
         except Exception as error:
             self.fail_job(operation_id, step, number, type(error).__name__, str(error))
             raise
+
+    def job_request(self, operation_id: str, step: str, attempt: int) -> str:
+        """Return the request of an attempt as JSON.
+
+        Raises:
+            OperationNotFoundError: There is no operation of this id.
+            FencedError: The attempt is not the latest one, or was not started with a request.
+        """
+        with self._storage.read() as connection:
+            number = operation_row(connection, operation_id).number
+            row = connection.execute(select_job(number, step)).one_or_none()
+        if row is None or row.attempt != attempt:
+            reason = "it was never started" if row is None else f"the latest attempt is {row.attempt}"
+        elif row.request is None:
+            reason = "it was started without one"
+        else:
+            return str(row.request)
+        raise FencedError(f"attempt {attempt} at step {step} of operation {operation_id} has no request: {reason}")
 
     def get_job(self, operation_id: str, step: str) -> JobRun | None:
         """Return the latest attempt at a step; None when there was none.

@@ -296,7 +296,11 @@ class OperationRow(Base):
 
 
 class JobRow(Base):
-    """The latest attempt at one step of an operation."""
+    """The latest attempt at one step of an operation.
+
+    `request` is JSON text, because databases do not keep the order of JSON's fields; NULL for an attempt in the process
+    of its caller, and for the attempts of earlier versions.
+    """
 
     __tablename__ = "calve_job"
 
@@ -307,6 +311,7 @@ class JobRow(Base):
     attempt: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
     heartbeat_at_ms: Mapped[int]
+    request: Mapped[str | None] = mapped_column(Text)
     result: Mapped[dict[str, Any]]
     error_class: Mapped[str | None] = mapped_column(String(128))
     error_message: Mapped[str | None] = mapped_column(Text)

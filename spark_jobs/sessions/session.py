@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -52,19 +51,20 @@ def run_job(
     Args:
         settings: Returns additional settings of the session, including secrets, because Spark redacts in the events of
             its jobs only the settings that it was started with.
-        arguments: The path of the file with the request; by default from the command line, which has only the path,
-            because all users of the host can read it.
+        arguments: The operation's id, the step and the number of the attempt, whose request the catalog has; by default
+            those of the command line, which has no more, because all users of the host can read it.
 
     Returns:
         The exit code: 0, or 1 if the job failed.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("spark_jobs").setLevel(logging.INFO)
-    (argument,) = sys.argv[1:] if arguments is None else arguments
-    request = request_type.from_json(Path(argument).read_text(encoding="utf-8"))
-    job = request.operation_id, request.step, request.attempt
+    operation_id, step, attempt = sys.argv[1:] if arguments is None else arguments
+    job = operation_id, step, int(attempt)
     with Catalog.open() as catalog:
         try:
+            read = partial(catalog.operations.job_request, *job)
+            request = request_type.from_json(patiently(read, "the start of the job"))
             alive = Heartbeat(catalog, request, ends_process=True)
             conf = {**submitted_settings(catalog.storage.url), **(settings(catalog) if settings else {})}
             with alive as life, spark_session(request, conf) as spark, life.watching(spark):

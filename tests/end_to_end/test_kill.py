@@ -18,7 +18,6 @@ import pytest
 from sqlalchemy import text
 
 from catalog import Catalog, IndexState, NewPartition
-from catalog.operations.job_requests import BuildPartitionIndexJob
 from catalog.operations.records import JobRun, JobState, OperationKind, OperationState
 from standalone.environment import REPOSITORY
 from tests.support.killing import (
@@ -162,13 +161,12 @@ def test_cancelled_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: C
     catalog.add_partitions(table, [NewPartition([str(month)]) for month in range(1, 13)])
     catalog.create_partition_index(table, index, ["month"])
     catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, table)
-    attempt = catalog.operations.start_job(operation_id, step)
-    request = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=attempt, table=table, index=index)
+    request = {"operation_id": operation_id, "step": step, "table": table, "index": index}
+    attempt = catalog.operations.start_job(operation_id, step, request=request)
     script = REPOSITORY / "spark_jobs" / f"{step}.py"
     command = [f"{stack.environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(script)]
-    asked = stack.home / "cancelled-request.json"
-    asked.write_text(request.to_json())
-    job = subprocess.Popen([*command, str(asked)], env=stack.environment, cwd=stack.home, start_new_session=True)
+    command += [operation_id, step, str(attempt)]
+    job = subprocess.Popen(command, env=stack.environment, cwd=stack.home, start_new_session=True)
     try:
         wait_until(lambda: job_state(catalog, operation_id, step) is JobState.RUNNING, "the job runs")
         os.kill(job.pid, signal.SIGSTOP)

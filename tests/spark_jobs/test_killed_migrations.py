@@ -24,7 +24,7 @@ from catalog.errors import CatalogError, OperationConflictError
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.failpoints import DIE_AT, Point
-from catalog.operations.job_requests import JobRequest, StageMigrationJob, VerifyMigrationJob
+from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
 from tests.catalog.migration.test_killed_migrations import kill
 from tests.catalog.migration.test_migrations import data_files, hive_state, make_old, metadata_files
 from tests.conftest import spark_jars
@@ -120,8 +120,11 @@ def test_a_migration_that_dies_at_one_point_after_the_other_ends_as_one_that_nob
 # --- real processes ---------------------------------------------------------------------------------------------------
 
 
-def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[], bool]) -> None:
-    """Run a job as spark-submit does, and kill all its processes while it runs."""
+def kill_job(catalog: Catalog, step: str, url: str, scratch: Path, is_time: Callable[[], bool], **more: Any) -> None:
+    """Run a step of operation m1 as spark-submit does, and kill all its processes while it runs."""
+    script = {STAGE: StageMigrationJob, VERIFY: VerifyMigrationJob}[step].script
+    request = {"operation_id": "m1", "step": step, "table": NAME, **more}
+    attempt = catalog.operations.start_job("m1", step, request=request)
     confs = ("spark.ui.enabled=false", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=4")
     settings = [f"--conf {each}" for each in confs]
     environment = {
@@ -131,10 +134,8 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
         "PYSPARK_SUBMIT_ARGS": f"--master local[2] {' '.join(settings)} --jars {spark_jars()[0]} pyspark-shell",
         "SPARK_LOCAL_DIRS": str(scratch),
     }
-    asked = scratch.parent / f"{request.script}.json"
-    asked.write_text(request.to_json())
-    command = [sys.executable, "-m", f"spark_jobs.{request.script}", str(asked)]
-    with (scratch.parent / f"{request.script}.log").open("w+b") as log:
+    command = [sys.executable, "-m", f"spark_jobs.{script}", "m1", step, str(attempt)]
+    with (scratch.parent / f"{script}.log").open("w+b") as log:
         process = subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log, start_new_session=True
         )
@@ -155,23 +156,20 @@ def test_processes_that_are_killed_in_any_step_are_succeeded_by_others(
     iceberg_spark: SparkSession, migrator: Migrator, catalog: Catalog, catalog_url: str, orders: Table, tmp_path: Path
 ) -> None:
     """The jobs while they run; the flip, which is not a job, during its transaction and after it."""
-    operations, request = catalog.operations, MigrationRequest()
+    request = MigrationRequest()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with ends_as_if_undisturbed(catalog, catalog_url, orders):
         catalog.migrations.begin("m1", NAME, request)
-        attempt = operations.start_job("m1", STAGE)
-        stage = StageMigrationJob(operation_id="m1", step=STAGE, attempt=attempt, table=NAME, files_a_task=1)
+        manifests = Path(orders.location, "metadata")
         # One of its tasks has written a manifest.
-        kill_job(stage, catalog_url, scratch, lambda: any(Path(orders.location, "metadata").glob("calve-*/*.avro")))
+        kill_job(catalog, STAGE, catalog_url, scratch, lambda: any(manifests.glob("calve-*/*.avro")), files_a_task=1)
         assert not catalog.migrations.is_staged("m1")
         with pytest.raises(OperationConflictError, match="operation m1"):
             catalog.migrations.begin("m2", NAME, request)
         migrator.stage("m1")
-        attempt = operations.start_job("m1", VERIFY)
-        verify = VerifyMigrationJob(operation_id="m1", step=VERIFY, attempt=attempt, table=NAME)
         # One of its tasks has read rows.
-        kill_job(verify, catalog_url, scratch, lambda: any(scratch.rglob("shuffle_*.data")))
+        kill_job(catalog, VERIFY, catalog_url, scratch, lambda: any(scratch.rglob("shuffle_*.data")))
         migrator.verify("m1")
         for point in (Point.STARTED, Point.CHANGED, Point.COMMITTED):
             assert not catalog.get_table(NAME).is_iceberg

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -208,10 +207,11 @@ class SparkJobOperator(BaseOperator):
         )
         operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
-        attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
+        attempt = catalog.operations.start_job(
+            self.operation_id, self.step, request=values, log_path=str(process.log_path)
+        )
         self._followed = followed = FollowedAttempt(attempt, process)
-        request = process.write_request(json.dumps({**values, "attempt": attempt}))
-        process.start([*command, str(request)], submit_environment())
+        process.start([*command, self.operation_id, self.step, str(attempt)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return followed
 

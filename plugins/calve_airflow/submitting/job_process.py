@@ -1,8 +1,8 @@
 """A process that outlives its parent and is found again through its folder.
 
-The folder, which only its owner can read, contains `log` (the program's output), `request.json` (its request) and
-`lock`, a file that the program keeps locked while it runs. The kernel releases the lock when the last process that
-holds it ends, however it ends. Unlike a process id, a lock cannot be mistaken for that of another program.
+The folder, which only its owner can read, contains `log` (the program's output) and `lock`, a file that the program
+keeps locked while it runs. The kernel releases the lock when the last process that holds it ends, however it ends.
+Unlike a process id, a lock cannot be mistaken for that of another program.
 """
 
 from __future__ import annotations
@@ -43,12 +43,6 @@ class JobProcess:
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
         return process
-
-    def write_request(self, request: str) -> Path:
-        """Write the program's request to a file and return its path; all users of the host can read command lines."""
-        path = self.log_path.with_name("request.json")
-        path.write_text(request, encoding="utf-8")
-        return path
 
     @property
     def is_visible(self) -> bool:

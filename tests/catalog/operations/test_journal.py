@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -247,6 +248,21 @@ def test_a_committed_operation_can_no_longer_fail(catalog: Catalog) -> None:
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
+def test_only_the_latest_attempt_gets_its_request(operations: Operations) -> None:
+    begin(operations, "run-1")
+    request = {"table": "demo.flights", "keys": [["z", "int"], ["a", "int"]], "b": 1, "a": 2}
+    first = operations.start_job("run-1", "write", request=request)
+    assert json.loads(operations.job_request("run-1", "write", first)) == {**request, "attempt": first}
+    second = operations.start_job("run-1", "write")
+    for attempt, reason in ((first, f"the latest attempt is {second}"), (second, "it was started without one")):
+        with pytest.raises(FencedError, match=rf"attempt {attempt} at step write of operation run-1 .*: {reason}"):
+            operations.job_request("run-1", "write", attempt)
+    with pytest.raises(FencedError, match=r"step read of operation run-1 .*: it was never started"):
+        operations.job_request("run-1", "read", 1)
+    with pytest.raises(OperationNotFoundError):
+        operations.job_request("run-2", "write", 1)
+
+
 def test_a_job_reports_through_its_row(operations: Operations) -> None:
     begin(operations, "run-1")
     assert operations.get_job("run-1", "write") is None
@@ -333,7 +349,7 @@ def test_a_fenced_attempt_can_neither_report_nor_commit(catalog: Catalog, fence:
     fence(operations)
     before = operations.get_job("run-1", "write"), operations.get("run-1")
 
-    with pytest.raises(FencedError, match=f"attempt {attempt} at step write of operation run-1"):
+    with pytest.raises(FencedError, match=rf"attempt {attempt} at step write of operation run-1"):
         operations.heartbeat("run-1", "write", attempt, done=9)
     with pytest.raises(FencedError):
         operations.finish_job("run-1", "write", attempt, {"rows": 1})

@@ -58,14 +58,14 @@ JOB_START = """\
 import json, os, sys, time
 from pathlib import Path
 from catalog import Catalog
-request = json.loads(Path(sys.argv[1]).read_text())
-attempt = request["operation_id"], request["step"], request["attempt"]
+catalog = Catalog.open()
+attempt = sys.argv[1], sys.argv[2], int(sys.argv[3])
+request = json.loads(catalog.operations.job_request(*attempt))
 def wait_for(name):
     while not (Path(request["folder"]) / name).exists():
         time.sleep(0.02)
 with (Path(request["folder"]) / "runs").open("a") as runs:
     runs.write(f"{request['attempt']}\\n")
-catalog = Catalog.open()
 catalog.operations.heartbeat(*attempt)
 """
 
@@ -182,7 +182,8 @@ def test_submits_through_the_connection_with_defaults_for_small_jobs(jobs: Jobs)
     assert command[:3] == [str(jobs.folder / "bin" / "spark3-submit"), "--master", "local[1]"]
     assert {"spark.ui.enabled=true", "spark.log.level=WARN", "spark.sql.session.timeZone=UTC"} <= set(command)
     assert command[command.index("--deploy-mode") + 1] == "client"
-    assert json.loads(Path(command[-1]).read_text()) == {
+    assert command[-3:] == [OPERATION, "step_one", "1"]
+    assert json.loads(jobs.catalog.operations.job_request(OPERATION, "step_one", 1)) == {
         **jobs.arguments()["request"],
         "operation_id": OPERATION,
         "step": "step_one",
@@ -207,17 +208,22 @@ def test_a_job_gets_nothing_of_airflows_environment(jobs: Jobs, monkeypatch: pyt
     assert not [name for name in names if "AIRFLOW" in name or name in ("MY_PASSWORD", "EXTRA")]
 
 
-def test_a_request_stands_in_no_command_line_and_only_its_owner_reads_it(jobs: Jobs) -> None:
+def test_a_request_stands_in_no_command_line_and_in_no_file(jobs: Jobs) -> None:
     jobs.write(
         """
         said = Path("/proc/self/cmdline").read_text() + Path(f"/proc/{os.getppid()}/cmdline").read_text()
-        catalog.operations.finish_job(*attempt, {"said": said, "mode": Path(sys.argv[1]).parent.stat().st_mode & 0o777})
+        catalog.operations.finish_job(*attempt, {"said": said, "request": request["statements"]})
         """
     )
     request = {**jobs.arguments()["request"], "statements": "SELECT 'planted'"}
     answer = jobs.task(request=request).execute(context())
     assert "planted" not in answer["said"]
-    assert answer["mode"] == 0o700
+    assert answer["request"] == request["statements"]
+    assert jobs.row is not None
+    assert jobs.row.log_path is not None
+    folder = Path(jobs.row.log_path).parent
+    assert {path.name for path in folder.iterdir()} == {"log", "lock"}
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_shows_each_line_of_the_job_and_its_progress_once(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import FencedError
-from catalog.operations.job_requests import JobRequest, RunStatementJob
+from catalog.operations.job_requests import JobRequest
 from catalog.operations.records import JobState, OperationKind, OperationState
 
 if TYPE_CHECKING:
@@ -135,33 +135,28 @@ import sys
 from catalog.operations.job_requests import RunStatementJob
 from spark_jobs.run_statement import run_statement
 from spark_jobs.sessions.session import run_job
-sys.exit(sum(run_job(RunStatementJob, run_statement, [path]) for path in sys.argv[1:]))
+sys.exit(sum(run_job(RunStatementJob, run_statement, [name, "run_statement", "1"]) for name in sys.argv[1:]))
 """
 
 
 @pytest.mark.long
 @on_sqlite
-def test_the_log_of_a_job_has_no_text_literal_of_its_statement(catalog: Catalog, tmp_path: Path) -> None:
+def test_the_log_of_a_job_has_no_text_literal_of_its_statement(catalog: Catalog) -> None:
     catalog.create_database("demo")
     catalog.create_table("demo.flights", columns=[("id", "int"), ("name", "string")])
     statements = {
         f"SELECT missing, '{SECRET}' FROM demo.flights": "function parameter with name `missing` cannot be resolved",
         f"SELECT '{SECRET}' FRM demo.flights WHERE (": "Syntax error at or near",
     }
-    paths = []
-    for statement in statements:
-        operation = f"run_statement/{len(paths)}"
-        catalog.operations.begin(operation, OperationKind.RUN_STATEMENT, "demo.flights")
-        attempt = catalog.operations.start_job(operation, "run_statement")
-        job = RunStatementJob(
-            operation_id=operation, step="run_statement", attempt=attempt, table="demo.flights", statements=statement
-        )
-        paths.append(tmp_path / f"{len(paths)}.json")
-        paths[-1].write_text(job.to_json())
+    names = [f"run_statement/{number}" for number in range(len(statements))]
+    for name, statement in zip(names, statements, strict=True):
+        catalog.operations.begin(name, OperationKind.RUN_STATEMENT, "demo.flights")
+        request = {"operation_id": name, "step": "run_statement", "table": "demo.flights", "statements": statement}
+        catalog.operations.start_job(name, "run_statement", request=request)
     root = Path(__file__).parents[3]
     environment = {**os.environ, "CALVE_CATALOG_URL": str(catalog.storage.url), "PYTHONPATH": str(root)}
     ended = subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, paths)],
+        [sys.executable, "-c", RUN, *names],
         env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
