@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.operations.job_requests import CheckQualityJob
-from catalog.settings.environment import state_folder
+from catalog.settings.environment import quality_pages
 from catalog.settings.quality_rules import PartitionCheck, QualityRules
 from spark_jobs.checking.expectations import validate
 from spark_jobs.checking.partition_summary import summarise, usual_ratios
@@ -24,7 +24,8 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     """Check all new partitions in one pass over their files, and record the result of each.
 
     Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
-    `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (the page in the Data Docs).
+    `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (path or URI of the page of
+    Data Docs).
     """
     loaded = catalog.loaded_partitions(job.operation_id)
     table, partitions = loaded.table, loaded.partitions
@@ -35,7 +36,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         return
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
     summary = summarise(spark, loaded, rules, ratios)
-    validation = validate(summary, table, rules, home=state_folder() / "data_docs", run_name=job.operation_id)
+    validation = validate(summary, table, rules, pages=quality_pages(), run_name=job.operation_id)
     names = {partition.id: partition.name(table) for partition in partitions}
     failed = {check.partition_id: check for check in validation.checks if not check.passed}
     report = {
@@ -46,7 +47,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
             f"{names[partition_id]}: {'; '.join(map(str, check.failures))}"
             for partition_id, check in list(failed.items())[:_SHOWN]
         ],
-        "docs_path": str(validation.docs_path),
+        "docs_path": validation.page,
     }
     log.info("%s: %d of %d new partitions passed", table.full_name, report["passed"], report["checked"])
     for failure in report["failures"]:

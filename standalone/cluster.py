@@ -84,6 +84,7 @@ class ClusterStack(Stack):
             "AWS_SECRET_ACCESS_KEY": secret,
             "AWS_EC2_METADATA_DISABLED": "true",
             "CALVE_ALLOWED_LOCATIONS": self.landing,
+            "CALVE_QUALITY_PAGES": f"s3://{BUCKET}/quality",
             "CALVE_TABLES": str(self._write_tables()),
         }
 

@@ -12,6 +12,7 @@ from typing import Any
 from catalog import Catalog
 from catalog.errors import NotFoundError
 from catalog.files.filesystem import Folder
+from catalog.files.locations import is_local
 from catalog.indexes.items import count_items
 from catalog.partitions.explaining import Explanation
 from standalone import delays, migrating
@@ -170,7 +171,8 @@ class _Demo:
         )
         for failure in report["failures"]:
             self._say(f"  {failure}")
-        self._say(f"The report, which can be read offline: {Path(report['docs_path']).as_uri()}")
+        page = str(report["docs_path"])
+        self._say(f"The report, which can be read offline: {Path(page).as_uri() if is_local(page) else page}")
 
     def _show_next(self) -> None:
         self._title("Next steps")

@@ -18,11 +18,16 @@ SPARK_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCa
 
 
 def state_folder() -> Path:
-    """Return the folder of job logs and quality reports: `CALVE_HOME`.
+    """Return the folder of what belongs to this host, such as job logs: `CALVE_HOME`.
 
     The default is `.calve` in the repository, or in the user's home if Calve was installed as a package.
     """
     return Path(os.environ.get("CALVE_HOME") or (REPOSITORY if _is_repository() else Path.home()) / ".calve").absolute()
+
+
+def quality_pages() -> str:
+    """Return the folder or URI of the pages of quality checks: `CALVE_QUALITY_PAGES`; by default a local folder."""
+    return os.environ.get("CALVE_QUALITY_PAGES") or str(state_folder() / "data_docs")
 
 
 def tables_path() -> Path:

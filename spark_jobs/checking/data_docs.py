@@ -5,6 +5,8 @@ Upstream does not plan to change the pages (great_expectations issues 2870 and 8
 
 from __future__ import annotations
 
+import base64
+import mimetypes
 import os
 import re
 import shutil
@@ -48,6 +50,15 @@ _ADDRESS = re.compile(
 )
 _INTEGRITY = re.compile(r"\s(?:integrity|crossorigin)=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
 _ICON = re.compile(r"(?:\.\./)+static/images/favicon\.ico")
+_SCRIPT_FILE = re.compile(r"<script\b[^>]*\bsrc=[\"'](?P<file>\.[^\"']+)[\"'][^>]*>\s*</script>", re.IGNORECASE)
+_STYLE_FILE = re.compile(
+    r"<link\b(?=[^>]*\brel=[\"']stylesheet)[^>]*\bhref=[\"'](?P<file>\.[^\"']+)[\"'][^>]*>", re.IGNORECASE
+)
+_FILE = re.compile(
+    r"(?P<before>url\(\s*[\"']?|\bsrc=[\"']|<link\b[^>]*\bhref=[\"'])(?P<file>\.\.?/[^\"')\s]+)(?P<after>[\"')])",
+    re.IGNORECASE,
+)
+_PAGE_LINK = re.compile(r"(?<=<a)\s+href=[\"']\.[^\"']*[\"']")
 _STYLE = re.compile(r"<style\b.*?</style>|\bstyle=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE | re.DOTALL)
 
 
@@ -90,6 +101,37 @@ def make_self_contained(site: Path) -> None:
             part.replace(page)
         if left := external_loads(page):
             raise ExternalLoadError(page, left)
+
+
+def as_one_file(page: Path) -> str:
+    """Return a page of a self-contained site with all that it loads, and without links to the site's other pages."""
+
+    def script(tag: re.Match[str]) -> str:
+        # The only text that would end the script.
+        code = (page.parent / tag["file"]).read_text(encoding="utf-8").replace("</script", "<\\/script")
+        return f"<script>{code}</script>"
+
+    def style(tag: re.Match[str]) -> str:
+        sheet = page.parent / tag["file"]
+        return f"<style>{_with_files(sheet.read_text(encoding='utf-8'), sheet.parent)}</style>"
+
+    text = _SCRIPT_FILE.sub(script, page.read_text(encoding="utf-8"))
+    text = _STYLE_FILE.sub(style, text)
+    return _PAGE_LINK.sub("", _with_files(text, page.parent))
+
+
+def _with_files(text: str, folder: Path) -> str:
+    """Return a page or style with the images and fonts that it names, relative to a folder, as data."""
+
+    def data(address: re.Match[str]) -> str:
+        file = folder / address["file"]
+        if not file.is_file():
+            return address[0]
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        encoded = base64.b64encode(file.read_bytes()).decode("ascii")
+        return f"{address['before']}data:{kind};base64,{encoded}{address['after']}"
+
+    return _FILE.sub(data, text)
 
 
 def external_loads(page: Path) -> list[str]:

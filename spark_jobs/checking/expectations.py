@@ -6,6 +6,7 @@ import fcntl
 import html
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from urllib.parse import unquote, urlparse
 
 from catalog import Table
 from catalog.errors import VerificationFailedError
+from catalog.files.filesystem import Folder
+from catalog.files.locations import is_local, local_path
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck, QualityRules
-from spark_jobs.checking.data_docs import make_self_contained
+from spark_jobs.checking.data_docs import as_one_file, make_self_contained
 from spark_jobs.checking.partition_summary import claims
 
 if TYPE_CHECKING:
@@ -50,10 +53,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of all partitions of a summary, and the page that shows them."""
+    """The results of all partitions of a summary, and the path or URI of the page that shows them."""
 
     checks: tuple[PartitionCheck, ...]
-    docs_path: Path
+    page: str
 
 
 def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules) -> list[Check]:
@@ -91,19 +94,36 @@ def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules)
     return checks
 
 
-def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, home: Path, run_name: str) -> Validation:
-    """Check a summary, and add a page to the Data Docs site in `home`, which needs no internet.
+def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, pages: str, run_name: str) -> Validation:
+    """Check a summary, and write a page of Data Docs, which needs no internet.
 
     Args:
-        run_name: Name of the run in the site: the operation's id.
+        pages: A folder, whose pages are one site, or the URI of a place where each page is one file with all it loads.
+        run_name: Name of the run on the page: the operation's id.
     """
     # Escaped, because the pages do not escape names, and a partition value may contain HTML.
     summary = summary.assign(partition=[html.escape(name) for name in summary["partition"]])
     checks = planned_checks(summary, table, rules)
-    with _project(home) as context:
+    with _home(pages) as home, _project(home) as context:
         result, page = _run(context, summary, table, checks, run_name)
         make_self_contained(page.parents[_depth_below_site(page)])
-    return Validation(tuple(_partition_checks(result, summary, checks)), page)
+        shown = str(page)
+        if not is_local(pages):
+            folder = Folder(pages).inside(table.full_name)
+            name = re.sub(r"[^\w:+-]", "-", run_name) + ".html"
+            folder.write_bytes(name, as_one_file(page).encode())
+            shown = f"{folder.location}/{name}"
+    return Validation(tuple(_partition_checks(result, summary, checks)), shown)
+
+
+@contextmanager
+def _home(pages: str) -> Iterator[Path]:
+    """Yield the folder of the site, which is a temporary one if the page is stored elsewhere."""
+    if is_local(pages):
+        yield Path(local_path(pages))
+        return
+    with tempfile.TemporaryDirectory(prefix="calve-pages") as folder:
+        yield Path(folder)
 
 
 @contextmanager

@@ -50,7 +50,13 @@ def stack(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Itera
     tables = home / "tables.yaml"
     listing = {"tables": {HIVE_STYLE: listed, STORED_AS_ICEBERG: {**listed, "format": "iceberg"}}}
     tables.write_text(yaml.safe_dump(listing, sort_keys=False))
-    environment = {**store.environment, "CALVE_TABLES": str(tables), DAGS: "3600", "CALVE_ALLOWED_LOCATIONS": LANDING}
+    environment = {
+        **store.environment,
+        "CALVE_TABLES": str(tables),
+        DAGS: "3600",
+        "CALVE_ALLOWED_LOCATIONS": LANDING,
+        "CALVE_QUALITY_PAGES": "s3://lake/quality",
+    }
     with Stack(home, warehouse=WAREHOUSE, env=environment, durable=False) as running:
         yield running
 

@@ -79,6 +79,13 @@ def test_spark_uploads_files_to_their_final_keys(loads: dict[str, Loads], catalo
         assert json.loads(store.client.get_object(Bucket="lake", Key=key)["Body"].read())["committer"] == "magic"
 
 
+def test_quality_is_checked_and_its_page_is_on_s3(loads: dict[str, Loads], store: ObjectStore) -> None:
+    report = loads[HIVE_STYLE].second.result("check_quality")
+    assert report["checked"] == report["passed"] > 0
+    bucket, _, key = report["docs_path"].removeprefix("s3://").partition("/")
+    assert b"<style>" in store.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+
+
 def test_other_engines_read_the_snapshot(loads: dict[str, Loads], stack: Stack) -> None:
     rows = iceberg_rows(stack, STORED_AS_ICEBERG)
     flights = loads[STORED_AS_ICEBERG].flights

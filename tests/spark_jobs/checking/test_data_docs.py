@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas
 import pytest
@@ -12,6 +14,9 @@ from catalog.errors import VerificationFailedError
 from catalog.settings.quality_rules import ColumnRule, QualityRules
 from spark_jobs.checking.data_docs import ExternalLoadError, external_loads, make_self_contained
 from spark_jobs.checking.expectations import validate
+
+if TYPE_CHECKING:
+    from tests.support.object_store import ObjectStore
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -33,10 +38,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     )
     rules = QualityRules(columns={"amount": ColumnRule(maximum=100)})
-    validation = validate(summary, table, rules, home=home, run_name="dag/run")
+    validation = validate(summary, table, rules, pages=str(home), run_name="dag/run")
     assert [check.passed for check in validation.checks] == [True, False]
-    assert validation.docs_path.exists()
-    return next(folder for folder in validation.docs_path.parents if (folder / "index.html").exists())
+    page = Path(validation.page)
+    assert page.exists()
+    return next(folder for folder in page.parents if (folder / "index.html").exists())
 
 
 def test_page_says_in_words_what_was_checked_and_which_partition_failed(site: Path) -> None:
@@ -51,7 +57,7 @@ def test_check_that_cannot_be_made_is_no_verdict(tmp_path: Path) -> None:
     table = Table("shop", "orders", (), (Column("day", "int"),), FileFormat.PARQUET, "/none")
     summary = pandas.DataFrame({"partition": ["day=1"], "partition_id": [1], "row_count": ["many"]})
     with pytest.raises(VerificationFailedError, match="could not be made"):
-        validate(summary, table, QualityRules(), home=tmp_path, run_name="run")
+        validate(summary, table, QualityRules(), pages=str(tmp_path), run_name="run")
 
 
 def test_no_page_loads_anything_from_outside(site: Path) -> None:
@@ -61,8 +67,6 @@ def test_no_page_loads_anything_from_outside(site: Path) -> None:
 
 
 def test_what_pages_load_is_in_the_site(site: Path) -> None:
-    import re
-
     for page in site.rglob("*.html"):
         local = re.findall(r"<(?:script|link|img)\b[^>]*\b(?:src|href)=[\"']([^\"'#]+)[\"']", page.read_text())
         assert len(local) > 8
@@ -74,6 +78,22 @@ def test_second_time_changes_nothing(site: Path) -> None:
     before = {page: (page.stat().st_mtime_ns, page.read_bytes()) for page in site.rglob("*.html")}
     make_self_contained(site)
     assert {page: (page.stat().st_mtime_ns, page.read_bytes()) for page in site.rglob("*.html")} == before
+
+
+def test_page_on_an_object_store_is_one_file(object_store: ObjectStore) -> None:
+    table = Table("shop", "orders", (), (Column("day", "int"),), FileFormat.PARQUET, "/none")
+    values = {"row_count": [5], "row_count_difference": [0], "path_agrees": [True], "values_fit": [True]}
+    summary = pandas.DataFrame({"partition": ["day=1"], "partition_id": [1], **values})
+    validation = validate(summary, table, QualityRules(), pages="s3://lake/pages", run_name="dag/run 1")
+    assert validation.page == "s3://lake/pages/shop.orders/dag-run-1.html"
+    assert object_store.objects("pages/") == ["pages/shop.orders/dag-run-1.html"]
+    stored = object_store.client.get_object(Bucket="lake", Key="pages/shop.orders/dag-run-1.html")
+    text = stored["Body"].read().decode()
+    assert "For each new partition: rows, at least 1." in text
+    tags = re.findall(r"<(?:script|link|img|a)\b[^>]*\b(?:src|href)=[\"']([^\"']+)", text)
+    assert {tag.partition(":")[0] for tag in tags if not tag.startswith("#")} == {"data", "https", "javascript"}
+    assert "bootstrap-table" in text
+    assert "/static/" not in text
 
 
 @pytest.mark.parametrize(
