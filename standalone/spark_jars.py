@@ -18,14 +18,16 @@ from standalone.class_archive import spark_home
 from standalone.errors import SetUpError
 from standalone.java import require_java
 
+PACKAGES = (ICEBERG_PACKAGE, AVRO_PACKAGE, DRIVERS["postgresql"], *S3_PACKAGES)
+"""The packages that jobs need on PostgreSQL and S3."""
 
-def fetch_jars(folder: Path) -> list[Path]:
-    """Return the jars in a folder, downloaded from Maven Central unless it has those of this version of Calve.
+
+def fetch_jars(folder: Path, packages: tuple[str, ...] = PACKAGES) -> list[Path]:
+    """Return the jars of packages in a folder, downloaded from Maven Central unless it has just these packages.
 
     Raises:
         SetUpError: They could not be downloaded.
     """
-    packages = (ICEBERG_PACKAGE, AVRO_PACKAGE, DRIVERS["postgresql"], *S3_PACKAGES)
     stamp = folder / "packages.txt"
     if not stamp.exists() or stamp.read_text() != "\n".join(packages):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A zip file of Calve's code, with which Spark's executors on other hosts run it."""
+"""A zip file of Calve's code, with which Spark's executors, and drivers in cluster mode, run it on other hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from catalog.errors import InvalidConfigurationError
 from catalog.settings.environment import state_folder
 
 PACKAGES = ("catalog", "spark_jobs")
-"""The packages that executors import."""
+"""The packages that jobs import."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time of a zip file's entry: equal code makes equal files."""
@@ -42,10 +42,19 @@ def code_archive(folder: Path | None = None, packages: Iterable[str] = PACKAGES)
     return archive
 
 
+def runs_from_archive() -> bool:
+    """Return whether this process, such as a driver in cluster mode, imports the packages from a zip file."""
+    return not all(root.is_dir() for package in PACKAGES if (root := _root(package)))
+
+
+def _root(package: str) -> Path | None:
+    spec = find_spec(package)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     """Yield the name in the archive, and the path, of each file of a package, in a fixed order."""
-    spec = find_spec(package)
-    root = Path(spec.origin).parent if spec and spec.origin else None
+    root = _root(package)
     if root is None or not root.is_dir():
         raise InvalidConfigurationError(
             f"package {package} is not installed as a folder, so it cannot be sent to Spark's executors; install Calve "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,9 @@ def refuse_newer(storage: Storage, revision: str | None) -> None:
 
 def newest_revision() -> str:
     """Return the revision that this version of Calve needs; the names of revision files start with it."""
-    return max(path.name.split("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
+    # In the driver of a job in cluster mode, the package is in a zip file.
+    versions = files("catalog.storage").joinpath("migrations", "versions")
+    return max(entry.name.split("_")[0] for entry in versions.iterdir() if entry.name[0].isdigit())
 
 
 def _lock(connection: Connection) -> None:

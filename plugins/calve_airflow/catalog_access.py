@@ -39,15 +39,18 @@ def catalog_errors() -> Iterator[None]:
 
 @contextmanager
 def open_catalog() -> Iterator[Catalog]:
-    """Open the installation's catalog for a task; errors are translated by `catalog_errors`.
+    """Open the installation's catalog for a task, and wait for it if it cannot be reached (`patiently`).
+
+    Errors are translated by `catalog_errors`.
 
     Yields:
         The catalog that `CALVE_CATALOG_URL` names.
     """
     # Imported late: Airflow parses DAG files repeatedly, and parsing does not need the catalog.
     from catalog import Catalog
+    from catalog.operations.patience import patiently
 
-    with catalog_errors(), Catalog.open() as catalog:
+    with catalog_errors(), patiently(Catalog.open, "the task") as catalog:
         yield catalog
 
 

@@ -9,11 +9,12 @@ import base64
 import mimetypes
 import os
 import re
-import shutil
 from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_ASSETS = Path(__file__).parent / "data_docs_assets"
+_ASSETS = files("spark_jobs.checking") / "data_docs_assets"
 _VENDOR = "static/vendor"
 
 _REPLACEMENTS = {
@@ -90,7 +91,7 @@ def make_self_contained(site: Path) -> None:
     Raises:
         ExternalLoadError: A page loads a file that is not vendored.
     """
-    shutil.copytree(_ASSETS, site / _VENDOR, dirs_exist_ok=True)
+    _copy(_ASSETS, site / _VENDOR)
     for page in [*site.rglob("*.html"), *(site / "static" / "styles").glob("*.css")]:
         text = page.read_text(encoding="utf-8")
         root = os.path.relpath(site, page.parent)
@@ -101,6 +102,16 @@ def make_self_contained(site: Path) -> None:
             part.replace(page)
         if left := external_loads(page):
             raise ExternalLoadError(page, left)
+
+
+def _copy(source: Traversable, target: Path) -> None:
+    """Copy a file or folder of the package, which may be in a zip file."""
+    if source.is_file():
+        target.write_bytes(source.read_bytes())
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in source.iterdir():
+        _copy(entry, target / entry.name)
 
 
 def as_one_file(page: Path) -> str:

@@ -12,7 +12,7 @@ from pyspark import SparkConf, SparkContext
 from sqlalchemy import URL
 
 from catalog.files import object_stores
-from catalog.settings.code_archive import code_archive
+from catalog.settings.code_archive import code_archive, runs_from_archive
 from catalog.settings.environment import is_local_master
 from catalog.storage.urls import password_of
 
@@ -57,6 +57,9 @@ def prepare_executors(context: SparkContext) -> None:
     for name in _SECRETS:
         # PySpark copies the executors' variables to all tasks; Python in an executor has them already.
         context.environment.pop(name, None)
+    if runs_from_archive():
+        # In cluster mode, spark-submit has sent it to the executors, too.
+        return
     archive = code_archive()
     if archive.name not in {path.rpartition("/")[2] for path in context.listFiles}:
         context.addPyFile(str(archive))

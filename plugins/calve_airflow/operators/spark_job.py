@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,11 @@ _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 class SparkJobOperator(BaseOperator):
     """Task that runs `spark_jobs/<job>.py` as one step of an operation, and over its retries yields one result.
 
-    The job is submitted through the Spark provider's connection, in client mode, and continues to run when this task is
-    killed. The job's row in the catalog alone decides what a task does: it returns the result of a job that succeeded,
-    joins one that still runs, and submits a new attempt if there is none or the last one failed or is lost. A new
-    attempt fences all earlier ones: they can no longer commit. The task itself keeps no state that a crash between
-    submitting a job and recording it could lose.
+    The job is submitted through the Spark provider's connection, and continues to run when this task is killed. The
+    job's row in the catalog alone decides what a task does: it returns the result of a job that succeeded, joins one
+    that still runs, and submits a new attempt if there is none or the last one failed or is lost. A new attempt fences
+    all earlier ones: they can no longer commit. The task itself keeps no state that a crash between submitting a job
+    and recording it could lose.
 
     A job is lost if its process or host died before it recorded a result. It is then submitted again in the same try,
     as is a job that failed because the catalog's database was down. A job that recorded another error fails the try.
@@ -195,21 +196,23 @@ class SparkJobOperator(BaseOperator):
 
     def _submit(self, catalog: Catalog) -> FollowedAttempt:
         from catalog.operations.job_requests import check_request
+        from catalog.operations.patience import patiently
 
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
         # Checked before the attempt starts, so that an invalid request starts none.
         check_request(self.job, values)
+        operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
+        process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
         command = submit_command(
             job_script(self.job),
             name=f"calve {self.job} {self.operation_id}",
             conn_id=self.conn_id,
             conf=self.conf or {},
+            folder=process.log_path.parent,
         )
-        operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
-        process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
-        attempt = catalog.operations.start_job(
-            self.operation_id, self.step, request=values, log_path=str(process.log_path)
-        )
+        log_path = str(process.log_path)
+        start = partial(catalog.operations.start_job, self.operation_id, self.step, request=values, log_path=log_path)
+        attempt = patiently(start, f"the task of Spark job {self.job}")
         self._followed = followed = FollowedAttempt(attempt, process)
         process.start([*command, self.operation_id, self.step, str(attempt)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)

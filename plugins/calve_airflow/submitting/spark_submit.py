@@ -14,6 +14,8 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
+from catalog.files.object_stores import SECRET_VARIABLES
+from catalog.settings.code_archive import code_archive
 from catalog.settings.environment import REPOSITORY, is_local_master, state_folder
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
@@ -33,25 +35,31 @@ def job_script(job: str) -> Path:
     return script
 
 
-def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str]) -> list[str]:
+def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str], folder: Path) -> list[str]:
     """Return the spark-submit command that runs a script; the caller appends the script's arguments.
+
+    In cluster mode, which the connection asks for, the driver gets Calve's code as a zip file, and the variables that
+    it needs from a file of settings.
 
     Args:
         script: A Python file.
         name: Name of the application in Spark's UI.
         conn_id: Airflow connection that names the master.
         conf: Spark configuration; overrides the defaults for small jobs.
+        folder: A folder that only its owner can read, for the settings of a driver in cluster mode.
 
     Raises:
-        AirflowFailException: The connection does not exist, or spark-submit cannot be found.
+        AirflowFailException: The connection does not exist, or asks for a cluster mode that Spark does not have, or
+            spark-submit cannot be found.
     """
     # Imported late, because the imports take longer than parsing all DAG files.
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     from catalog.settings.spark_settings import with_storage
 
+    master, in_cluster = _master(conn_id)
     defaults = {
-        **_cluster_defaults(_master(conn_id)),
+        **_cluster_defaults(master, in_cluster=in_cluster),
         "spark.log.level": "WARN",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
@@ -62,15 +70,17 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
         conf=with_storage({**defaults, **conf}),
         conn_id=conn_id,
         name=name,
-        # In cluster mode, the submitted process is not the job, and standalone Spark does not support Python.
-        deploy_mode="client",
+        deploy_mode="cluster" if in_cluster else "client",
+        py_files=str(code_archive()) if in_cluster else None,
+        properties_file=str(_driver_settings(folder, master)) if in_cluster else None,
     )
     program, *arguments = hook._build_spark_submit_command(str(script))
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     program_path = shutil.which(program, path=search_path)
     if program_path is None:
         raise AirflowFailException(f"{program} is not on the PATH of this Airflow worker; install pyspark there")
-    return [program_path, *arguments]
+    # Else the file of settings would replace Spark's own.
+    return [program_path, *(["--load-spark-defaults"] if in_cluster else []), *arguments]
 
 
 MORE_ENVIRONMENT = "CALVE_JOB_ENVIRONMENT"
@@ -125,7 +135,42 @@ def _spark_home() -> dict[str, str]:
     return {"SPARK_HOME": str(Path(spec.origin).parent)} if spec and spec.origin else {}
 
 
-def _cluster_defaults(master: str) -> dict[str, str]:
+_OF_DRIVERS = ("CALVE_*", "AWS_*", "PG*", "GX_ANALYTICS_ENABLED")
+_OF_THIS_HOST = (
+    *("CALVE_HOME", "CALVE_TABLES", "CALVE_SPARK_*"),
+    *("PGPASSFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"),
+)
+_WITH_PASSWORDS = ("CALVE_CATALOG_URL", "PGPASSWORD", *SECRET_VARIABLES)
+
+
+def _driver_settings(folder: Path, master: str) -> Path:
+    """Write the environment of a driver in cluster mode as settings of Spark; return the file.
+
+    On Kubernetes, everyone who can read pods could read passwords in it: they have to come from a secret.
+    """
+    variables = {
+        name: value
+        for name, value in submit_environment().items()
+        if any(fnmatchcase(name, pattern) for pattern in _OF_DRIVERS)
+        and not any(fnmatchcase(name, pattern) for pattern in _OF_THIS_HOST)
+    }
+    prefix = "spark.yarn.appMasterEnv"
+    if master.startswith("k8s:"):
+        prefix = "spark.kubernetes.driverEnv"
+        variables = {name: value for name, value in variables.items() if name not in _WITH_PASSWORDS}
+    path = folder / "driver.conf"
+    path.touch(mode=0o600)
+    lines = [f"{prefix}.{name} {_escaped(value)}\n" for name, value in variables.items()]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _escaped(value: str) -> str:
+    """Return a value as Java reads it from a file of properties, where a backslash escapes."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _cluster_defaults(master: str, *, in_cluster: bool) -> dict[str, str]:
     """Return bounds for what one job takes of a cluster, and its interpreters; none that Spark's own file sets.
 
     A local master needs none: its executors are in the driver's process.
@@ -134,10 +179,14 @@ def _cluster_defaults(master: str) -> dict[str, str]:
         return {}
     defaults = {
         "spark.executor.memory": "2g",
-        "spark.pyspark.driver.python": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         # Not this worker's interpreter: its virtual environment is not on the cluster's hosts.
         "spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3",
     }
+    if in_cluster:
+        # The task submits a job that is lost, as another attempt; an attempt of YARN's could not commit.
+        defaults["spark.yarn.maxAppAttempts"] = "1"
+    else:
+        defaults["spark.pyspark.driver.python"] = os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable
     if master.startswith("spark://"):
         # A standalone cluster gives its first job all cores by default.
         defaults["spark.cores.max"] = "4"
@@ -153,13 +202,26 @@ def _names_in_spark_defaults() -> set[str]:
     return {re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines}
 
 
-def _master(conn_id: str) -> str:
-    """Return the host of a connection, which names Spark's master."""
+def _master(conn_id: str) -> tuple[str, bool]:
+    """Return the host of a connection, which names Spark's master, and whether drivers run on the cluster."""
     # Checked here, because the hook falls back to YARN if the connection is missing.
     try:
-        return BaseHook.get_connection(conn_id).host or "yarn"
+        connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise AirflowFailException(
             f"Airflow connection {conn_id!r} does not exist, so Spark's master is unknown; "
             f"create it, for instance {_CONNECTION_EXAMPLE}"
         ) from error
+    master, in_cluster = connection.host or "yarn", connection.extra_dejson.get("deploy-mode") == "cluster"
+    if in_cluster and not master.startswith(("yarn", "k8s:")):
+        raise AirflowFailException(
+            f"Airflow connection {conn_id!r} has deploy-mode cluster, which Spark does not have for Python jobs on "
+            f"{master}, only on YARN and Kubernetes; remove it"
+        )
+    if master.startswith("k8s:") and not find_spec("kubernetes"):
+        # The hook only names an undefined variable.
+        raise AirflowFailException(
+            f"Airflow connection {conn_id!r} names {master}, for which Spark's provider needs another one; install "
+            "apache-airflow-providers-cncf-kubernetes on this Airflow worker"
+        )
+    return master, in_cluster

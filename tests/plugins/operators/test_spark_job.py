@@ -793,6 +793,17 @@ class TestOutage:
         assert jobs.runs == [1]
         assert "the task of Spark job step_one waits for the catalog" in caplog.text
 
+    def test_a_task_that_starts_in_an_outage_waits_for_its_end(self, jobs: Jobs, server: PostgresServer) -> None:
+        jobs.write("catalog.operations.finish_job(*attempt, {'rows': 3})")
+        server.stop()
+        end = threading.Timer(3, server.start)
+        end.start()
+        try:
+            assert jobs.task().execute(context()) == {"rows": 3}
+        finally:
+            end.join()
+        assert jobs.runs == [1]
+
     def test_a_task_gives_up_after_its_patience(
         self, jobs: Jobs, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

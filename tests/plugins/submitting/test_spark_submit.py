@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
+from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.submitting.spark_submit import submit_command, submit_environment
 
 
 def settings(conf: dict[str, str]) -> dict[str, str]:
     """Return the Spark settings of a job's command."""
-    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf=conf)
+    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf=conf, folder=Path())
     pairs = pairwise(command)
     return dict(value.split("=", 1) for option, value in pairs if option == "--conf")
 
@@ -73,3 +79,57 @@ def test_jobs_use_a_role_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment["CALVE_CATALOG_URL"] == "postgresql://jobs:own@db/calve"
     assert "planted" not in " ".join(environment.values())
     assert "CALVE_JOB_CATALOG_URL" not in environment
+
+
+CLUSTER_MODE = {"extra": {"deploy-mode": "cluster"}}
+
+
+@pytest.mark.parametrize(
+    ("master", "prefix"),
+    [
+        ({"host": "yarn"}, "spark.yarn.appMasterEnv"),
+        ({"host": "k8s://https://kubernetes.default.svc", "port": 443}, "spark.kubernetes.driverEnv"),
+    ],
+)
+def test_a_driver_on_the_cluster_gets_code_and_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: dict[str, Any], prefix: str
+) -> None:
+    # Spark's hook only asks whether the packages for Kubernetes are there; they are not among the requirements.
+    monkeypatch.setattr(f"{SparkSubmitHook.__module__}.kube_client", object(), raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes", ModuleType("kubernetes"))
+    sys.modules["kubernetes"].__spec__ = ModuleSpec("kubernetes", None)
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", **master, **CLUSTER_MODE}))
+    monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CALVE_CATALOG_URL", "postgresql://jobs:planted@db/calve")
+    monkeypatch.setenv("CALVE_WAREHOUSE", "s3://lake/ware\\house")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+    options = dict(pairwise(command))
+    assert options["--deploy-mode"] == "cluster"
+    assert "--load-spark-defaults" in command
+    with zipfile.ZipFile(options["--py-files"]) as archive:
+        assert {"catalog/catalog.py", "spark_jobs/run_statement.py"} <= set(archive.namelist())
+    assert "planted" not in " ".join(command)
+    file = Path(options["--properties-file"])
+    assert file.stat().st_mode & 0o777 == 0o600
+    given = dict(line.split(" ", 1) for line in file.read_text().splitlines())
+    assert given[f"{prefix}.CALVE_WAREHOUSE"] == "s3://lake/ware\\\\house"
+    assert f"{prefix}.CALVE_HOME" not in given
+    # Who can read a pod can read its variables.
+    assert ("planted" in file.read_text()) == (master["host"] == "yarn")
+
+
+def test_kubernetes_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connection = {"conn_type": "spark", "host": "k8s://https://kubernetes.default.svc", "port": 443}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match="install apache-airflow-providers-cncf-kubernetes"):
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("host", ["local[2]", "spark://master"])
+def test_a_cluster_mode_that_spark_does_not_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": host, **CLUSTER_MODE}))
+    with pytest.raises(AirflowFailException, match="'cluster' has deploy-mode cluster, which Spark does not have"):
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
