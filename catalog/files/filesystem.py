@@ -35,6 +35,8 @@ _WITHOUT_FOLDERS = (fs.S3FileSystem, fs.GcsFileSystem)
 """Object stores, where a folder is only the common part of names: to create one costs requests and leaves an object."""
 _TOO_LONG = errno.ENAMETOOLONG
 """Error for names that are too long for the file system; a partition value can be, so its folder does not exist."""
+_LIMITED_RETRIES = "?retry_limit_seconds=10"
+"""By default, PyArrow repeats a request to GCS for 15 minutes."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -474,14 +476,16 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
         if object_stores.is_on_s3(location) and "?" not in location:
             path = location.partition("://")[2]
             return object_stores.s3_file_system(path.partition("/")[0]), path
-        file_system, path = fs.FileSystem.from_uri(_escaped_uri(location))
+        limit = _LIMITED_RETRIES if location.startswith("gs://") and "?" not in location else ""
+        file_system, path = fs.FileSystem.from_uri(f"{_escaped_uri(location)}{limit}")
     except (pyarrow.ArrowInvalid, ValueError) as error:
         raise InvalidLocationError(
             f"location {location!r}: no file system is known for it ({_first_line(error)}); use an absolute path, or a "
             "URI such as s3://bucket/folder"
         ) from error
     except OSError as error:
-        raise StorageError(f"{location} cannot be reached: {_first_line(error)}; correct that and try again") from error
+        cause = object_stores.known_cause(error) or f"{_first_line(error)}; correct that and try again"
+        raise StorageError(f"{location} cannot be reached: {cause}") from error
     return file_system, path
 
 

@@ -223,22 +223,29 @@ def committer_settings() -> dict[str, str]:
 
 
 _KNOWN_CAUSES = {
-    "NO_SUCH_BUCKET": "the bucket does not exist; create it, or correct the location",
-    "SIGNATURE_DOES_NOT_MATCH": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY or the profile",
-    "INVALID_ACCESS_KEY_ID": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
-    "INVALID_CLIENT_TOKEN_ID": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
-    "ACCESS_DENIED": "access is denied; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE)"
-    " and what they may do there",
-    "NETWORK_CONNECTION": "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3",
-    "REQUEST_TIMEOUT": "the server did not answer in time; try again later",
-    "SLOW_DOWN": "the server asks for fewer requests; try again later",
+    "AWS Error NO_SUCH_BUCKET ": "the bucket does not exist; create it, or correct the location",
+    "AWS Error SIGNATURE_DOES_NOT_MATCH ": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY or the profile",
+    "AWS Error INVALID_ACCESS_KEY_ID ": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
+    "AWS Error INVALID_CLIENT_TOKEN_ID ": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
+    "AWS Error ACCESS_DENIED ": "access is denied; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or"
+    " AWS_PROFILE) and what they may do there",
+    "AWS Error NETWORK_CONNECTION ": "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3",
+    "AWS Error REQUEST_TIMEOUT ": "the server did not answer in time; try again later",
+    "AWS Error SLOW_DOWN ": "the server asks for fewer requests; try again later",
+    "Could not create a OAuth2 access token": "Google's credentials are missing; set GOOGLE_APPLICATION_CREDENTIALS",
+    "DefaultAzureCredential": "Azure's credentials are missing; set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
+    " AZURE_CLIENT_SECRET",
+    "Unable to load libjvm": "HDFS needs Java and Hadoop's native client on this host; set JAVA_HOME, HADOOP_HOME and"
+    " CLASSPATH, the output of hadoop classpath --glob",
+    "Unable to load libhdfs": "HDFS needs Hadoop's native client on this host; set HADOOP_HOME and CLASSPATH, the"
+    " output of hadoop classpath --glob",
 }
-"""PyArrow's names of errors in Amazon's SDK → what to do."""
+"""Parts of PyArrow's messages → what to do."""
 
 
 def known_cause(error: Exception) -> str | None:
-    """Return what was wrong with a request to an object store, and what to do; None for other errors."""
+    """Return what was wrong with a request to a store, and what to do; None for other errors."""
     if not isinstance(error, OSError | pyarrow.ArrowException):
         return None
     text = str(error)
-    return next((cause for name, cause in _KNOWN_CAUSES.items() if f"AWS Error {name} " in text), None)
+    return next((cause for name, cause in _KNOWN_CAUSES.items() if name in text), None)

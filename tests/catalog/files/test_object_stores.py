@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -168,3 +169,17 @@ def test_the_printed_settings_are_complete(object_store: ObjectStore, catalog_ur
     assert lines["spark.hadoop.fs.s3a.endpoint"] == object_store.url
     for package in ("hadoop-aws", "iceberg-spark-runtime"):
         assert package in lines["spark.jars.packages"]
+
+
+@pytest.mark.parametrize(
+    ("location", "cause"),
+    [
+        ("hdfs://nowhere:8020/t", "HDFS needs .*; set .*CLASSPATH, the output of hadoop classpath --glob"),
+        ("abfss://c@nobody.dfs.core.windows.net/t", "Azure's credentials are missing; set AZURE_TENANT_ID"),
+    ],
+)
+def test_what_another_store_needs_is_named(location: str, cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("AZURE_", "HADOOP_", "ARROW_LIBHDFS"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(StorageError, match=cause):
+        Folder(location).exists("file")
