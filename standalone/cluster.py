@@ -19,6 +19,7 @@ from catalog.settings.environment import SPARK_JVM_OPTIONS
 from standalone.class_archive import spark_home
 from standalone.environment import REPOSITORY
 from standalone.errors import StackError
+from standalone.object_store import REGION, takes_objects
 from standalone.postgres import HOST, free_port
 from standalone.processes import Component
 from standalone.services import ObjectStore, Service, SparkCluster, user, users_file
@@ -29,7 +30,6 @@ from standalone.unprivileged import clean_environment
 
 BUCKET = "lake"
 WORKERS = ("spark-worker-1", "spark-worker-2")
-REGION = "us-east-1"
 START_SECONDS = 180.0
 _POLL_SECONDS = 0.2
 
@@ -143,21 +143,9 @@ class ClusterStack(Stack):
 
     def _make_bucket(self) -> None:
         import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
 
         client = boto3.client("s3")
-
-        def is_there() -> bool:
-            # The server responds before it stores objects.
-            try:
-                if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
-                    client.create_bucket(Bucket=BUCKET)
-                client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
-            except (BotoCoreError, ClientError):
-                return False
-            return True
-
-        self._wait(f"bucket {BUCKET} takes objects", is_there)
+        self._wait(f"bucket {BUCKET} takes objects", lambda: takes_objects(client, BUCKET))
 
     def _keys(self) -> tuple[str, str]:
         """Return the access key and the secret key of the S3 server, generated at the first start."""

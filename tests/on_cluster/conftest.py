@@ -22,9 +22,9 @@ WAREHOUSE = "s3://lake/warehouse"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterOfTests]:
     """A running cluster of two workers with one core each."""
-    from tests.support.spark_cluster import running_cluster
+    from tests.support.spark_cluster import SECRET, ClusterOfTests
 
-    with running_cluster() as running:
+    with ClusterOfTests.running(SECRET) as running:
         yield running
 
 
