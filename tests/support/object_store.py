@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+from benchmarks.delaying_proxy import DelayingProxy
+from catalog.files import object_stores
 from standalone.object_store import REGION, RunningObjectStore
 from standalone.services import user
 
-__all__ = ["REGION", "ObjectStore"]
+__all__ = ["REGION", "ObjectStore", "counted_requests"]
 
 _KEY, _SECRET = "calve-tests", "secret-of-the-tests"
 _READER_KEY, _READER_SECRET = "reader", "secret-of-the-reader"
@@ -46,3 +52,12 @@ class ObjectStore(RunningObjectStore):
         client = self.client
         for key, content in objects.items():
             client.put_object(Bucket=bucket, Key=key, Body=content)
+
+
+@contextmanager
+def counted_requests(store: ObjectStore) -> Iterator[Callable[[], Counter[str]]]:
+    """Count the requests of this process; yield `DelayingProxy.take_counts`."""
+    with DelayingProxy(store.url, 0) as proxy, patch.dict(os.environ, {"AWS_ENDPOINT_URL": proxy.url}):
+        object_stores.forget()
+        yield proxy.take_counts
+    object_stores.forget()
