@@ -24,7 +24,7 @@ from benchmarks.many_files import DATABASE, FILES_A_PARTITION, table_of, write_f
 from benchmarks.spark_process import in_new_process, session
 from benchmarks.timing import seconds
 from catalog import Catalog, FileFormat, NewPartition, Table
-from catalog.files.filesystem import FileInfo
+from catalog.files.filesystem import REMOTE_THREADS, FileInfo
 from catalog.iceberg.folders import Recursion, data_files
 from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.iceberg.jdbc import EXTENSIONS
@@ -193,7 +193,6 @@ class SlowReader(FooterReader):
 
 
 def _stage_remote(spark: SparkSession, request: _Request, table: Table) -> None:
-    from spark_jobs.migrating.listing import REMOTE_THREADS
     from spark_jobs.stage_migration import stage_files
 
     target = request.folder / "staged"

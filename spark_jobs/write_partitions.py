@@ -57,7 +57,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         raise unreadable_lines(source)
     read_rows = counts.get("rows", 0)
     if not table.is_stored_as_iceberg:
-        written = list_staged(spark, table, staging, read_rows)
+        written = list_staged(spark, table, staging)
     if written != read_rows:
         raise VerificationFailedError(
             f"table {table.full_name}: {read_rows:,} rows were read from the source, but {written:,} are in the "

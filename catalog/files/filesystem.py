@@ -28,6 +28,9 @@ from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_up
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
+REMOTE_THREADS = 32
+"""Number of files or folders to open concurrently in remote storage, which takes some 20 ms to answer."""
+
 _UNFINISHED_A_THREAD = 16
 """Calls per thread that `in_parallel` starts or queues before it yields the first result."""
 _COPIED = ".calve-"

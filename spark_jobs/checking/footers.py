@@ -9,7 +9,7 @@ because a reader that ignores it would lose its values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow.parquet
@@ -23,12 +23,9 @@ from catalog.model import Column, Table
 from catalog.tables.columns import TableColumns
 from spark_jobs.reading.sources import read_path
 from spark_jobs.rows.file_formats import spark_type
-from spark_jobs.sessions.python_tasks import in_tasks
+from spark_jobs.sessions.footer_tasks import in_threads, read_footers
 
 _FIELD_ID = b"PARQUET:field_id"
-_FOOTER_THREADS = 8
-_LOCAL_FOOTERS = 256
-_FOOTERS_A_TASK = 500
 
 
 class FileSchema(NamedTuple):
@@ -49,17 +46,10 @@ def frames_by_footers(spark: SparkSession, table: Table, paths: Sequence[str]) -
         VerificationFailedError: A file cannot be read, or has a column that the table never had.
     """
     by_schema: dict[FileSchema, list[str]] = {}
-    for path, schema in zip(paths, _schemas(spark, table, paths), strict=True):
+    schemas = read_footers(spark, paths, partial(_read_schemas, table.location))
+    for path, schema in zip(paths, schemas, strict=True):
         by_schema.setdefault(schema, []).append(path)
     return [_frame(spark, table, schema, schema_paths) for schema, schema_paths in by_schema.items()]
-
-
-def _schemas(spark: SparkSession, table: Table, paths: Sequence[str]) -> list[FileSchema]:
-    location = table.location
-    if len(paths) <= _LOCAL_FOOTERS:
-        return list(_read_schemas(location, paths))
-    slices = -(-len(paths) // _FOOTERS_A_TASK)
-    return in_tasks(spark, paths, slices, lambda task_paths: _read_schemas(location, list(task_paths))).collect()
 
 
 def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
@@ -78,8 +68,7 @@ def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
             tuple((field.name, str(field.type), int((field.metadata or {}).get(_FIELD_ID, 0))) for field in fields)
         )
 
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        yield from pool.map(schema, paths)
+    return in_threads(schema, paths, location)
 
 
 def _frame(spark: SparkSession, table: Table, schema: FileSchema, paths: Sequence[str]) -> DataFrame:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow
 from pyspark import TaskContext
 
-from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.files.filesystem import REMOTE_THREADS, FileInfo, Folder, in_parallel
+from catalog.files.locations import is_local
 from catalog.migration.sources import SourceFolder
 from catalog.migration.staging import ListingDigest
 from catalog.model import FileFormat
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 FOLDERS_A_GROUP = 500
 FILES_A_GROUP = 250
-REMOTE_THREADS = 32
-"""Number of files or folders that a task opens concurrently in remote storage, which takes some 20 ms to answer."""
 
 FOLDERS = "folders.parquet"
 LISTING = "listing"
@@ -78,8 +77,6 @@ class StageSettings:
 
     def threads_for(self, location: str) -> int:
         """Return the number of files of a location to open concurrently."""
-        from catalog.files.locations import is_local
-
         if self.threads is not None:
             return self.threads
         return 1 if is_local(location) else REMOTE_THREADS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -25,15 +24,10 @@ from spark_jobs.reading.sources import spark_path
 from spark_jobs.rows.file_formats import as_stored
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.placement import partition_id
-from spark_jobs.sessions.python_tasks import in_tasks
+from spark_jobs.sessions.footer_tasks import in_threads, read_footers
 
 log = logging.getLogger("spark_jobs.writing.scheme_files")
 
-_FOOTER_THREADS = 8
-_LOCAL_FOOTERS = 256
-"""Maximum number of footers that are read in this process: starting a Python task takes as long as some hundred."""
-
-_FOOTERS_A_TASK = 500
 _SHUFFLED_TO_WRITTEN = 2
 """Approximate ratio of the bytes of shuffled rows to the bytes of their Parquet files."""
 
@@ -143,16 +137,7 @@ def written_files(
     """
     location = Folder(f"{table.location}/{folder}")
     files = [(file.path.removeprefix(f"{location.location}/"), file.size_bytes) for file in location.files()]
-    if len(files) <= _LOCAL_FOOTERS:
-        return footers(files)
-    slices = -(-len(files) // _FOOTERS_A_TASK)
-    return in_tasks(spark, files, slices, lambda task_files: footers(list(task_files))).toLocalIterator()
-
-
-def read_in_threads(read: Callable[[SizedFile], NewFile], files: Iterable[SizedFile]) -> Iterator[NewFile]:
-    """Yield the results of reading footers, in the order of the files."""
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        yield from pool.map(read, files)
+    return read_footers(spark, files, footers)
 
 
 def _footers(table: Table, scheme: Scheme, folder: str, files: Sequence[SizedFile]) -> Iterator[NewFile]:
@@ -164,4 +149,4 @@ def _footers(table: Table, scheme: Scheme, folder: str, files: Sequence[SizedFil
         number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
         return reader.read(f"{folder}/{path}", size_bytes, number)
 
-    yield from read_in_threads(footer, files)
+    return in_threads(footer, files, table.location)

@@ -22,7 +22,8 @@ from catalog.types.key_types import FloatingType, KeyType, StringType, Timestamp
 from spark_jobs.reading.sources import spark_path
 from spark_jobs.rows.file_formats import as_stored
 from spark_jobs.rows.value_checks import CheckedColumn
-from spark_jobs.writing.scheme_files import SizedFile, read_in_threads, writer_settings, written_files
+from spark_jobs.sessions.footer_tasks import in_threads
+from spark_jobs.writing.scheme_files import SizedFile, writer_settings, written_files
 
 _KEY = "key."
 """Prefix of the columns by which Spark divides rows into folders; the files have the keys under their own names."""
@@ -108,7 +109,7 @@ def _footers(table: Table, folder: str, files: Sequence[SizedFile]) -> Iterator[
                 )
         return replace(file, statistics={}, values=values)
 
-    return read_in_threads(footer, files)
+    return in_threads(footer, files, table.location)
 
 
 def _has_only(key_type: KeyType, value: str | None, known: ColumnStatistics | None) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -11,36 +12,37 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import FileFormat, Table
-from catalog.files.filesystem import Folder, in_parallel
+from catalog.files.filesystem import Folder
 from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA
+from catalog.storage.bulk import batched
 from catalog.tables.columns import file_layout
 from spark_jobs.reading.sources import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type
+from spark_jobs.sessions.footer_tasks import in_threads, read_footers
 
-_FEW_ROWS = 1_000
-"""Maximum number of rows for which files are listed in this process: there are at most as many files as rows."""
+_BATCH = 1_000
 
 
-def list_staged(spark: SparkSession, table: Table, staging: str, row_count: int) -> int:
+def list_staged(spark: SparkSession, table: Table, staging: str) -> int:
     """Write the list of the staged files; return their number of rows."""
-    if row_count <= _FEW_ROWS and table.format in (FileFormat.PARQUET, FileFormat.ORC):
-        folder = Folder(f"{table.location}/{staging}")
-        rows = list(_listed_here(table, folder))
-        folder.write_rows(f"{STAGED_FILES}/part.parquet", pa.Table.from_pylist(rows, STAGED_SCHEMA))
-        folder.write_empty(f"{STAGED_FILES}/_SUCCESS")
-        return sum(row["row_count"] for row in rows)
-    path = f"{spark_path(table.location)}/{staging}"
-    target = f"{path}/{STAGED_FILES}"
-    _listed_by_spark(spark, table, read_path(f"{path}/{STAGED_DATA}")).coalesce(1).write.parquet(target)
-    return int(spark.read.parquet(read_path(target)).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
+    if table.format not in (FileFormat.PARQUET, FileFormat.ORC):
+        return _list_by_rows(spark, table, staging)
+    folder = Folder(f"{table.location}/{staging}")
+    row_count = 0
+    with folder.writing_rows(f"{STAGED_FILES}/part.parquet", STAGED_SCHEMA) as writer:
+        for batch in batched(_by_footers(spark, table, folder.inside(STAGED_DATA)), _BATCH):
+            row_count += sum(partition["row_count"] for partition in batch)
+            writer.write_table(pa.Table.from_pylist(batch, STAGED_SCHEMA))
+    folder.write_empty(f"{STAGED_FILES}/_SUCCESS")
+    return row_count
 
 
-def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
-    data = folder.inside(STAGED_DATA)
-    files = [(file, file.path.removeprefix(f"{data.location}/")) for file in data.files()]
-    counts = in_parallel(lambda listed: data.row_count(listed[1], table.format), files)
-    counted = [(path, file.size_bytes, count) for (file, path), count in zip(files, counts, strict=True) if count]
+def _by_footers(spark: SparkSession, table: Table, data: Folder) -> Iterator[dict[str, Any]]:
+    files = [(file.path.removeprefix(f"{data.location}/"), file.size_bytes) for file in data.files()]
+    paths = [path for path, _ in files]
+    counts = read_footers(spark, paths, partial(_row_counts, data.location, table.format))
+    counted = [(path, size, count) for (path, size), count in zip(files, counts, strict=True) if count]
     for parent, group in groupby(counted, key=lambda file: file[0].rpartition("/")[0]):
         folder_files = list(group)
         yield {
@@ -49,6 +51,19 @@ def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
             "row_count": sum(count for _, _, count in folder_files),
             "size_bytes": sum(size for _, size, _ in folder_files),
         }
+
+
+def _row_counts(location: str, file_format: str, paths: Sequence[str]) -> Iterator[int]:
+    folder = Folder(location)
+    return in_threads(lambda path: folder.row_count(path, file_format), paths, location)
+
+
+def _list_by_rows(spark: SparkSession, table: Table, staging: str) -> int:
+    """List files whose format has no row count, by reading their rows."""
+    path = f"{spark_path(table.location)}/{staging}"
+    target = f"{path}/{STAGED_FILES}"
+    _listed_by_spark(spark, table, read_path(f"{path}/{STAGED_DATA}")).coalesce(1).write.parquet(target)
+    return int(spark.read.parquet(read_path(target)).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
 
 
 def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFrame:

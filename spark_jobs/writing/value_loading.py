@@ -147,8 +147,7 @@ def _stage(
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
         writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
-    given_rows = check.finish()
-    _compare(table, staging, given_rows, list_staged(spark, table, staging, given_rows))
+    _compare(table, staging, check.finish(), list_staged(spark, table, staging))
 
 
 def _compare(table: Table, folder: str, given_rows: int, listed: int) -> None:

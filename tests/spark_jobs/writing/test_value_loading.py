@@ -253,11 +253,12 @@ def test_no_rows_at_all(spark: SparkSession, sqlite_catalog: Catalog) -> None:
     assert state(sqlite_catalog) == {}
 
 
-def test_many_rows_are_counted_by_spark(
+def test_many_files_are_counted_in_tasks(
     spark: SparkSession, sqlite_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(sqlite_catalog)
-    monkeypatch.setattr("spark_jobs.writing.staged_files._FEW_ROWS", 2)
+    monkeypatch.setattr("spark_jobs.sessions.footer_tasks._FILES_HERE", 2)
+    monkeypatch.setattr("spark_jobs.sessions.footer_tasks._FILES_A_TASK", 2)
     frame = spark.range(60).selectExpr("id", "'c' || id % 3 AS country", "nullif(id % 2, 0) AS day")
     assert append(spark, sqlite_catalog, "1", frame)["partitions_added"] == 6
     assert append(spark, sqlite_catalog, "2", frame)["rows"] == 60
