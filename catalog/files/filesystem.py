@@ -430,25 +430,46 @@ class Folder:
                     delete = self._files.delete_dir if info.type == fs.FileType.Directory else self._files.delete_file
                     delete(info.path)
 
-    def move_files(self, source: str, target: Folder, names: Iterable[str]) -> None:
+    def move_files(
+        self, source: str, target: Folder, names: Iterable[str], *, is_source_deleted_later: bool = False
+    ) -> None:
         """Move files of a subfolder into another folder, perhaps on another file system.
 
         Files that were moved before are skipped, so an interrupted move can be repeated. The target must have no other
         files of these names. A file that has to be copied is hidden until the copy is complete.
+
+        Args:
+            is_source_deleted_later: The caller deletes the subfolder. On S3, which has no renames, the files are then
+                only copied: to delete them one by one takes more requests than the copies.
         """
         target._create_folder_of(f"{target._root}/")
+        is_copied = (
+            is_source_deleted_later and isinstance(self._files, fs.S3FileSystem) and self._files == target._files
+        )
+        move = self._copy_on_s3 if is_copied else self._move_file
         for name in names:
             try:
-                self._move_file(f"{source}/{name}", target, name)
+                move(f"{source}/{name}", target, name)
             except FileNotFoundError:
                 # Another process may have moved it.
                 if not target.exists(name):
                     raise
 
+    def _copy_on_s3(self, source: str, target: Folder, name: str) -> None:
+        try:
+            self._files.copy_file(self._path(source), target._path(name))
+        except OSError as error:
+            if not object_stores.is_missing_key(error):
+                raise
+            raise self._is_gone(source, target) from error
+
+    def _is_gone(self, source: str, target: Folder) -> FileNotFoundError:
+        return FileNotFoundError(f"{self.location}/{source} is gone, and not in {target.location}")
+
     def _move_file(self, source: str, target: Folder, name: str) -> None:
         path = self._path(source)
         if self._files.get_file_info(path).type == fs.FileType.NotFound:
-            raise FileNotFoundError(f"{self.location}/{source} is gone, and not in {target.location}")
+            raise self._is_gone(source, target)
         if self._files == target._files:
             self._files.move(path, target._path(name))
             return

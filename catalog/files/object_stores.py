@@ -243,6 +243,11 @@ _KNOWN_CAUSES = {
 """Parts of PyArrow's messages → what to do."""
 
 
+def is_missing_key(error: OSError) -> bool:
+    """Return whether an object does not exist: PyArrow's error of a copy is no `FileNotFoundError`."""
+    return "AWS Error NO_SUCH_KEY " in str(error)
+
+
 def known_cause(error: Exception) -> str | None:
     """Return what was wrong with a request to a store, and what to do; None for other errors."""
     if not isinstance(error, OSError | pyarrow.ArrowException):

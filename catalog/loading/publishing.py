@@ -257,7 +257,7 @@ class Publication:
         source = f"{self._attempt.folder}/{staged.data_path(self._table.key_names)}"
         target = self._folder.at(destination.location)
         try:
-            self._folder.move_files(source, target, staged.files)
+            self._folder.move_files(source, target, staged.files, is_source_deleted_later=True)
         except MissingFileError:
             # Withdrawn meanwhile: remove the empty folder, which a repair would take for a partition.
             if destination.is_new:

@@ -15,7 +15,7 @@ from catalog.files import object_stores
 from catalog.files.filesystem import Folder, find_files
 from catalog.iceberg.storage import file_io
 from catalog.settings.spark_settings import with_storage
-from tests.support.object_store import REGION, ObjectStore
+from tests.support.object_store import REGION, ObjectStore, counted_requests
 
 NOBODY = "http://127.0.0.1:1"
 """An endpoint where no server is: no process of a user listens on this port."""
@@ -183,3 +183,21 @@ def test_what_another_store_needs_is_named(location: str, cause: str, monkeypatc
         monkeypatch.delenv(name)
     with pytest.raises(StorageError, match=cause):
         Folder(location).exists("file")
+
+
+def test_files_whose_source_is_deleted_later_take_one_request_each(object_store: ObjectStore) -> None:
+    folder, names = Folder("s3://lake/t"), [f"{number}.parquet" for number in range(5)]
+    for name in names:
+        folder.write_bytes(f"staging/{name}", name.encode())
+    with counted_requests(object_store) as take_counts:
+        counted = Folder("s3://lake/t")
+        # Repeated, as after a kill.
+        for _ in range(2):
+            counted.move_files("staging", counted.inside("k=1"), names, is_source_deleted_later=True)
+        assert take_counts() == {"COPY": 2 * len(names)}
+    folder.delete("staging")
+    # Files that were moved are skipped.
+    folder.move_files("staging", folder.inside("k=1"), names, is_source_deleted_later=True)
+    assert [key for key in object_store.objects("t/") if not key.endswith("/")] == [f"t/k=1/{name}" for name in names]
+    with pytest.raises(MissingFileError):
+        folder.move_files("staging", folder.inside("k=2"), names, is_source_deleted_later=True)
