@@ -115,6 +115,8 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     # Strings such as `${env:PASSWORD}` in statements and values are data, which Spark must not substitute.
     spark.conf.set("spark.sql.variable.substitute", "false")
+    # A task writes its files one after another, and on S3 waits for each: so also many small files need several tasks.
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.minPartitionSize", "16k")
     if has_class(spark, COMMIT_PROTOCOL):
         for name, value in committer_settings().items():
             spark.conf.set(name, value)
