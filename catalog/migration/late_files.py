@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from catalog.errors import ColumnsDifferError, NotIcebergTableError, TableNotFoundError
-from catalog.files.filesystem import FileInfo
+from catalog.files.filesystem import REMOTE_THREADS, FileInfo, in_parallel, is_local
 from catalog.migration.duplicates import take_staged
 from catalog.migration.requests import MigrationOperation, MigrationRequest
-from catalog.migration.sources import source_folders
+from catalog.migration.sources import SourceFolder, source_folders
 from catalog.migration.staging import ListingDigest, Staged
 from catalog.migration.targets import Target, committed_target, skipped_folders
 from catalog.model import Table
@@ -34,12 +34,20 @@ _BATCH = 500
 
 
 def listed_files(connection: Connection, table: Table, request: MigrationRequest, target: Target) -> Iterator[FileInfo]:
-    """Yield the data files in the folders of a migration's source table, before or after the flip."""
+    """Yield the data files in the folders of a migration's source table, before or after the flip.
+
+    Remote folders are listed many at a time: the table of a migration may have a million.
+    """
     from catalog.iceberg.folders import Recursion, data_files
 
     recursion, skip = Recursion(request.recursive_directory), skipped_folders(table)
-    for folder in source_folders(connection, table, target.selection):
-        yield from data_files(folder.location, recursion, skip)
+
+    def files(folder: SourceFolder) -> list[FileInfo]:
+        return list(data_files(folder.location, recursion, skip))
+
+    folders = source_folders(connection, table, target.selection)
+    for folder_files in in_parallel(files, folders, 1 if is_local(table.location) else REMOTE_THREADS):
+        yield from folder_files
 
 
 def digest_of(files: Iterable[FileInfo]) -> ListingDigest:
