@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import psycopg
 
@@ -26,6 +28,9 @@ from catalog.model.partition_names import unpack_values
 from catalog.operations.job_requests import BuildPartitionIndexJob
 from catalog.operations.records import OperationKind
 from catalog.storage.values import EncodedValues, ValueEncoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HEADINGS = {
     "build_index": "Building an index ÷ one process: Spark on 2 cores, beside one Python that encodes and sends",
@@ -136,7 +141,6 @@ def _run_job(url: str, log_path: Path) -> Build:
     with log_path.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
-    from spark_jobs.build_partition_index import build_partition_index
     from spark_jobs.sessions.session import configure
     from standalone.class_archive import jvm_options
     from standalone.java import require_java
@@ -153,23 +157,30 @@ def _run_job(url: str, log_path: Path) -> Build:
     spark = configure(builder.config("spark.driver.host", "127.0.0.1").getOrCreate())
     session_seconds = time.perf_counter() - started
     with Catalog.open(url) as catalog:
-        step, operation_id = BuildPartitionIndexJob.script, f"bench-{os.getpid()}"
-        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, TABLE)
-        attempt = catalog.operations.start_job(operation_id, step)
-        job = BuildPartitionIndexJob(
-            operation_id=operation_id, step=step, attempt=attempt, table=TABLE, index=BY_CATEGORY.name
-        )
         # Reset the peak memory in the kernel.
         Path("/proc/self/clear_refs").write_text("5")
         memory_mb = own_memory_mb("VmRSS")
         try:
-            build_seconds = seconds(lambda: build_partition_index(spark, catalog, job))
+            build_seconds = seconds(lambda: build_in_session(spark, catalog))
         except Exception as error:
             # Spark's errors cannot be pickled.
             raise BenchmarkError(f"the Spark job failed: {type(error).__name__}: {str(error)[:2000]}") from None
         build = Build(session_seconds, build_seconds, memory_mb, own_memory_mb("VmHWM"))
     spark.stop()
     return build
+
+
+def build_in_session(spark: SparkSession, catalog: Catalog) -> None:
+    """Build the index, which was created before, in an operation of its own."""
+    from spark_jobs.build_partition_index import build_partition_index
+
+    step, operation_id = BuildPartitionIndexJob.script, uuid4().hex
+    catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, TABLE)
+    attempt = catalog.operations.start_job(operation_id, step)
+    job = BuildPartitionIndexJob(
+        operation_id=operation_id, step=step, attempt=attempt, table=TABLE, index=BY_CATEGORY.name
+    )
+    build_partition_index(spark, catalog, job)
 
 
 def own_memory_mb(field: str) -> float:

@@ -129,6 +129,6 @@ class Ground:
         return Site(catalogs[0], catalogs[1], driver, pair)
 
 
-def create_table(catalog: Catalog, *indexes: IndexDefinition) -> None:
+def create_table(catalog: Catalog, *indexes: IndexDefinition, location: str = LOCATION) -> None:
     """Create the sample's table with these indexes."""
-    catalog.create_table(TABLE, columns=[("amount", "double")], partition_keys=KEYS, location=LOCATION, indexes=indexes)
+    catalog.create_table(TABLE, columns=[("amount", "double")], partition_keys=KEYS, location=location, indexes=indexes)

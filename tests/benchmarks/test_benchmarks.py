@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, changing, finding, parsing, snapshots, waiting
+from benchmarks import adding, building, changing, executors, finding, object_stores, parsing, snapshots, waiting
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
@@ -121,6 +121,24 @@ def test_sensors_that_wait_together_need_fewer_queries(tmp_path: Path) -> None:
     for database in ("postgresql", "sqlite"):
         queries = figures[f"waiting_sensors.queries.20.{database}"]
         assert 0 < queries.ours < queries.peer / 10
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_tables_on_s3_and_a_cluster_are_measured(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        figures = [*object_stores.measure(ground), *executors.measure(ground)]
+    assert {figure.name: figure.goal for figure in figures} == {
+        "object_store.write.100.postgresql": None,
+        "object_store.register.100.postgresql": None,
+        "object_store.migrate.100.postgresql": None,
+        "object_store.build_index.200.postgresql": 1.1,
+        "executors.write.10.postgresql": None,
+        "executors.build_index.200.postgresql": None,
+    }
+    for figure in figures[:3]:
+        # Each file takes a request at least.
+        assert figure.ours > object_stores.DELAY_SECONDS
 
 
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
