@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from catalog.errors import ColumnsDifferError, NotIcebergTableError, TableNotFoundError
-from catalog.files.filesystem import REMOTE_THREADS, FileInfo, in_parallel, is_local
+from catalog.files.filesystem import REMOTE_THREADS, FileInfo, in_parallel
+from catalog.files.locations import is_local
 from catalog.migration.duplicates import take_staged
 from catalog.migration.requests import MigrationOperation, MigrationRequest
 from catalog.migration.sources import SourceFolder, source_folders
