@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from spark_jobs.sessions.packages import has_class
 HEARTBEAT_SECONDS = 5.0
 
 _RECORDING = "the record of the job's end"
+_MESSAGE_LENGTH = 2_000
+_STACK_FRAMES = re.compile(r"\n\s+(at |\.\.\. \d+ more).*")
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +98,9 @@ def _log_failure(error: Exception) -> None:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error; for Spark errors, which contain a JVM stack trace, its beginning."""
+    """Return the message of an error; for those of the JVM, with its causes, but without the stack."""
     text = str(error) or type(error).__name__
-    return text if isinstance(error, CatalogError) else text[:2000]
+    return text if isinstance(error, CatalogError) else _STACK_FRAMES.sub("", text)[:_MESSAGE_LENGTH]
 
 
 def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:

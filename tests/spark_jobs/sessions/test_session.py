@@ -128,6 +128,24 @@ def test_a_users_process_survives_a_fenced_attempt(catalog: Catalog, spark: Spar
     assert spark.range(3).count() == 3
 
 
+@on_sqlite
+def test_the_recorded_error_of_a_write_has_its_causes_and_no_stack(
+    catalog: Catalog, spark: SparkSession, tmp_path: Path
+) -> None:
+    from spark_jobs.sessions.session import attempt_here
+
+    operation = catalog.operations.begin("load", OperationKind.APPEND_ROWS, "demo.flights")
+    # No file system has folders with names as long as this key's.
+    rows = spark.range(1).selectExpr("id", "repeat('x', 300) AS key")
+    with pytest.raises(Exception, match=r"\tat "), attempt_here(catalog, operation, "commit"):
+        rows.write.partitionBy("key").parquet(f"{tmp_path}/rows")
+    message = catalog.operations.get("load").failure_detail
+    assert message is not None
+    assert "Task failed while writing rows" in message
+    assert "\nCaused by: java.io.IOException: " in message
+    assert "\tat " not in message
+
+
 SECRET = "planted-90210-secret"
 
 RUN = """
