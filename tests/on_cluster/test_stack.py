@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from standalone.cluster import WORKERS, ClusterStack
+from standalone.cluster import WORKERS
 from standalone.services import AIRFLOW_COMPONENTS
 from standalone.state import StackState
+from tests.support.cluster_stack import cluster_stack
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-def run(command: str, home: Path) -> None:
-    arguments = [sys.executable, "-m", "standalone", command, "--cluster", "--home", str(home)]
-    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 @pytest.mark.long
 def test_a_cluster_runs_jobs_without_root_and_stops_completely(tmp_path: Path) -> None:
     home = tmp_path / "cluster"
-    run("up", home)
-    try:
+    with cluster_stack(home) as stack:
         state = StackState.read(home)
         assert state is not None
-        assert state.url is not None
         assert state.components.keys() == {"s3", "spark-master", *WORKERS, *AIRFLOW_COMPONENTS}
         processes = {*state.processes(), state.owner.pid}
         assert 0 not in {Path(f"/proc/{process}").stat().st_uid for process in processes}
-        stack = ClusterStack(home)
-        assert stack.attach()
         started = stack.api.trigger("run_statement", {"statement": "SELECT count(*) AS numbers FROM range(10)"})
         assert stack.api.wait("run_statement", started, 900) == "success"
         assert "10" in str(stack.api.xcom("run_statement", started, "run"))
-    finally:
-        run("down", home)
     assert state.processes() == set()
     assert not state.owner.is_alive

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow.parquet
 import pytest
@@ -16,55 +20,75 @@ from catalog import Catalog
 from catalog.files import object_stores
 from standalone.environment import REPOSITORY
 from tests.end_to_end.conftest import CARRIERS, Run
+from tests.support.cluster_stack import cluster_stack
 from tests.support.iceberg_tables import PARTITIONS
-from tests.support.object_store import ObjectStore
+from tests.support.object_store import StoreClient
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-WAREHOUSE, LANDING = "s3://lake/warehouse", "s3a://lake/landing"
+LANDING = "s3a://lake/landing"
 HIVE_STYLE, STORED_AS_ICEBERG = "demo.flights", "lake.flights"
 DAGS = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
 
-@pytest.fixture(scope="package")
-def store(object_store_server: ObjectStore) -> Iterator[ObjectStore]:
-    """The server with an empty bucket `lake`, and with its credentials in the environment of this process."""
-    object_store_server.empty_bucket()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in object_store_server.environment.items():
-            patch.setenv(name, value)
-        object_stores.forget()
-        yield object_store_server
+@pytest.fixture(scope="package", params=["local", pytest.param("cluster", marks=pytest.mark.long)])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The stack, with two listed tables whose sources are on S3, and with its credentials in this process.
+
+    Its Spark is local, or a cluster of two workers; then, all its processes belong to another user than root.
+    """
+    home, listed = tmp_path_factory.mktemp("stack-on-s3"), _listed_tables()
+    if request.param == "cluster":
+        with cluster_stack(home) as running:
+            Path(running.environment["CALVE_TABLES"]).write_text(listed)
+            object_stores.forget()
+            yield running
+    else:
+        server = request.getfixturevalue("object_store_server")
+        server.empty_bucket()
+        with _local_stack(home, listed, server.environment) as running:
+            object_stores.forget()
+            yield running
     object_stores.forget()
 
 
-@pytest.fixture(scope="package")
-def stack(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The stack, with two listed tables whose sources are on S3."""
-    from standalone.stack import Stack
+@contextmanager
+def _local_stack(home: Path, listed: str, storage: Mapping[str, str]) -> Iterator[Stack]:
+    from standalone.stack import Stack, use_storage
 
-    home = tmp_path_factory.mktemp("stack-on-s3")
-    listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())["tables"][HIVE_STYLE]
-    listed["source"] = f"{LANDING}/*.csv"
     tables = home / "tables.yaml"
-    listing = {"tables": {HIVE_STYLE: listed, STORED_AS_ICEBERG: {**listed, "format": "iceberg"}}}
-    tables.write_text(yaml.safe_dump(listing, sort_keys=False))
+    tables.write_text(listed)
     environment = {
-        **store.environment,
+        **storage,
         "CALVE_TABLES": str(tables),
         DAGS: "3600",
         "CALVE_ALLOWED_LOCATIONS": LANDING,
         "CALVE_QUALITY_PAGES": "s3://lake/quality",
     }
-    with Stack(home, warehouse=WAREHOUSE, env=environment, durable=False) as running:
-        yield running
+    with mock.patch.dict(os.environ):
+        use_storage(storage)
+        with Stack(home, warehouse="s3://lake/warehouse", env=environment, durable=False) as running:
+            yield running
+
+
+def _listed_tables() -> str:
+    listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())["tables"][HIVE_STYLE]
+    listed["source"] = f"{LANDING}/*.csv"
+    listing = {"tables": {HIVE_STYLE: listed, STORED_AS_ICEBERG: {**listed, "format": "iceberg"}}}
+    return yaml.safe_dump(listing, sort_keys=False)
+
+
+@pytest.fixture(scope="package")
+def store(stack: Stack) -> StoreClient:
+    """The stack's S3 server."""
+    return StoreClient(stack.environment)
 
 
 @pytest.fixture(scope="package")
 def catalog(stack: Stack) -> Iterator[Catalog]:
     """The stack's catalog, seen from outside."""
-    with Catalog.open(stack.catalog_url, warehouse=WAREHOUSE) as opened:
+    with Catalog.open(stack.catalog_url, warehouse=stack.warehouse) as opened:
         yield opened
 
 
@@ -79,7 +103,7 @@ def start_dag(stack: Stack) -> Callable[..., Run]:
 
 
 @pytest.fixture(scope="package")
-def deliver(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
+def deliver(store: StoreClient, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
     """A function that puts the flights of a month on S3 as a raw file, and returns them."""
     from standalone.landing import land_flights
 

@@ -16,7 +16,7 @@ from catalog.files import object_stores
 from catalog.schemes.ranges import RangeScheme
 from tests.on_s3.conftest import HIVE_STYLE, STORED_AS_ICEBERG, iceberg_rows, write_orders
 from tests.support.iceberg_tables import COLUMNS, KEYS, PARTITIONS, expected_rows
-from tests.support.object_store import ObjectStore
+from tests.support.object_store import StoreClient
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
@@ -61,7 +61,7 @@ def test_loads_make_partitions_with_all_rows(loads: dict[str, Loads], catalog: C
 
 
 def test_files_of_hive_style_partitions_are_where_engines_look(
-    loads: dict[str, Loads], catalog: Catalog, store: ObjectStore
+    loads: dict[str, Loads], catalog: Catalog, store: StoreClient
 ) -> None:
     files = object_stores.s3_file_system("lake")
     location = catalog.get_table(HIVE_STYLE).location.removeprefix("s3://")
@@ -71,7 +71,7 @@ def test_files_of_hive_style_partitions_are_where_engines_look(
     assert left == []
 
 
-def test_spark_uploads_files_to_their_final_keys(loads: dict[str, Loads], catalog: Catalog, store: ObjectStore) -> None:
+def test_spark_uploads_files_to_their_final_keys(loads: dict[str, Loads], catalog: Catalog, store: StoreClient) -> None:
     folder = catalog.get_table(STORED_AS_ICEBERG).location.removeprefix("s3://lake/")
     ends = [key for key in store.objects(folder) if key.endswith("/_SUCCESS")]
     assert len(ends) == 2
@@ -79,7 +79,7 @@ def test_spark_uploads_files_to_their_final_keys(loads: dict[str, Loads], catalo
         assert json.loads(store.client.get_object(Bucket="lake", Key=key)["Body"].read())["committer"] == "magic"
 
 
-def test_quality_is_checked_and_its_page_is_on_s3(loads: dict[str, Loads], store: ObjectStore) -> None:
+def test_quality_is_checked_and_its_page_is_on_s3(loads: dict[str, Loads], store: StoreClient) -> None:
     report = loads[HIVE_STYLE].second.result("check_quality")
     assert report["checked"] == report["passed"] > 0
     bucket, _, key = report["docs_path"].removeprefix("s3://").partition("/")
@@ -139,7 +139,7 @@ def test_partitions_are_split_merged_and_dropped(
 
 
 def test_a_hive_table_is_migrated_in_place(
-    catalog: Catalog, stack: Stack, store: ObjectStore, start_dag: Callable[..., Any]
+    catalog: Catalog, stack: Stack, store: StoreClient, start_dag: Callable[..., Any]
 ) -> None:
     catalog.create_database("lake", if_not_exists=True)
     catalog.create_table(ORDERS, columns=COLUMNS, partition_keys=KEYS)

@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(1800),
+    pytest.mark.parametrize("stack", ["local"], indirect=True),
 ]
 
 DOWN_SECONDS = 30
@@ -50,7 +51,7 @@ def test_a_load_goes_on(
     deliver: Callable[[int], list[dict[str, Any]]],
     start_dag: Callable[..., Run],
     catalog: Catalog,
-    store: ObjectStore,
+    object_store_server: ObjectStore,
     task: str,
 ) -> None:
     flights, table = deliver(1), f"outage.{task}"
@@ -58,14 +59,14 @@ def test_a_load_goes_on(
     keys = ["origin string", "carrier string", "month int"]
     form = {"table": table, "source": f"{LANDING}/flights-1.csv", "keys": keys, "dry_run": False}
     run = start_dag("add_partitions", form)
-    with outage(store, run, task):
+    with outage(object_store_server, run, task):
         run.wait()
     assert sum(partition.row_count or 0 for partition in catalog.get_partitions(table)) == len(flights)
 
 
 @pytest.mark.parametrize("task", ["rewrite", "verify"])
 def test_a_rebalance_goes_on(
-    start_dag: Callable[..., Run], catalog: Catalog, stack: Stack, store: ObjectStore, task: str
+    start_dag: Callable[..., Run], catalog: Catalog, stack: Stack, object_store_server: ObjectStore, task: str
 ) -> None:
     table = f"outage.split_{task}"
     catalog.create_database("outage", if_not_exists=True)
@@ -75,14 +76,14 @@ def test_a_rebalance_goes_on(
     start_dag("run_statement", {"statement": f"INSERT INTO {table} VALUES {values}"}).wait()
     form = {"table": table, "operation": "split", "partition_ids": [1], "items": ["5", "10"], "dry_run": False}
     run = start_dag("rebalance_partitions", form)
-    with outage(store, run, task, after_seconds=5):
+    with outage(object_store_server, run, task, after_seconds=5):
         run.wait()
     assert sorted(row["v"] for row in iceberg_rows(stack, table)) == list(range(30))
 
 
 @pytest.mark.parametrize("task", ["stage", "verify"])
 def test_a_migration_goes_on(
-    start_dag: Callable[..., Run], catalog: Catalog, stack: Stack, store: ObjectStore, task: str
+    start_dag: Callable[..., Run], catalog: Catalog, stack: Stack, object_store_server: ObjectStore, task: str
 ) -> None:
     table = f"outage.orders_{task}"
     catalog.create_database("outage", if_not_exists=True)
@@ -90,6 +91,6 @@ def test_a_migration_goes_on(
     catalog.add_partitions(table, [NewPartition(values) for values in PARTITIONS])
     write_orders(catalog, table)
     run = start_dag("migrate_hive_to_iceberg", {"tables": [table], "dry_run": False})
-    with outage(store, run, task, after_seconds=5):
+    with outage(object_store_server, run, task, after_seconds=5):
         run.wait()
     assert sorted(row["id"] for row in iceberg_rows(stack, table)) == [1, 2, 3, 4, 5, 6, 7]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from benchmarks.delaying_proxy import DelayingProxy
@@ -20,17 +21,26 @@ _KEY, _SECRET = "calve-tests", "secret-of-the-tests"
 _READER_KEY, _READER_SECRET = "reader", "secret-of-the-reader"
 
 
-class ObjectStore(RunningObjectStore):
-    """A running server with a second user, who may only read the bucket `lake`."""
+class StoreClient:
+    """What tests look up and change on an S3 server, as the user whose keys are in these variables."""
 
-    def __init__(self, folder: Path) -> None:
-        reader = user("reader", _READER_KEY, _READER_SECRET, ("Read:lake", "List:lake"))
-        super().__init__(folder, keys=(_KEY, _SECRET), more_users=[reader])
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = {name: value for name, value in environment.items() if name.startswith("AWS_")}
 
     @property
-    def environment_of_reader(self) -> dict[str, str]:
-        """The variables of a user who may only read the bucket `lake`."""
-        return {**self.environment, "AWS_ACCESS_KEY_ID": _READER_KEY, "AWS_SECRET_ACCESS_KEY": _READER_SECRET}
+    def client(self) -> Any:
+        """A boto3 client, which does not wait long."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.environment["AWS_ENDPOINT_URL"],
+            region_name=self.environment["AWS_REGION"],
+            aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
+            config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 1}),
+        )
 
     def empty_bucket(self, name: str = "lake") -> None:
         """Delete a bucket and create it again: this server keeps the folders of deleted objects."""
@@ -52,6 +62,19 @@ class ObjectStore(RunningObjectStore):
         client = self.client
         for key, content in objects.items():
             client.put_object(Bucket=bucket, Key=key, Body=content)
+
+
+class ObjectStore(RunningObjectStore, StoreClient):
+    """A running server with a second user, who may only read the bucket `lake`."""
+
+    def __init__(self, folder: Path) -> None:
+        reader = user("reader", _READER_KEY, _READER_SECRET, ("Read:lake", "List:lake"))
+        super().__init__(folder, keys=(_KEY, _SECRET), more_users=[reader])
+
+    @property
+    def environment_of_reader(self) -> dict[str, str]:
+        """The variables of a user who may only read the bucket `lake`."""
+        return {**self.environment, "AWS_ACCESS_KEY_ID": _READER_KEY, "AWS_SECRET_ACCESS_KEY": _READER_SECRET}
 
 
 @contextmanager
