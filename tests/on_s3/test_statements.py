@@ -1,0 +1,139 @@
+"""A script of statements on S3, in one Spark session: each kind of rebalance and of migration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog import Catalog
+from standalone.unprivileged import python_probe, unprivileged_prefix
+from tests.on_s3.conftest import iceberg_rows
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
+
+DATABASE = "stated"
+FORMATS = ("PARQUET", "ORC", "AVRO")
+
+REBALANCES = {
+    "ranges": """
+        CREATE TABLE ranges (id bigint) PARTITIONED BY (v int) STORED BY 'carbondata'
+            TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='10, 20');
+        INSERT INTO ranges SELECT id, CAST(id AS int) FROM range(50);
+        ALTER TABLE ranges ADD PARTITION ('30', '40');
+        ALTER TABLE ranges SPLIT PARTITION (2) INTO ('15', '20');
+        ALTER TABLE ranges MERGE PARTITION (1, 5);
+        ALTER TABLE ranges DROP PARTITION (3);
+        ALTER TABLE ranges DROP PARTITION (6) WITH DATA
+    """,
+    "lists": """
+        CREATE TABLE lists (id bigint) PARTITIONED BY (v string) STORED BY 'carbondata'
+            TBLPROPERTIES ('PARTITION_TYPE'='LIST', 'LIST_INFO'='0, 1, (2, 3), 4');
+        INSERT INTO lists SELECT id, CAST(id % 7 AS string) FROM range(49);
+        ALTER TABLE lists ADD PARTITION ('5');
+        ALTER TABLE lists SPLIT PARTITION (3) INTO ('2', '3');
+        ALTER TABLE lists MERGE PARTITION (1, 2);
+        ALTER TABLE lists DROP PARTITION (4);
+        ALTER TABLE lists DROP PARTITION (5) WITH DATA
+    """,
+    "hashes": """
+        CREATE TABLE hashes (id bigint) PARTITIONED BY (v int) STORED BY 'carbondata'
+            TBLPROPERTIES ('PARTITION_TYPE'='HASH', 'PARTITION_NUM'='3');
+        INSERT INTO hashes SELECT id, CAST(id AS int) FROM range(40);
+        ALTER TABLE hashes SET PARTITION_NUM 5
+    """,
+    "intervals": """
+        CREATE TABLE intervals (id bigint) PARTITIONED BY (v int) STORED BY 'carbondata'
+            TBLPROPERTIES ('PARTITION_TYPE'='RANGE_INTERVAL', 'RANGE_INFO'='10', 'INTERVAL'='10');
+        INSERT INTO intervals SELECT id, CAST(id AS int) FROM range(35)
+    """,
+}
+MIGRATION = """
+    CREATE TABLE {table} (id bigint, note string) PARTITIONED BY (country string, year int) STORED AS {format};
+    INSERT INTO {table} VALUES (1, 'a', 'nl', 2024), (2, 'b', 'nl', 2025), (3, NULL, 'de/at', 2024);
+    CALL iceberg.system.migrate('stated', '{table}');
+    SELECT * FROM {table} ORDER BY id
+"""
+OTHER_MIGRATIONS = """
+    CALL iceberg.system.revert('stated', 'in_parquet');
+    CALL iceberg.system.snapshot('stated', 'in_parquet', 'trial');
+    CREATE TABLE more (id bigint, note string) PARTITIONED BY (country string, year int) STORED AS PARQUET;
+    INSERT INTO more VALUES (4, 'd', 'fr', 2026);
+    ALTER TABLE trial EXECUTE add_files_from_table(schema_name => 'stated', table_name => 'more');
+    SELECT * FROM in_parquet ORDER BY id
+"""
+ROWS = [[1, "a", "nl", 2024], [2, "b", "nl", 2025], [3, None, "de/at", 2024]]
+
+
+def table_of(file_format: str) -> str:
+    return f"in_{file_format.lower()}"
+
+
+@pytest.fixture(scope="module")
+def outcomes(stack: Stack, catalog: Catalog) -> list[dict[str, Any]]:
+    """The outcomes of all statements, which `calve sql` runs as the user of the stack."""
+    catalog.create_database(DATABASE)
+    migrations = [MIGRATION.format(table=table_of(each), format=each) for each in FORMATS]
+    script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS])
+    is_own = stack.home.stat().st_uid == os.geteuid()
+    prefix = () if is_own else unprivileged_prefix([python_probe(sys.executable, "import catalog")])
+    assert prefix is not None
+    command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--database", DATABASE, "--file", "-"]
+    ended = subprocess.run(
+        [*prefix, *command],
+        input=script,
+        env=stack.environment,
+        cwd=stack.home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def rows_of(outcomes: list[dict[str, Any]], statement: str) -> list[list[Any]]:
+    return next(outcome["rows"] for outcome in outcomes if outcome["statement"] == statement)
+
+
+@pytest.mark.parametrize(
+    ("table", "ids", "partition_ids"),
+    [
+        ("ranges", {*range(15), *range(20, 50)}, {0, 7, 4}),
+        ("lists", {number for number in range(49) if number % 7 != 5}, {0, 8, 6, 7}),
+        ("hashes", {*range(40)}, {0, 1, 2, 3, 4}),
+        ("intervals", {*range(35)}, {0, 1, 2, 3, 4}),
+    ],
+)
+def test_partitions_have_the_rows_that_the_changes_left(
+    outcomes: list[dict[str, Any]], catalog: Catalog, stack: Stack, table: str, ids: set[int], partition_ids: set[int]
+) -> None:
+    assert sorted(row["id"] for row in iceberg_rows(stack, f"{DATABASE}.{table}")) == sorted(ids)
+    partitions = catalog.scheme_partitions(f"{DATABASE}.{table}")
+    assert {partition.id for partition in partitions} == partition_ids
+    assert sum(partition.row_count for partition in partitions) == len(ids)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_hive_tables_of_each_format_are_migrated(
+    outcomes: list[dict[str, Any]], catalog: Catalog, file_format: str
+) -> None:
+    table = table_of(file_format)
+    assert rows_of(outcomes, f"CALL iceberg.system.migrate('{DATABASE}', '{table}')")[0][2] == len(ROWS)
+    assert rows_of(outcomes, f"SELECT * FROM {table} ORDER BY id") == ROWS
+    assert catalog.get_table(f"{DATABASE}.{table}").is_iceberg is (file_format != "PARQUET")
+
+
+def test_a_snapshot_has_the_rows_of_a_reverted_table_and_the_files_of_another(
+    outcomes: list[dict[str, Any]], stack: Stack
+) -> None:
+    assert outcomes[-1]["rows"] == ROWS
+    trial = sorted(list(row.values()) for row in iceberg_rows(stack, f"{DATABASE}.trial"))
+    assert trial == [*ROWS, [4, "d", "fr", 2026]]
