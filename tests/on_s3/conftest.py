@@ -22,7 +22,8 @@ from standalone.environment import REPOSITORY
 from tests.end_to_end.conftest import CARRIERS, Run
 from tests.support.cluster_stack import cluster_stack
 from tests.support.iceberg_tables import PARTITIONS
-from tests.support.object_store import StoreClient
+from tests.support.object_store import ObjectStore, StoreClient
+from tests.support.watched_endpoint import WatchedEndpoint
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
@@ -45,9 +46,8 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             object_stores.forget()
             yield running
     else:
-        server = request.getfixturevalue("object_store_server")
-        server.empty_bucket()
-        with _local_stack(home, listed, server.environment) as running:
+        server, endpoint = (request.getfixturevalue(name) for name in ("object_store_server", "endpoint"))
+        with _local_stack(home, listed, {**server.environment, "AWS_ENDPOINT_URL": endpoint.url}) as running:
             object_stores.forget()
             yield running
     object_stores.forget()
@@ -77,6 +77,14 @@ def _listed_tables() -> str:
     listed["source"] = f"{LANDING}/*.csv"
     listing = {"tables": {HIVE_STYLE: listed, STORED_AS_ICEBERG: {**listed, "format": "iceberg"}}}
     return yaml.safe_dump(listing, sort_keys=False)
+
+
+@pytest.fixture(scope="package")
+def endpoint(object_store_server: ObjectStore) -> Iterator[WatchedEndpoint]:
+    """The address under which the local stack reaches the server, which has an empty bucket `lake`."""
+    object_store_server.empty_bucket()
+    with WatchedEndpoint(object_store_server.url) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="package")
