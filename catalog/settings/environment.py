@@ -13,7 +13,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Small statements and jobs spend most of their time on starting the JVM; the C1 compiler and the serial collector halve
 # it. With C1 alone, Java reserves 48 MB for compiled code, which the classes that Spark generates fill after a minute
 # or two of statements. Java then stops compiling, and may end threads of Spark, so that a job waits for ever.
-SPARK_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+# A JVM that cannot use the archive of classes, because its class path differs, starts without it; its warning would be
+# among the results of `calve sql`.
+SPARK_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -Xlog:cds*=error"
 """Options of the JVM for local sessions and submitted jobs on this machine."""
 
 
