@@ -42,7 +42,7 @@ def _by_footers(spark: SparkSession, table: Table, data: Folder) -> Iterator[dic
     files = [(file.path.removeprefix(f"{data.location}/"), file.size_bytes) for file in data.files()]
     paths = [path for path, _ in files]
     counts = read_footers(spark, paths, partial(_row_counts, data.location, table.format))
-    counted = [(path, size, count) for (path, size), count in zip(files, counts, strict=True) if count]
+    counted = ((path, size, count) for (path, size), count in zip(files, counts, strict=True) if count)
     for parent, group in groupby(counted, key=lambda file: file[0].rpartition("/")[0]):
         folder_files = list(group)
         yield {
