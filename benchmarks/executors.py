@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sqlalchemy import make_url
 
@@ -63,17 +63,16 @@ def measure(ground: Ground) -> Iterator[Figure]:
             name = f"executors_{executor_count}"
             build_url = prepared_build(ground, f"build_by_{name}", f"s3://{BUCKET}{LOCATION}")
             url = url_of(ground.catalog(ground.postgresql, name))
-            folder = ground.folder / name
-            folder.mkdir()
-            request = _Request(build_url, url, folder, _environment(cluster, folder, executor_count), file_count)
-            times[executor_count] = in_new_process(ground.folder / "spark.log", _times, request)
-            shutil.rmtree(folder)
+            with TemporaryDirectory(dir=ground.folder) as folder:
+                environment = _environment(cluster, folder, executor_count)
+                request = _Request(build_url, url, Path(folder), environment, file_count)
+                times[executor_count] = in_new_process(ground.folder / "spark.log", _times, request)
     for step, count in (("write", file_count), ("build_index", partition_count)):
         name = f"executors.{step}.{count}.postgresql"
         yield Figure(name=name, ours=times[2][step], peer=times[1][step], unit="s", runs=1)
 
 
-def _environment(cluster: RunningSparkCluster, folder: Path, executor_count: int) -> dict[str, str]:
+def _environment(cluster: RunningSparkCluster, folder: str, executor_count: int) -> dict[str, str]:
     settings = {
         "spark.cores.max": executor_count,
         "spark.executor.cores": 1,
@@ -84,7 +83,7 @@ def _environment(cluster: RunningSparkCluster, folder: Path, executor_count: int
     }
     options = [f"--conf {name}={value}" for name, value in settings.items()]
     return {
-        "CALVE_HOME": str(folder),
+        "CALVE_HOME": folder,
         "CALVE_SPARK_MASTER": cluster.url,
         "JAVA_HOME": str(require_java()),
         "PYSPARK_PYTHON": cluster.python,

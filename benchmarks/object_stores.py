@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.building import build_in_session
@@ -72,17 +72,14 @@ def measure(ground: Ground) -> Iterator[Figure]:
     """Yield the seconds of each step on S3 and with local files, of one run each, and log the requests."""
     file_count, partition_count = ground.scales[0], ground.scales[-1]
     log.info("Loading %s files and indexing %s partitions on S3", f"{file_count:,}", f"{partition_count:,}")
-    folder = ground.folder / "object-stores"
-    folder.mkdir()
     builds = {
         place: prepared_build(ground, f"build_{place}", location)
         for place, location in (("local", LOCATION), ("s3", f"s3://{BUCKET}{LOCATION}"))
     }
     url = url_of(ground.catalog(ground.postgresql, "object_stores"))
-    try:
-        steps = in_new_process(ground.folder / "spark.log", _measured, _Request(url, builds, folder, file_count))
-    finally:
-        shutil.rmtree(folder)
+    with TemporaryDirectory(dir=ground.folder) as folder:
+        request = _Request(url, builds, Path(folder), file_count)
+        steps = in_new_process(ground.folder / "spark.log", _measured, request)
     for step, by_place in steps.items():
         requests = by_place["s3"].requests
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in requests.most_common())
