@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def test_an_index_is_built_by_a_driver_on_the_cluster(
     settings: dict[str, str], postgres_url: str, tmp_path: Path
 ) -> None:
     from calve_airflow.operators.spark_job import SparkJobOperator
+    from calve_airflow.submitting.job_process import JobProcess
 
     with Catalog.open(postgres_url, warehouse=str(tmp_path / "warehouse")) as catalog:
         catalog.create_database("lake")
@@ -82,6 +84,13 @@ def test_an_index_is_built_by_a_driver_on_the_cluster(
                 conf=settings,
                 resubmissions=0,
             ).execute({})
+        job = catalog.operations.get_job(OPERATION, "build_partition_index")
+        assert job is not None
+        assert job.log_path is not None
+        # spark-submit ends after the application; it would look for a YARN that was stopped.
+        process = JobProcess(Path(job.log_path))
+        while process.is_alive():
+            time.sleep(0.2)
         assert catalog.get_partition_index(TABLE, INDEX).state is IndexState.ACTIVE
         assert_every_partition_has_its_item(catalog, TABLE)
     said = b"\n".join(lines.seen).decode(errors="replace")
