@@ -8,15 +8,26 @@ from collections.abc import Mapping
 from catalog.errors import WrongFieldError
 from catalog.settings.fields import shown
 
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|access\.?key|account\.?key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|credential|\.sas\.|catalog_url|\bpass\b|(access|account|private|session)[._-]?key",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _NAME = re.compile(r"spark\.[A-Za-z0-9_.\-]+")
 _OF_RUNS = re.compile(
-    r"spark\.(cores\.max|task\.cpus|default\.parallelism|yarn\.queue|yarn\.priority"
+    r"spark\.(cores\.max|task\.cpus|default\.parallelism|yarn\.queue|yarn\.priority|network\.timeout"
     r"|(driver|executor)\.(cores|memory|memoryOverhead|memoryOverheadFactor)|executor\.(instances|heartbeatInterval)"
-    r"|dynamicAllocation\.[A-Za-z.]+|kubernetes\.(driver|executor)\.(request|limit)\.cores|memory\.(fraction|storageFraction)"
-    r"|network\.timeout|speculation(\.[A-Za-z.]+)?|sql\.(shuffle\.partitions|adaptive\.[A-Za-z.]+|files\.[A-Za-z]+)"
-    r"|sql\.autoBroadcastJoinThreshold)"
+    r"|dynamicAllocation\.(enabled|(initial|min|max)Executors|executorAllocationRatio|shuffleTracking\.enabled"
+    r"|(executorIdle|cachedExecutorIdle|schedulerBacklog|sustainedSchedulerBacklog)Timeout)"
+    r"|kubernetes\.(driver|executor)\.(request|limit)\.cores|memory\.(fraction|storageFraction)"
+    r"|sql\.(shuffle\.partitions|autoBroadcastJoinThreshold"
+    r"|files\.(maxPartitionBytes|openCostInBytes|minPartitionNum|maxPartitionNum)"
+    r"|adaptive\.(enabled|advisoryPartitionSizeInBytes|coalescePartitions\.(enabled|minPartitionSize|parallelismFirst)"
+    r"|skewJoin\.(enabled|skewedPartitionFactor|skewedPartitionThresholdInBytes))))"
 )
+"""Settings of resources, parallelism and queues: none changes results or names code."""
+
+_OF_RUNS_VALUE = re.compile(r"[A-Za-z0-9_.-]*")
 
 
 def table_spark_conf(field: str, value: object) -> dict[str, str]:
@@ -40,13 +51,15 @@ def run_spark_conf(field: str, value: object) -> dict[str, str]:
         WrongFieldError: As `table_spark_conf`, or a run may not set one.
     """
     conf = table_spark_conf(field, value)
-    for name in conf:
+    for name, setting in conf.items():
         if not _OF_RUNS.fullmatch(name):
             raise WrongFieldError(
                 field,
                 f"a run cannot set {name}, only resources, parallelism and queues such as spark.executor.memory, "
                 "spark.cores.max and spark.yarn.queue; set it in the table's entry in tables.yaml",
             )
+        if not _OF_RUNS_VALUE.fullmatch(setting):
+            raise WrongFieldError(field, f"{name} is {shown(setting)}; give a number, a size, a time or a name")
     return conf
 
 
@@ -63,6 +76,6 @@ def _name(field: str, name: object) -> str:
 def _scalar(field: str, name: object, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float | str) and "\n" not in (text := str(value)) and "\0" not in text:
+    if isinstance(value, int | float | str) and not _CONTROL.search(text := str(value)):
         return text
     raise WrongFieldError(field, f"{name} is {shown(value)}; give a string, a number, true or false")

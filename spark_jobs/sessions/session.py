@@ -111,6 +111,9 @@ def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSess
 
 def configure(spark: SparkSession) -> SparkSession:
     """Apply the settings that the jobs' functions need to a session, however it was started, and return it."""
+    # A file that cannot be read is an error, also where a setting of the host or of the table says otherwise.
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     # Partition values are strings; the catalog knows their types.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     # With pruning, Spark does not detect lines with missing or unreadable fields.

@@ -9,7 +9,12 @@ import pytest
 from catalog.errors import WrongFieldError
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 
-CONF = {"spark.executor.memory": "4g", "spark.cores.max": 8, "spark.yarn.queue": "night", "spark.speculation": True}
+CONF = {
+    "spark.executor.memory": "4g",
+    "spark.cores.max": 8,
+    "spark.yarn.queue": "night",
+    "spark.sql.adaptive.enabled": True,
+}
 
 
 @pytest.mark.parametrize("read", [table_spark_conf, run_spark_conf])
@@ -18,7 +23,7 @@ def test_values_become_strings(read: Any) -> None:
         "spark.executor.memory": "4g",
         "spark.cores.max": "8",
         "spark.yarn.queue": "night",
-        "spark.speculation": "true",
+        "spark.sql.adaptive.enabled": "true",
     }
     assert read("spark", None) == {}
 
@@ -34,7 +39,12 @@ def test_values_become_strings(read: Any) -> None:
         ({"spark.cores.max": [1]}, r"spark\.cores\.max is \[1\]"),
         ({"spark.cores.max": None}, r"spark\.cores\.max is None"),
         ({"spark.yarn.queue": "a\nb"}, r"spark\.yarn\.queue is"),
+        ({"spark.yarn.queue": "a\rb"}, r"spark\.yarn\.queue is"),
         ({"spark.ssl.keyPassword": "x"}, "the name of a secret"),
+        ({"spark.hadoop.fs.azure.sas.box.account": "x"}, "the name of a secret"),
+        ({"spark.hadoop.fs.gs.auth.service.account.private.key": "x"}, "the name of a secret"),
+        ({"spark.executorEnv.CALVE_CATALOG_URL": "x"}, "the name of a secret"),
+        ({"spark.sql.catalog.x.jdbc.pass": "x"}, "the name of a secret"),
         ({"spark.authenticate.secret": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.s3a.session.token": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.s3a.access.key": "x"}, "the name of a secret"),
@@ -59,9 +69,19 @@ def test_what_is_no_setting_or_a_secret_is_refused(read: Any, conf: Any, said: s
         "spark.kubernetes.container.image",
         "spark.executorEnv.PYTHONPATH",
         "spark.executor.memoryX",
+        "spark.speculation",
+        "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.files.ignoreMissingFiles",
+        "spark.sql.adaptive.customCostEvaluatorClass",
+        "spark.sql.adaptive.optimizer.excludedRules",
     ],
 )
 def test_a_run_sets_nothing_that_could_run_code(name: str) -> None:
     assert table_spark_conf("spark", {name: "x"}) == {name: "x"}
     with pytest.raises(WrongFieldError, match="a run cannot set"):
         run_spark_conf("spark_conf", {name: "x"})
+
+
+def test_a_value_of_a_run_has_no_second_setting_in_it() -> None:
+    with pytest.raises(WrongFieldError, match="give a number, a size, a time or a name"):
+        run_spark_conf("spark_conf", {"spark.executor.memory": "2g -agentpath:/tmp/x"})
