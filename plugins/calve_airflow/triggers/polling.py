@@ -7,6 +7,7 @@ one. A catalog that cannot be reached is polled again, less often, for as long a
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 if TYPE_CHECKING:
     from catalog import Catalog
+
+log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 State = TypeVar("State")
@@ -117,7 +120,7 @@ class _Poll:
         group = loop, kind, trigger.poll_seconds
         poll = cls.running.setdefault(group, cls(kind, trigger.poll_seconds))
         poll._waiting[trigger] = loop.create_future()
-        if poll._task is None:
+        if poll._task is None or poll._task.done():
             poll._task = loop.create_task(poll._run())
         try:
             await poll._waiting[trigger]
@@ -129,16 +132,10 @@ class _Poll:
                 _CATALOG.close_if_unused()
 
     async def _run(self) -> None:
-        # Not in the event loop, which the import would block for a second.
-        await asyncio.to_thread(import_module, "catalog")
-        from catalog.errors import CatalogError
-
         while True:
             waiting = list(self._waiting)
             try:
-                ended: Sequence[CatalogTrigger[Any, Any]] = await self._ended(waiting)
-            except CatalogError:
-                ended = waiting
+                ended = await self._ended(waiting)
             except Exception as error:
                 for trigger in waiting:
                     self._end(trigger, error)
@@ -148,17 +145,15 @@ class _Poll:
             await asyncio.sleep(self._seconds)
 
     async def _ended(self, waiting: Sequence[CatalogTrigger[Any, Any]]) -> Sequence[CatalogTrigger[Any, Any]]:
-        """Return those of the triggers whose wait is over.
-
-        Raises:
-            CatalogError: The catalog could not be read for as long as allowed, or another attempt cannot help.
-        """
+        """Return those of the triggers whose wait is over; all, if the catalog cannot be read any more."""
+        # Not in the event loop, which the import would block for a second.
+        await asyncio.to_thread(import_module, "catalog")
         from catalog.errors import CatalogError
         from catalog.operations.patience import Patience
 
         def poll(catalog: Catalog) -> Sequence[CatalogTrigger[Any, Any]]:
             states = self._kind.read(catalog, {trigger.key for trigger in waiting})
-            return [trigger for trigger in waiting if trigger.is_over(states.get(trigger.key))]
+            return [trigger for trigger in waiting if _is_over(trigger, states.get(trigger.key))]
 
         patience = Patience(f"{len(waiting):,} × {self._kind.__name__}")
         while True:
@@ -166,8 +161,11 @@ class _Poll:
                 return await _CATALOG.call(poll)
             except CatalogError as error:
                 if not error.retryable:
-                    raise
-                pause = patience.pause_after(error)
+                    return waiting
+                try:
+                    pause = patience.pause_after(error)
+                except CatalogError:
+                    return waiting
             await asyncio.sleep(pause)
 
     def _end(self, trigger: CatalogTrigger[Any, Any], error: Exception | None = None) -> None:
@@ -179,6 +177,15 @@ class _Poll:
             future.set_result(None)
         else:
             future.set_exception(error)
+
+
+def _is_over(trigger: CatalogTrigger[Key, State], state: State | None) -> bool:
+    """Return whether a trigger's wait is over, also because it failed to look: the task then looks itself."""
+    try:
+        return trigger.is_over(state)
+    except Exception:
+        log.exception("A trigger of %s ends its wait", trigger.key)
+        return True
 
 
 _CATALOG = _CatalogThread()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from sqlalchemy import event
@@ -126,6 +127,43 @@ def test_an_unexpected_error_fails_the_triggers(catalog: Catalog, monkeypatch: p
     monkeypatch.setattr(PartitionIndexTrigger, "read", fail)
     with pytest.raises(ZeroDivisionError):
         asyncio.run(event_of(trigger(1)))
+
+
+def test_a_trigger_that_fails_to_look_ends_only_its_own_wait(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, polls: list[int]
+) -> None:
+    create_table(catalog, 1)
+    create_table(catalog, 2)
+    is_over = PartitionIndexTrigger.is_over
+
+    def look(self: PartitionIndexTrigger, state: Any) -> bool:
+        if self.key == trigger(1).key:
+            raise PermissionError(self.key)
+        return is_over(self, state)
+
+    monkeypatch.setattr(PartitionIndexTrigger, "is_over", look)
+
+    async def run() -> bool:
+        first, second = (asyncio.create_task(event_of(trigger(number))) for number in (1, 2))
+        await asyncio.wait_for(first, 120)
+        while polls.count(1) < 2:
+            await asyncio.sleep(0.01)
+        is_waiting = not second.done()
+        second.cancel()
+        await asyncio.wait([second])
+        return is_waiting
+
+    assert asyncio.run(run())
+
+
+def test_an_import_that_fails_does_not_hang_the_triggers(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_table(catalog, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(polling, "import_module", mock.Mock(side_effect=ImportError("the disk was full")))
+        with pytest.raises(ImportError, match="the disk was full"):
+            asyncio.run(asyncio.wait_for(event_of(trigger(1)), 120))
+    catalog.build_partition_index(table(1), "by_month")
+    assert asyncio.run(asyncio.wait_for(event_of(trigger(1)), 120))["table"] == table(1)
 
 
 def test_an_error_that_does_not_pass_ends_the_wait(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
