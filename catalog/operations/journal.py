@@ -369,7 +369,7 @@ class Operations:
             updated = connection.execute(
                 update_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
-                .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs())
+                .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs(), host=socket.gethostname())
             )
             if updated.rowcount == 0:
                 raise fenced_error(operation_id, step, attempt)

@@ -230,6 +230,7 @@ class SparkJobOperator(BaseOperator):
                 continue
             if job.is_alive:
                 job = self._lose(catalog, followed, _loss(job, followed.process))
+            followed.process.remove_settings()
             if job.error_class not in _INTERRUPTIONS or followed.resubmitted >= self.resubmissions:
                 break
             self._resubmit(catalog, followed, self._error(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from calve_airflow.submitting.job_process import JobProcess
+from catalog.operations.records import LEASE_MS
 
 if TYPE_CHECKING:
     from catalog import Catalog
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 SILENCE_SECONDS = 120
 """A job on another host counts as lost after this time without a heartbeat."""
+
+QUEUED_SECONDS = LEASE_MS // 1000
+"""The same before its first heartbeat: a cluster may let it wait, and download its image and packages."""
 
 _OUTAGE_SECONDS = 10
 """A poll of the catalog that takes longer has waited for it."""
@@ -32,10 +37,19 @@ def cancel(catalog: Catalog, operation_id: str, step: str, attempt: int) -> None
 
 
 def is_running(job: JobRun, process: JobProcess) -> bool:
-    """Return whether a job runs, from one poll."""
-    if process.is_visible:
+    """Return whether a job runs, from one poll.
+
+    On this host, its process decides. Its heartbeats decide if it runs on another one, also where the process is only
+    that of spark-submit, which may die before a driver on the cluster.
+    """
+    if _is_here(job, process):
         return process.is_alive()
-    return job.silent_ms < SILENCE_SECONDS * 1000
+    limit = QUEUED_SECONDS if job.state == "SUBMITTED" else SILENCE_SECONDS
+    return job.silent_ms < limit * 1000
+
+
+def _is_here(job: JobRun, process: JobProcess) -> bool:
+    return process.is_visible and (process.is_alive() or job.host == socket.gethostname())
 
 
 @dataclass
@@ -90,4 +104,6 @@ class Liveness:
         if now - self._polled_at > self._poll_seconds + _OUTAGE_SECONDS:
             self._outage_ended_at = now
         self._polled_at = now
-        return is_running(job, process) or (not process.is_visible and now - self._outage_ended_at < SILENCE_SECONDS)
+        if is_running(job, process):
+            return True
+        return not _is_here(job, process) and now - self._outage_ended_at < SILENCE_SECONDS

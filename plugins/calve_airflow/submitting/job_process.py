@@ -46,8 +46,11 @@ class JobProcess:
 
     @property
     def is_visible(self) -> bool:
-        """Whether this host sees the folder, which `is_alive` needs."""
-        return self._lock_path.exists()
+        """Whether this host and user can look into the folder, as `is_alive` must."""
+        try:
+            return self._lock_path.exists()
+        except OSError:
+            return False
 
     @property
     def exit_code(self) -> int | None:
@@ -89,6 +92,7 @@ class JobProcess:
         Args:
             grace_seconds: Time between SIGTERM and SIGKILL.
         """
+        self.remove_settings()
         if not (self.is_visible and self.is_alive()):
             return
         process_id = self._process_id_here()
@@ -102,6 +106,13 @@ class JobProcess:
                     os.killpg(process_id, signal.SIGKILL)
                     return
                 time.sleep(0.05)
+
+    def remove_settings(self) -> None:
+        """Delete the files that the program was given, which may have passwords; its log stays."""
+        with suppress(OSError):
+            for path in self.log_path.parent.iterdir():
+                if path not in (self.log_path, self._lock_path):
+                    path.unlink()
 
     def new_log_lines(self) -> Iterator[str]:
         """Yield the lines completed since the last call, from `log_position` on; none if the log does not exist."""
