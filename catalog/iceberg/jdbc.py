@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from catalog.settings.environment import package_settings, state_folder
-from catalog.settings.spark_settings import with_storage
+from catalog.settings.spark_settings import properties, with_storage
 from catalog.storage.urls import password_of
 
 CATALOG = "calve"
@@ -58,8 +58,4 @@ def spark_conf(url: URL) -> str:
     """
     packages = package_settings(database=url.get_backend_name())
     settings = with_storage({**packages, **EXTENSIONS, **catalog_settings(url)})
-    return "".join(f"{key} {_escaped(value)}\n" for key, value in settings.items())
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\")
+    return properties(settings)

@@ -82,4 +82,6 @@ def _write(path: Path, data: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
+    # It is only code, and tasks may run as several users.
+    os.chmod(temporary, 0o644)
     os.replace(temporary, path)

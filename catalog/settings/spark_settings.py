@@ -29,3 +29,13 @@ def with_storage(conf: Mapping[str, str]) -> dict[str, str]:
     if packages := list(dict.fromkeys([*known, *more])):
         settings[_PACKAGES] = ",".join(packages)
     return settings
+
+
+def properties(settings: Mapping[str, str]) -> str:
+    """Return settings as the text of a file for Spark's `--properties-file`, whose format is `java.util.Properties`."""
+    return "".join(f"{name} {_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{text}" if text.startswith((" ", "\t", "\f")) else text

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,6 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from catalog.files.object_stores import SECRET_VARIABLES
 from catalog.settings.code_archive import code_archive
 from catalog.settings.environment import REPOSITORY, is_local_master, state_folder
 
@@ -118,15 +117,21 @@ def submit_environment() -> dict[str, str]:
     Jobs run with this process's Python, unless PYSPARK_PYTHON names another. On a cluster, Spark's settings of its
     interpreters take precedence. `CALVE_JOB_ENVIRONMENT` adds variables.
     """
-    more = [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
+    patterns = (*_NEEDED, *_more_patterns())
     allowed = {
-        name: value
-        for name, value in os.environ.items()
-        if any(fnmatchcase(name, pattern) for pattern in (*_NEEDED, *more)) and not fnmatchcase(name, _NEVER)
+        name: value for name, value in os.environ.items() if _is_among(name, patterns) and not fnmatchcase(name, _NEVER)
     }
     if url := allowed.pop(JOB_CATALOG_URL, None):
         allowed["CALVE_CATALOG_URL"] = url
     return {"PYSPARK_PYTHON": sys.executable, **_spark_home(), **allowed}
+
+
+def _more_patterns() -> list[str]:
+    return [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
+
+
+def _is_among(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _spark_home() -> dict[str, str]:
@@ -135,39 +140,39 @@ def _spark_home() -> dict[str, str]:
     return {"SPARK_HOME": str(Path(spec.origin).parent)} if spec and spec.origin else {}
 
 
-_OF_DRIVERS = ("CALVE_*", "AWS_*", "PG*", "GX_ANALYTICS_ENABLED")
-_OF_THIS_HOST = (
-    *("CALVE_HOME", "CALVE_TABLES", "CALVE_SPARK_*"),
-    *("PGPASSFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"),
-)
-_WITH_PASSWORDS = ("CALVE_CATALOG_URL", "PGPASSWORD", *SECRET_VARIABLES)
+_OF_DRIVERS = ("CALVE_*", "PG*", "AWS_*", "AZURE_*", "GOOGLE_*", "GX_ANALYTICS_ENABLED")
+_OF_THIS_HOST = ("CALVE_HOME", "CALVE_TABLES", "CALVE_SPARK_*", "CALVE_JOB_*", "PGPASSFILE")
+_SECRET = re.compile("secret|password|token|credential|access_?key", re.IGNORECASE)
 
 
 def _driver_settings(folder: Path, master: str) -> Path:
     """Write the environment of a driver in cluster mode as settings of Spark; return the file.
 
-    On Kubernetes, everyone who can read pods could read passwords in it: they have to come from a secret.
+    Passwords are in variables that Spark redacts in its event log by their names. On Kubernetes, everyone who can read
+    pods could read them: they have to come from a secret.
     """
-    variables = {
-        name: value
-        for name, value in submit_environment().items()
-        if any(fnmatchcase(name, pattern) for pattern in _OF_DRIVERS)
-        and not any(fnmatchcase(name, pattern) for pattern in _OF_THIS_HOST)
-    }
+    from sqlalchemy import make_url
+
+    from catalog.settings.spark_settings import properties
+    from catalog.storage.urls import password_of, url_without_secrets
+
+    environment = submit_environment()
+    if url := environment.get("CALVE_CATALOG_URL"):
+        database = make_url(url)
+        environment["CALVE_CATALOG_URL"] = url_without_secrets(database).render_as_string(hide_password=False)
+        if password := password_of(database):
+            environment["PGPASSWORD"] = password
+    patterns = (*_OF_DRIVERS, *_more_patterns())
+    variables = {name: value for name, value in environment.items() if _is_among(name, patterns)}
+    variables = {name: value for name, value in variables.items() if not _is_among(name, _OF_THIS_HOST)}
     prefix = "spark.yarn.appMasterEnv"
     if master.startswith("k8s:"):
         prefix = "spark.kubernetes.driverEnv"
-        variables = {name: value for name, value in variables.items() if name not in _WITH_PASSWORDS}
+        variables = {name: value for name, value in variables.items() if not _SECRET.search(name)}
     path = folder / "driver.conf"
     path.touch(mode=0o600)
-    lines = [f"{prefix}.{name} {_escaped(value)}\n" for name, value in variables.items()]
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text(properties({f"{prefix}.{name}": value for name, value in variables.items()}), encoding="utf-8")
     return path
-
-
-def _escaped(value: str) -> str:
-    """Return a value as Java reads it from a file of properties, where a backslash escapes."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _cluster_defaults(master: str, *, in_cluster: bool) -> dict[str, str]:
@@ -196,7 +201,8 @@ def _cluster_defaults(master: str, *, in_cluster: bool) -> dict[str, str]:
 
 def _names_in_spark_defaults() -> set[str]:
     """Return the names in this worker's `spark-defaults.conf`, which settings on the command line would override."""
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME") or ".", "conf")
+    home = os.environ.get("SPARK_HOME") or _spark_home().get("SPARK_HOME", ".")
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(home, "conf")
     path = Path(folder, "spark-defaults.conf")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     return {re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines}
@@ -212,7 +218,10 @@ def _master(conn_id: str) -> tuple[str, bool]:
             f"Airflow connection {conn_id!r} does not exist, so Spark's master is unknown; "
             f"create it, for instance {_CONNECTION_EXAMPLE}"
         ) from error
-    master, in_cluster = connection.host or "yarn", connection.extra_dejson.get("deploy-mode") == "cluster"
+    master, mode = connection.host or "yarn", connection.extra_dejson.get("deploy-mode") or "client"
+    if mode not in ("client", "cluster"):
+        raise AirflowFailException(f"Airflow connection {conn_id!r} has deploy-mode {mode!r}; use client or cluster")
+    in_cluster = mode == "cluster"
     if in_cluster and not master.startswith(("yarn", "k8s:")):
         raise AirflowFailException(
             f"Airflow connection {conn_id!r} has deploy-mode cluster, which Spark does not have for Python jobs on "

@@ -102,7 +102,10 @@ def test_a_driver_on_the_cluster_gets_code_and_variables(
     monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CALVE_CATALOG_URL", "postgresql://jobs:planted@db/calve")
     monkeypatch.setenv("CALVE_WAREHOUSE", "s3://lake/ware\\house")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "CALVE_DATABASE_PASSWORD"):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("CALVE_JOB_ENVIRONMENT", "EXTRA_*")
+    monkeypatch.setenv("EXTRA_ONE", " first\r\nsecond")
     command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
     options = dict(pairwise(command))
     assert options["--deploy-mode"] == "cluster"
@@ -112,7 +115,10 @@ def test_a_driver_on_the_cluster_gets_code_and_variables(
     assert "planted" not in " ".join(command)
     file = Path(options["--properties-file"])
     assert file.stat().st_mode & 0o777 == 0o600
-    given = dict(line.split(" ", 1) for line in file.read_text().splitlines())
+    given = dict(line.split(" ", 1) for line in file.read_text().split("\n") if line)
+    # Spark redacts variables by their names, and not passwords in their values.
+    assert given[f"{prefix}.CALVE_CATALOG_URL"] == "postgresql://jobs@db/calve"
+    assert given[f"{prefix}.EXTRA_ONE"] == "\\ first\\r\\nsecond"
     assert given[f"{prefix}.CALVE_WAREHOUSE"] == "s3://lake/ware\\\\house"
     assert f"{prefix}.CALVE_HOME" not in given
     # Who can read a pod can read its variables.
@@ -123,6 +129,13 @@ def test_kubernetes_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPa
     connection = {"conn_type": "spark", "host": "k8s://https://kubernetes.default.svc", "port": 443}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     with pytest.raises(AirflowFailException, match="install apache-airflow-providers-cncf-kubernetes"):
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+
+
+def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "Cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match="has deploy-mode 'Cluster'; use client or cluster"):
         submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
 
 
