@@ -26,7 +26,8 @@ def job_grants(storage: Storage, role: str) -> str:
     """Return the SQL that creates a role for jobs and gives it the rights that they need; repeatable.
 
     Raises:
-        InvalidConfigurationError: The catalog is not on PostgreSQL.
+        InvalidConfigurationError: The catalog is not on PostgreSQL, or the role owns the catalog, whose rights the SQL
+            would take away.
     """
     if not storage.is_postgresql:
         raise InvalidConfigurationError(
@@ -34,6 +35,13 @@ def job_grants(storage: Storage, role: str) -> str:
         )
     with storage.read() as connection:
         schema = str(connection.scalar(text("SELECT current_schema()")))
+        query = text("SELECT tableowner FROM pg_tables WHERE schemaname = :schema AND tablename = :name")
+        owner = connection.scalar(query, {"schema": schema, "name": VERSION_TABLE})
+    if role in (owner, storage.url.username):
+        raise InvalidConfigurationError(
+            f"role {role!r} owns the catalog or is that of CALVE_CATALOG_URL, and would lose its rights; name another "
+            "role, for jobs only"
+        )
     tables = [table for table in Base.metadata.sorted_tables if table.name not in _HIDDEN]
     changed = [table for table in tables if table.name not in _READ_ONLY]
     names = {
