@@ -25,13 +25,18 @@ FROM requirements
 
 COPY --from=jars /jars/*.jar ${SPARK_HOME}/jars/
 COPY tables.yaml .
+COPY pyproject.toml .
+COPY README.md .
+COPY LICENSE .
 COPY catalog catalog
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
-RUN printf '#!/bin/sh\nexec python -m catalog.cli "$@"\n' > /usr/local/bin/calve && chmod +x /usr/local/bin/calve
+# The command `calve`, and the entry points by which it finds Spark and Airflow finds the provider.
+RUN pip install --no-cache-dir --no-deps .
 
-ENV PYSPARK_PYTHON=/usr/local/bin/python \
+ENV CALVE_TABLES=/opt/calve/tables.yaml \
+    PYSPARK_PYTHON=/usr/local/bin/python \
     AIRFLOW_HOME=/var/lib/calve/airflow \
     CALVE_HOME=/var/lib/calve/home \
     CALVE_SPARK_PACKAGES=none \
