@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 from catalog.files import object_stores
-from catalog.files.locations import is_local, local_path
+from catalog.files.locations import has_options, is_local, local_path
 from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_uploads
 
 _GLOB_CHARACTERS = "*?["
@@ -497,7 +497,7 @@ def _elsewhere(location: str) -> Folder:
 
 def _file_system(location: str) -> tuple[fs.FileSystem, str]:
     try:
-        if object_stores.is_on_s3(location) and "?" not in location:
+        if object_stores.is_on_s3(location) and not has_options(location):
             path = location.partition("://")[2]
             return object_stores.s3_file_system(path.partition("/")[0]), path
         limit = _LIMITED_RETRIES if location.startswith("gs://") and "?" not in location else ""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from catalog.files.credentials import decoded
+from catalog.files.credentials import HARMLESS_OPTIONS, decoded
 
 LONGEST_KEY = 2_000
 """Maximum bytes of an indexed location; PostgreSQL's indexes allow about 2,700."""
@@ -134,6 +134,13 @@ def is_local(location: str) -> bool:
 def local_path(location: str) -> str:
     """Return the path of a local location, without a scheme."""
     return _LOCAL.sub("/", location, count=1) if location.startswith("file:") else location
+
+
+def has_options(location: str) -> bool:
+    """Return whether a URI ends with options, such as `?region=…`; another `?` is a character of a name."""
+    head, mark, options = location.rpartition("?")
+    names = {option.partition("=")[0].lower() for option in options.split("&")}
+    return bool(mark) and (names <= HARMLESS_OPTIONS or "/" not in head.partition("://")[2])
 
 
 def keys_above(key: bytes) -> Iterator[bytes]:

@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
+from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError, SourceFileError
 from catalog.files.credentials import has_credentials, without_credentials
 from catalog.files.filesystem import FileInfo, find_files
-from catalog.files.locations import has_plain_names, is_plainly_within, location_key, strict_key
+from catalog.files.locations import (
+    has_options,
+    has_plain_names,
+    is_local,
+    is_plainly_within,
+    location_key,
+    strict_key,
+)
 from catalog.settings.environment import tables_path
 
 if TYPE_CHECKING:
@@ -211,14 +218,20 @@ def allowed_files(source: str) -> list[FileInfo]:
     Raises:
         InvalidLocationError: The source contains a password.
         LocationNotAllowedError: The source, or one of its files, is outside all allowed folders.
-        SourceFileError: No file has this name, or none matches.
+        SourceFileError: No file has this name, none matches, or the name of an object looks like options.
     """
     # Check the whole source: `?` is a wildcard, but also starts the options of an address.
     require_no_password(source, "source")
-    require_location(_fixed_part(source), "source")
+    folder = _fixed_part(source)
+    require_location(folder, "source")
     files = find_files(source)
     for file in files:
-        require_location(file.path)
+        if is_local(folder):
+            require_location(file.path)
+        elif has_options(file.path):
+            raise SourceFileError(
+                f"source {file.path!r} has a name that readers take for options of an address; rename the object"
+            )
     return files
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from catalog import Catalog, NewPartition
-from catalog.errors import InvalidLocationError, LocationNotAllowedError
+from catalog.errors import InvalidLocationError, LocationNotAllowedError, SourceFileError
+from catalog.files.filesystem import Folder
 from catalog.settings.places import (
     allowed_files,
     require_endpoint,
@@ -19,6 +20,7 @@ from catalog.settings.places import (
 from catalog.statements.engine import Engine
 from catalog.statements.parser import parse_statement
 from catalog.statements.session import Session
+from tests.support.object_store import ObjectStore
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -243,6 +245,22 @@ def test_a_source_is_a_listed_one_or_below_an_allowed_folder(warehouse: Path) ->
     for source in (warehouse.parent / "foreign", "/etc/*", warehouse / "linked.csv", warehouse / "link*.csv"):
         with pytest.raises(LocationNotAllowedError):
             allowed_files(str(source))
+
+
+def test_listed_names_of_objects_are_literal(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "s3://lake/landing")
+    names = ["50%3Fx=1.csv", "b?token=1.csv", "what?.csv", "x%2F..%2F..%2Fy.csv"]
+    object_store.put({f"landing/{name}": b"1" for name in names})
+    paths = [file.path for file in allowed_files("s3://lake/landing")]
+    assert paths == [f"s3://lake/landing/{name}" for name in names]
+    for path in paths:
+        assert Folder(path.replace("s3:", "s3a:")).open_text().read() == "1"
+    for refused in ("s3://lake/landing/b?token=1.csv", "s3://lake/landing?access_key=planted"):
+        with pytest.raises(InvalidLocationError, match="has a password"):
+            allowed_files(refused)
+    object_store.put({"landing/c?region=1.csv": b"1"})
+    with pytest.raises(SourceFileError, match=r"'s3://lake/landing/c\?region=1.csv' .*; rename the object"):
+        allowed_files("s3://lake/landing")
 
 
 def test_hosts_are_those_of_the_settings(warehouse: Path) -> None:
