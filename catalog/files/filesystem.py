@@ -109,9 +109,10 @@ def storage_errors(location: str) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error; PyArrow appends its own C++ source lines."""
+    """Return the first line of an error, with the next after a colon; PyArrow appends its own C++ source lines."""
     reason = getattr(error, "strerror", None)
-    return (str(reason or error).strip() or type(error).__name__).splitlines()[0].rstrip(".;")
+    first, *others = (str(reason or error).strip() or type(error).__name__).splitlines()
+    return " ".join([first, *others[: first.endswith(":")]]).rstrip(".;")
 
 
 def _translating(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,8 +9,10 @@ each client finds them itself.
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow
@@ -140,6 +142,32 @@ def _region_of(bucket: str) -> str:
     return str(resolve_s3_region(bucket))
 
 
+def s3_client(files: S3FileSystem) -> Any:
+    """Return a boto3 client for PyArrow's store, whose options are only accessible through pickling."""
+    options = files.__reduce__()[1][0]
+    endpoint = options["endpoint_override"]
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{options['scheme']}://{endpoint}"
+    credentials = (options["access_key"], options["secret_key"], options["session_token"])
+    return _client_of(endpoint or None, files.region or None, *(value or None for value in credentials))
+
+
+@lru_cache(maxsize=4)
+def _client_of(endpoint: str | None, region: str | None, key: str | None, secret: str | None, token: str | None) -> Any:
+    # Imported late, because it is large and only tables on S3 need it.
+    import boto3
+
+    # A new session: boto3's default one keeps the credentials of its first client.
+    return boto3.Session().client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=region,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        aws_session_token=token,
+    )
+
+
 def require_bucket(files: S3FileSystem, bucket: str) -> None:
     """Check that a bucket exists, once in a process: PyArrow takes a missing one for an empty one.
 
@@ -159,6 +187,7 @@ def forget() -> None:
     """Forget connections and buckets, after credentials in the environment have changed."""
     _s3_file_system.cache_clear()
     _region_of.cache_clear()
+    _client_of.cache_clear()
     _KNOWN_BUCKETS.clear()
 
 
@@ -222,16 +251,37 @@ def committer_settings() -> dict[str, str]:
     }
 
 
-_KNOWN_CAUSES = {
-    "AWS Error NO_SUCH_BUCKET ": "the bucket does not exist; create it, or correct the location",
-    "AWS Error SIGNATURE_DOES_NOT_MATCH ": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY or the profile",
-    "AWS Error INVALID_ACCESS_KEY_ID ": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
-    "AWS Error INVALID_CLIENT_TOKEN_ID ": "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile",
-    "AWS Error ACCESS_DENIED ": "access is denied; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or"
-    " AWS_PROFILE) and what they may do there",
-    "AWS Error NETWORK_CONNECTION ": "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3",
-    "AWS Error REQUEST_TIMEOUT ": "the server did not answer in time; try again later",
-    "AWS Error SLOW_DOWN ": "the server asks for fewer requests; try again later",
+_NO_RIGHTS = (
+    "access is denied; check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE) and what they "
+    "may do there"
+)
+_UNKNOWN_KEY = "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile"
+_UNREACHABLE = "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3"
+_NO_ANSWER = "the server did not answer in time; try again later"
+
+_CAUSES_OF_CODES = {
+    "NoSuchBucket": "the bucket does not exist; create it, or correct the location",
+    "SignatureDoesNotMatch": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY or the profile",
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "InvalidClientTokenId": _UNKNOWN_KEY,
+    "AccessDenied": _NO_RIGHTS,
+    "NetworkConnection": _UNREACHABLE,
+    "RequestTimeout": _NO_ANSWER,
+    "SlowDown": "the server asks for fewer requests; try again later",
+}
+"""Codes of S3's errors → what to do."""
+
+_CAUSES_OF_TEXTS = {
+    # curl's codes come with PyArrow's code of the network.
+    "curlCode: 28,": _NO_ANSWER,
+    "Read timeout on endpoint URL": _NO_ANSWER,
+    "Could not connect to the endpoint URL": _UNREACHABLE,
+    "Connect timeout on endpoint URL": _UNREACHABLE,
+    "Connection was closed before we received a valid response": _UNREACHABLE,
+    "Unable to locate credentials": _NO_RIGHTS,
+    # The deletion of many objects has no code.
+    "': Access Denied": _NO_RIGHTS,
+    "The config profile (": "the profile does not exist; correct AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE",
     "Could not create a OAuth2 access token": "Google's credentials are missing; set GOOGLE_APPLICATION_CREDENTIALS",
     "DefaultAzureCredential": "Azure's credentials are missing; set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
     " AZURE_CLIENT_SECRET",
@@ -240,7 +290,10 @@ _KNOWN_CAUSES = {
     "Unable to load libhdfs": "HDFS needs Hadoop's native client on this host; set HADOOP_HOME and CLASSPATH, the"
     " output of hadoop classpath --glob",
 }
-"""Parts of PyArrow's messages → what to do."""
+"""Parts of the messages of PyArrow and boto3 → what to do."""
+
+_CODE = re.compile(r"(?:AWS Error |ExceptionName: |An error occurred \()(\w+)")
+"""S3's code in messages: PyArrow's, PyArrow's of codes that it does not know, and boto3's."""
 
 
 def is_missing_key(error: OSError) -> bool:
@@ -253,4 +306,11 @@ def known_cause(error: Exception) -> str | None:
     if not isinstance(error, OSError | pyarrow.ArrowException):
         return None
     text = str(error)
-    return next((cause for name, cause in _KNOWN_CAUSES.items() if name in text), None)
+    codes = {code.replace("_", "").lower() for code in _CODE.findall(text)}
+    return next(
+        chain(
+            (cause for part, cause in _CAUSES_OF_TEXTS.items() if part in text),
+            (cause for code, cause in _CAUSES_OF_CODES.items() if code.lower() in codes),
+        ),
+        None,
+    )

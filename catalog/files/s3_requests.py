@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from catalog.files.object_stores import s3_client
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -28,7 +29,7 @@ def delete_marker(files: S3FileSystem, path: str) -> None:
     """
     bucket, _, key = path.partition("/")
     with _as_os_error():
-        _client(files).delete_object(Bucket=bucket, Key=f"{key.rstrip('/')}/")
+        s3_client(files).delete_object(Bucket=bucket, Key=f"{key.rstrip('/')}/")
 
 
 def unfinished_uploads(files: S3FileSystem, path: str, before_ms: int) -> list[tuple[str, str]]:
@@ -45,7 +46,9 @@ def unfinished_uploads(files: S3FileSystem, path: str, before_ms: int) -> list[t
     bucket, _, key = path.partition("/")
     with _as_os_error():
         pages = (
-            _client(files).get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=f"{key.rstrip('/')}/")
+            s3_client(files)
+            .get_paginator("list_multipart_uploads")
+            .paginate(Bucket=bucket, Prefix=f"{key.rstrip('/')}/")
         )
         uploads = [upload for page in pages for upload in page.get("Uploads", ())]
     return [
@@ -64,7 +67,7 @@ def abort_upload(files: S3FileSystem, bucket: str, upload: tuple[str, str]) -> N
     key, upload_id = upload
     with _as_os_error():
         try:
-            _client(files).abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+            s3_client(files).abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
         except ClientError as error:
             if error.response["Error"]["Code"] != "NoSuchUpload":
                 raise
@@ -78,28 +81,3 @@ def _as_os_error() -> Iterator[None]:
         yield
     except (BotoCoreError, ClientError) as error:
         raise OSError(str(error)) from error
-
-
-def _client(files: S3FileSystem) -> Any:
-    """Return a boto3 client for PyArrow's store, whose options are only accessible through pickling."""
-    options = files.__reduce__()[1][0]
-    endpoint = options["endpoint_override"]
-    if endpoint and "://" not in endpoint:
-        endpoint = f"{options['scheme']}://{endpoint}"
-    credentials = (options["access_key"], options["secret_key"], options["session_token"])
-    return _client_of(endpoint or None, files.region or None, *(value or None for value in credentials))
-
-
-@lru_cache(maxsize=4)
-def _client_of(endpoint: str | None, region: str | None, key: str | None, secret: str | None, token: str | None) -> Any:
-    # Imported late, because it is large and only tables on S3 need it.
-    import boto3
-
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=region,
-        aws_access_key_id=key,
-        aws_secret_access_key=secret,
-        aws_session_token=token,
-    )

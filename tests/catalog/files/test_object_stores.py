@@ -12,7 +12,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import InvalidLocationError, MissingFileError, StorageError
 from catalog.files import object_stores
-from catalog.files.filesystem import Folder, find_files
+from catalog.files.filesystem import Folder, find_files, storage_errors
 from catalog.iceberg.storage import file_io
 from catalog.settings.spark_settings import with_storage
 from tests.support.object_store import REGION, ObjectStore, counted_requests
@@ -41,7 +41,7 @@ def test_writing_leaves_no_objects_for_folders(object_store: ObjectStore) -> Non
     assert [key for key in object_store.objects() if not key.endswith("/")] == ["u/c"]
 
 
-@pytest.mark.parametrize("act", ["list", "write", "look"])
+@pytest.mark.parametrize("act", ["list", "write", "look", "abort uploads"])
 @pytest.mark.parametrize(
     ("location", "changed", "cause"),
     [
@@ -63,7 +63,12 @@ def test_a_wrong_setting_is_named_within_seconds(
         monkeypatch.setenv(name, value)
     object_stores.forget()
     folder, began = Folder(location), time.monotonic()
-    acts = {"list": folder.files, "write": lambda: folder.write_bytes("a", b"x"), "look": lambda: folder.exists("a")}
+    acts = {
+        "list": folder.files,
+        "write": lambda: folder.write_bytes("a", b"x"),
+        "look": lambda: folder.exists("a"),
+        "abort uploads": lambda: folder.abort_uploads(0),
+    }
     with pytest.raises(StorageError, match=f"{location} cannot be read or written: .*({cause})"):
         acts[act]()
     assert time.monotonic() - began < 30
@@ -76,8 +81,21 @@ def test_a_user_who_may_only_read_is_told_so(object_store: ObjectStore, monkeypa
     object_stores.forget()
     folder = Folder("s3://lake/t")
     assert folder.exists("a")
-    with pytest.raises(StorageError, match="access is denied; check the credentials"):
-        folder.write_bytes("b", b"x")
+    acts = (lambda: folder.write_bytes("b", b"x"), lambda: folder.delete(""), folder.inside("empty").delete_if_empty)
+    for act in acts:
+        with pytest.raises(StorageError, match="access is denied; check the credentials"):
+            act()
+
+
+def test_a_deletion_names_the_first_cause() -> None:
+    message = (
+        "Got the following 2 errors when deleting objects in S3 bucket 'lake':\n- key 'a': Disk full.\n- key 'b': x"
+    )
+    with (
+        pytest.raises(StorageError, match=r"bucket 'lake': - key 'a': Disk full; correct"),
+        storage_errors("s3://lake"),
+    ):
+        raise OSError(message)
 
 
 def test_a_missing_file_is_no_error_of_the_store(object_store: ObjectStore) -> None:
