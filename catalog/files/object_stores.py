@@ -69,7 +69,8 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3A_COMMITTERS = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 _PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 
-_CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 20, 3
+_CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 10, 3
+"""A server that accepts requests, but sends nothing, is named after half a minute."""
 _LEAST_CONNECT_SECONDS_OF_HADOOP = 15
 _DEFAULT_REGION = "us-east-1"
 """Stores other than Amazon's require a region, and most accept any."""
@@ -156,6 +157,7 @@ def s3_client(files: S3FileSystem) -> Any:
 def _client_of(endpoint: str | None, region: str | None, key: str | None, secret: str | None, token: str | None) -> Any:
     # Imported late, because it is large and only tables on S3 need it.
     import boto3
+    from botocore.config import Config
 
     # A new session: boto3's default one keeps the credentials of its first client.
     return boto3.Session().client(
@@ -165,6 +167,11 @@ def _client_of(endpoint: str | None, region: str | None, key: str | None, secret
         aws_access_key_id=key,
         aws_secret_access_key=secret,
         aws_session_token=token,
+        config=Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_REQUEST_SECONDS,
+            retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        ),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -72,6 +74,22 @@ def test_a_wrong_setting_is_named_within_seconds(
     with pytest.raises(StorageError, match=f"{location} cannot be read or written: .*({cause})"):
         acts[act]()
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("act", [Folder.files, lambda folder: folder.abort_uploads(0)], ids=["list", "abort uploads"])
+def test_a_server_that_does_not_answer_is_named(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, act: Callable[[Folder], object]
+) -> None:
+    assert object_stores._REQUEST_SECONDS * object_stores._ATTEMPTS <= 30
+    monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 1)
+    # The system accepts connections of a socket that listens.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        object_stores.forget()
+        began = time.monotonic()
+        with pytest.raises(StorageError, match="the server did not answer in time; try again later"):
+            act(Folder("s3://lake/t"))
+    assert 3 <= time.monotonic() - began < 20
 
 
 def test_a_user_who_may_only_read_is_told_so(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
