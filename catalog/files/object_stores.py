@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pyarrow
 
-from catalog.errors import InvalidLocationError
+from catalog.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -72,6 +72,7 @@ _PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 _CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 10, 3
 """A server that accepts requests, but sends nothing, is named after half a minute."""
 _LEAST_CONNECT_SECONDS_OF_HADOOP = 15
+_NOT_OF_SERVERS = re.compile(r"[\s?#]")
 _DEFAULT_REGION = "us-east-1"
 """Stores other than Amazon's require a region, and most accept any."""
 
@@ -86,18 +87,28 @@ def endpoint() -> str | None:
     """Return the URL of the S3 server; None for Amazon's.
 
     Raises:
-        InvalidLocationError: The variable has no URL.
+        InvalidConfigurationError: The variable has no URL of a server.
     """
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if url := os.environ.get(name):
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-                raise InvalidLocationError(
+            if not _is_server(url):
+                raise InvalidConfigurationError(
                     f"{name} has no URL of a server; set it to one such as https://s3.example.com:9000, without "
-                    "credentials"
+                    "credentials and options"
                 )
             return url.rstrip("/")
     return None
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return (
+        has_host and parts.scheme in ("http", "https") and "@" not in parts.netloc and not _NOT_OF_SERVERS.search(url)
+    )
 
 
 def region() -> str | None:
@@ -114,7 +125,7 @@ def s3_file_system(bucket: str) -> S3FileSystem:
     """Return PyArrow's file system for a bucket; equal settings have the same one.
 
     Raises:
-        InvalidLocationError: The endpoint's variable has no URL.
+        InvalidConfigurationError: The endpoint's variable has no URL of a server.
         OSError: Amazon does not know the bucket's region.
     """
     url, known_region = endpoint(), region()

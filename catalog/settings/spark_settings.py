@@ -19,7 +19,7 @@ def with_storage(conf: Mapping[str, str]) -> dict[str, str]:
     environment names an endpoint. Its packages are added, unless `CALVE_SPARK_PACKAGES` has the complete list.
 
     Raises:
-        InvalidLocationError: The endpoint in the environment is no URL.
+        InvalidConfigurationError: The endpoint in the environment is no URL of a server.
     """
     if not (object_stores.endpoint() or any(map(object_stores.is_on_s3, allowed_locations()))):
         return dict(conf)
