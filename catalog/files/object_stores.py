@@ -1,9 +1,9 @@
 """Object stores: how PyArrow, PyIceberg and Spark reach S3, from one set of settings.
 
 The settings are the environment variables that all clients of AWS know: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` for
-a store that is not Amazon's, and `AWS_REGION` or `AWS_DEFAULT_REGION`. Credentials are in the environment, in a profile
-of a credentials file, or come from the machine's role. They are never settings of Calve, and never on a command line:
-each client finds them itself.
+a store that is not Amazon's, `AWS_REGION` or `AWS_DEFAULT_REGION`, and `AWS_CA_BUNDLE` for a private certificate
+authority. Credentials are in the environment, in a profile of a credentials file, or come from the machine's role. They
+are never settings of Calve, and never on a command line: each client finds them itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COMMIT_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _VARIABLES = (
     *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"),
-    *("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    *("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE"),
     *SECRET_VARIABLES,
 )
 
@@ -131,11 +131,11 @@ def s3_file_system(bucket: str) -> S3FileSystem:
     url, known_region = endpoint(), region()
     if known_region is None:
         known_region = _DEFAULT_REGION if url else _region_of(bucket)
-    return _s3_file_system(url, known_region)
+    return _s3_file_system(url, known_region, os.environ.get("AWS_CA_BUNDLE") or None)
 
 
 @lru_cache(maxsize=64)
-def _s3_file_system(url: str | None, known_region: str) -> S3FileSystem:
+def _s3_file_system(url: str | None, known_region: str, certificates: str | None) -> S3FileSystem:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     return S3FileSystem(
@@ -144,6 +144,7 @@ def _s3_file_system(url: str | None, known_region: str) -> S3FileSystem:
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        tls_ca_file_path=certificates,
     )
 
 
@@ -212,17 +213,6 @@ def forget() -> None:
 _KNOWN_BUCKETS: set[tuple[str | None, str]] = set()
 
 
-def file_io_properties() -> dict[str, str]:
-    """Return the properties with which PyIceberg reads and writes files."""
-    properties = {"s3.connect-timeout": str(_CONNECT_SECONDS), "s3.request-timeout": str(_REQUEST_SECONDS)}
-    url, known_region = endpoint(), region() or (_DEFAULT_REGION if endpoint() else None)
-    if url:
-        properties["s3.endpoint"] = url
-    if known_region:
-        properties["s3.region"] = known_region
-    return properties
-
-
 def spark_settings() -> dict[str, str]:
     """Return the settings with which Spark reads and writes S3 in any spelling; they contain no credentials.
 
@@ -276,6 +266,9 @@ _NO_RIGHTS = (
 _UNKNOWN_KEY = "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile"
 _UNREACHABLE = "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3"
 _NO_ANSWER = "the server did not answer in time; try again later"
+_NOT_TRUSTED = (
+    "the server's certificate is not trusted; set AWS_CA_BUNDLE to a file with the certificate of its authority"
+)
 
 _CAUSES_OF_CODES = {
     "NoSuchBucket": "the bucket does not exist; create it, or correct the location",
@@ -292,6 +285,8 @@ _CAUSES_OF_CODES = {
 _CAUSES_OF_TEXTS = {
     # curl's codes come with PyArrow's code of the network.
     "curlCode: 28,": _NO_ANSWER,
+    "curlCode: 60,": _NOT_TRUSTED,
+    "SSL: CERTIFICATE_VERIFY_FAILED": _NOT_TRUSTED,
     "Read timeout on endpoint URL": _NO_ANSWER,
     "Could not connect to the endpoint URL": _UNREACHABLE,
     "Connect timeout on endpoint URL": _UNREACHABLE,

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import re
 
+from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from catalog.files.object_stores import file_io_properties
+from catalog.files.object_stores import s3_file_system
 
 _LOCAL = re.compile("file:/+")
 
 
 class _LiteralFileIO(PyArrowFileIO):
-    """PyIceberg's file access, but `#` and `?` are ordinary characters of a path, as in Hadoop."""
+    """PyIceberg's file access, but `#` and `?` are ordinary characters of a path, as in Hadoop.
+
+    It reaches S3 with the settings of all other requests: time-outs, attempts and certificates.
+    """
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -28,8 +32,11 @@ class _LiteralFileIO(PyArrowFileIO):
             return scheme, authority, f"/{path}"
         return scheme, authority, f"{authority}/{path}"
 
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        return s3_file_system(netloc or "")
+
 
 def file_io(location: str) -> FileIO:
     """Return the file access for a table, given the location of one of its files."""
-    io = load_file_io(file_io_properties(), location)
+    io = load_file_io({}, location)
     return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io

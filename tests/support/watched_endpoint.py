@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 _CHUNK_BYTES = 1 << 16
+_IDLE_SECONDS = 600
+"""With a time-out, threads that read and write one TLS connection do not wait inside OpenSSL."""
 
 
 class WatchedEndpoint:
@@ -21,8 +24,8 @@ class WatchedEndpoint:
         url: The address for the server's clients, which sign it with their requests.
     """
 
-    def __init__(self, server_url: str) -> None:
-        """Watch the requests to a server."""
+    def __init__(self, server_url: str, tls: ssl.SSLContext | None = None) -> None:
+        """Watch the requests to a server; with `tls`, the address is one of HTTPS."""
         address = urlsplit(server_url)
         self._server = address.hostname, address.port
         self._lock = threading.Lock()
@@ -32,14 +35,16 @@ class WatchedEndpoint:
         class Connection(BaseRequestHandler):
             def handle(self) -> None:
                 with suppress(OSError):
-                    endpoint._pass_on(self.request)
+                    client = tls.wrap_socket(self.request, server_side=True) if tls else self.request
+                    client.settimeout(_IDLE_SECONDS)
+                    endpoint._pass_on(client)
 
         class Listener(ThreadingTCPServer):
             daemon_threads = True
             request_queue_size = 128
 
         self._listener = Listener(("127.0.0.1", 0), Connection)
-        self.url = f"http://127.0.0.1:{self._listener.server_address[1]}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.server_address[1]}"
 
     def __enter__(self) -> Self:
         """Begin to listen."""

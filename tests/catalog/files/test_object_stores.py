@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from catalog import Catalog
 from catalog.errors import InvalidConfigurationError, MissingFileError, StorageError
@@ -18,6 +25,7 @@ from catalog.files.filesystem import Folder, find_files, storage_errors
 from catalog.iceberg.storage import file_io
 from catalog.settings.spark_settings import with_storage
 from tests.support.object_store import REGION, ObjectStore, counted_requests
+from tests.support.watched_endpoint import WatchedEndpoint
 
 NOBODY = "http://127.0.0.1:1"
 """An endpoint where no server is: no process of a user listens on this port."""
@@ -90,6 +98,44 @@ def test_a_server_that_does_not_answer_is_named(
         with pytest.raises(StorageError, match="the server did not answer in time; try again later"):
             act(Folder("s3://lake/t"))
     assert 3 <= time.monotonic() - began < 20
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A file with a certificate for addresses of this machine that nobody trusts, and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "store")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    now = datetime.now(UTC)
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "store.pem"
+    path.write_bytes(signed.public_bytes(Encoding.PEM) + private)
+    return path
+
+
+def test_a_private_authority_is_trusted_if_it_is_set(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, certificate: Path
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    object_store.put({"t/a": b"rows"})
+    acts: list[Callable[[], object]] = [
+        lambda: Folder("s3://lake/t").files(),
+        lambda: Folder("s3://lake/t").abort_uploads(0),
+    ]
+    with WatchedEndpoint(object_store.url, tls) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint.url)
+        object_stores.forget()
+        for act in acts:
+            with pytest.raises(StorageError, match="certificate is not trusted; set AWS_CA_BUNDLE to"):
+                act()
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+        object_stores.forget()
+        for act in acts:
+            act()
+        assert file_io("s3://lake/t/a").new_input("s3://lake/t/a").open().read() == b"rows"
 
 
 def test_a_user_who_may_only_read_is_told_so(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
