@@ -264,6 +264,9 @@ _NO_RIGHTS = (
     "may do there"
 )
 _UNKNOWN_KEY = "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile"
+_WRONG_REGION = "the bucket is in another region; correct AWS_REGION, or AWS_ENDPOINT_URL_S3"
+_FULL = "the store is full, or its quota is used up; delete files there, or raise the quota"
+_UNAVAILABLE = "the server is unavailable for a while; try again later"
 _UNREACHABLE = "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3"
 _NO_ANSWER = "the server did not answer in time; try again later"
 _NOT_TRUSTED = (
@@ -276,8 +279,18 @@ _CAUSES_OF_CODES = {
     "InvalidAccessKeyId": _UNKNOWN_KEY,
     "InvalidClientTokenId": _UNKNOWN_KEY,
     "AccessDenied": _NO_RIGHTS,
+    "ExpiredToken": "the session token has expired; renew the credentials (AWS_SESSION_TOKEN or the profile)",
+    "InvalidToken": "the session token is invalid; correct AWS_SESSION_TOKEN or the profile",
+    "RequestTimeTooSkewed": "the clocks of this host and of the server differ; set this host's clock",
+    "PermanentRedirect": _WRONG_REGION,
+    "AuthorizationHeaderMalformed": _WRONG_REGION,
+    "QuotaExceeded": _FULL,
+    "InsufficientStorage": _FULL,
     "NetworkConnection": _UNREACHABLE,
     "RequestTimeout": _NO_ANSWER,
+    "ServiceUnavailable": _UNAVAILABLE,
+    "InternalError": _UNAVAILABLE,
+    "InternalFailure": _UNAVAILABLE,
     "SlowDown": "the server asks for fewer requests; try again later",
 }
 """Codes of S3's errors → what to do."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -98,6 +101,59 @@ def test_a_server_that_does_not_answer_is_named(
         with pytest.raises(StorageError, match="the server did not answer in time; try again later"):
             act(Folder("s3://lake/t"))
     assert 3 <= time.monotonic() - began < 20
+
+
+@contextmanager
+def refusing_server(status: int, code: str) -> Iterator[str]:
+    """Answer all requests with an error that a healthy server does not have; yield the server's URL."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = f"<Error><Code>{code}</Code><Message>The server refuses.</Message></Error>".encode()
+            self.send_response(status)
+            self.send_header("x-amz-bucket-region", "eu-central-1")
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_HEAD = do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "cause"),
+    [
+        (400, "ExpiredToken", "the session token has expired; renew the credentials"),
+        (400, "InvalidToken", "the session token is invalid; correct AWS_SESSION_TOKEN"),
+        (403, "RequestTimeTooSkewed", "the clocks of this host and of the server differ; set this host's clock"),
+        (301, "PermanentRedirect", "the bucket is in another region; correct AWS_REGION"),
+        (400, "AuthorizationHeaderMalformed", "the bucket is in another region; correct AWS_REGION"),
+        (403, "QuotaExceeded", "the store is full, or its quota is used up; delete files there"),
+        (507, "InsufficientStorage", "the store is full, or its quota is used up; delete files there"),
+        (503, "ServiceUnavailable", "the server is unavailable for a while; try again later"),
+        (500, "InternalError", "the server is unavailable for a while; try again later"),
+    ],
+)
+def test_what_to_do_about_a_refusal_is_said(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, status: int, code: str, cause: str
+) -> None:
+    monkeypatch.setattr(object_stores, "_ATTEMPTS", 1)
+    with refusing_server(status, code) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        object_stores.forget()
+        folder = Folder("s3://lake/t")
+        for act in (folder.files, lambda: folder.write_bytes("a", b"rows"), lambda: folder.abort_uploads(0)):
+            with pytest.raises(StorageError, match=f"s3://lake/t cannot be read or written: {cause}"):
+                act()
 
 
 @pytest.fixture
