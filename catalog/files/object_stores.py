@@ -69,8 +69,8 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3A_COMMITTERS = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 _PROFILE = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 
-_CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 10, 3
-"""A server that accepts requests, but sends nothing, is named after half a minute."""
+_CONNECT_SECONDS, _REQUEST_SECONDS, _ATTEMPTS = 3, 20, 3
+"""A server may be silent for long while it copies a large object, so one that never answers is named after a minute."""
 _LEAST_CONNECT_SECONDS_OF_HADOOP = 15
 _NOT_OF_SERVERS = re.compile(r"[\s?#]")
 _DEFAULT_REGION = "us-east-1"

@@ -226,7 +226,8 @@ def allowed_files(source: str) -> list[FileInfo]:
     require_location(folder, "source")
     files = find_files(source)
     for file in files:
-        if is_local(folder):
+        # Hadoop resolves `..` in the names of objects.
+        if is_local(folder) or not has_plain_names(unquote(file.path)):
             require_location(file.path)
         elif has_options(file.path):
             raise SourceFileError(

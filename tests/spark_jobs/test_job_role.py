@@ -125,5 +125,5 @@ def test_sqlite_has_no_roles(sqlite_url: str) -> None:
 def test_the_owner_keeps_its_rights(postgres_url: str) -> None:
     with Catalog.open(postgres_url) as catalog:
         owner = str(urlsplit(postgres_url).username)
-        with pytest.raises(InvalidConfigurationError, match="owns the catalog .*; name another role, for jobs only"):
+        with pytest.raises(InvalidConfigurationError, match=r"owns the catalog .*; name another role, for jobs only"):
             job_grants(catalog.storage, owner)

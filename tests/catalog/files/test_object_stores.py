@@ -91,7 +91,7 @@ def test_a_wrong_setting_is_named_within_seconds(
 def test_a_server_that_does_not_answer_is_named(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, act: Callable[[Folder], object]
 ) -> None:
-    assert object_stores._REQUEST_SECONDS * object_stores._ATTEMPTS <= 30
+    assert object_stores._REQUEST_SECONDS * object_stores._ATTEMPTS <= 60
     monkeypatch.setattr(object_stores, "_REQUEST_SECONDS", 1)
     # The system accepts connections of a socket that listens.
     with socket.create_server(("127.0.0.1", 0)) as silent:
