@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -42,9 +41,8 @@ def processes(*words: str) -> list[int]:
 
 def jvm_of(operation_id: str, step: str) -> int:
     """Return the JVM of a step's running job. It is a session leader; the job's Python process is in its session."""
-    # The request is a file in the folder of the operation.
-    folder = re.sub(r"[^A-Za-z0-9_-]+", "_", operation_id)[:120]
-    (leader,) = {os.getsid(pid) for pid in processes(f"/jobs/{folder}/{step}-")}
+    # The last arguments of the job are those with which it finds its request.
+    (leader,) = {os.getsid(pid) for pid in processes(f" {operation_id} {step} ")}
     return leader
 
 
