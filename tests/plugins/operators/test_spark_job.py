@@ -432,7 +432,7 @@ def test_a_job_that_died_with_its_task_is_submitted_again(jobs: Jobs) -> None:
 def test_a_silent_job_of_another_host_is_lost(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
     jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
-    monkeypatch.setattr(attempts, "SILENCE_SECONDS", 0)
+    monkeypatch.setattr(attempts, "QUEUED_SECONDS", 0)
     assert jobs.task().execute(context()) == {"attempt": 2}
 
 
@@ -441,7 +441,7 @@ def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_
 ) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
     jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
-    with instead_of_waiting(lambda: monkeypatch.setattr(attempts, "SILENCE_SECONDS", 0)):
+    with instead_of_waiting(lambda: monkeypatch.setattr(attempts, "QUEUED_SECONDS", 0)):
         assert jobs.task().execute(context()) == {"attempt": 2}
     assert "attempt 1 of Spark job step_one is lost: no heartbeat for 0 s from its host" in capsys.readouterr().out
 
@@ -650,7 +650,7 @@ class TestDeferral:
         job = jobs.row
         assert job is not None
         assert not deferred.trigger.is_over(job)
-        monkeypatch.setattr(attempts, "SILENCE_SECONDS", 0)
+        monkeypatch.setattr(attempts, "QUEUED_SECONDS", 0)
         assert deferred.trigger.is_over(job)
         assert Deferred(task, deferred.resume).resume() == {"attempt": 2}
 
