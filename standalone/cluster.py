@@ -19,7 +19,7 @@ from catalog.settings.environment import SPARK_JVM_OPTIONS
 from standalone.class_archive import spark_home
 from standalone.environment import REPOSITORY
 from standalone.errors import StackError
-from standalone.object_store import REGION, takes_objects
+from standalone.object_store import client_variables, takes_objects
 from standalone.postgres import HOST, free_port
 from standalone.processes import Component
 from standalone.services import ObjectStore, Service, SparkCluster, user, users_file
@@ -78,11 +78,7 @@ class ClusterStack(Stack):
         )
         write_private(self._store.users, users_file(user("calve", key, secret)))
         self._client_variables |= {
-            "AWS_ENDPOINT_URL": self._store.url,
-            "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": key,
-            "AWS_SECRET_ACCESS_KEY": secret,
-            "AWS_EC2_METADATA_DISABLED": "true",
+            **client_variables(self._store.url, key, secret),
             "CALVE_ALLOWED_LOCATIONS": self.landing,
             "CALVE_QUALITY_PAGES": f"s3://{BUCKET}/quality",
             "CALVE_TABLES": str(self._write_tables()),

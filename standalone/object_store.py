@@ -54,30 +54,12 @@ class RunningObjectStore:
     @property
     def environment(self) -> dict[str, str]:
         """The variables with which clients of S3 find the server, as a user who may do everything."""
-        key, secret = self._keys
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": key,
-            "AWS_SECRET_ACCESS_KEY": secret,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        return client_variables(self.url, *self._keys)
 
     @property
     def client(self) -> Any:
         """A new boto3 client of a user who may do everything."""
-        import boto3
-        from botocore.config import Config
-
-        key, secret = self._keys
-        return boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 1}),
-        )
+        return client_of(self.environment)
 
     def __enter__(self) -> Self:
         """Start the server, and wait until it takes objects."""
@@ -122,6 +104,32 @@ class RunningObjectStore:
     @property
     def _log(self) -> Path:
         return self._folder / "log"
+
+
+def client_variables(url: str, key: str, secret: str) -> dict[str, str]:
+    """Return the variables with which clients of S3 find a server, as the user of an access key and its secret key."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def client_of(variables: Mapping[str, str]) -> Any:
+    """Return a boto3 client with the server and the keys of `client_variables`, which does not wait long."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "s3",
+        endpoint_url=variables["AWS_ENDPOINT_URL"],
+        region_name=variables["AWS_REGION"],
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+        config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 1}),
+    )
 
 
 def takes_objects(client: Any, bucket: str) -> bool:

@@ -351,7 +351,7 @@ class Stack:
 
 
 def use_storage(variables: Mapping[str, str]) -> None:
-    """Let this process, and those that it starts, use the S3 server of these variables, and not one of the user's."""
+    """Replace AWS's variables in the environment of this process, which the processes that it starts inherit."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ.update({name: value for name, value in variables.items() if name.startswith("AWS_")})

@@ -80,7 +80,7 @@ def table_of(file_format: str) -> str:
 def outcomes(stack: Stack, catalog: Catalog) -> list[dict[str, Any]]:
     """The outcomes of all statements, which `calve sql` runs as the user of the stack."""
     catalog.create_database(DATABASE)
-    migrations = [MIGRATION.format(table=table_of(each), format=each) for each in FORMATS]
+    migrations = [MIGRATION.format(table=table_of(name), format=name) for name in FORMATS]
     script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS])
     is_own = stack.home.stat().st_uid == os.geteuid()
     prefix = () if is_own else unprivileged_prefix([python_probe(sys.executable, "import catalog")])

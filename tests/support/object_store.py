@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from benchmarks.delaying_proxy import DelayingProxy
 from catalog.files import object_stores
-from standalone.object_store import REGION, RunningObjectStore
+from standalone.object_store import REGION, RunningObjectStore, client_of
 from standalone.services import user
 
 __all__ = ["REGION", "ObjectStore", "counted_requests"]
@@ -22,7 +22,7 @@ _READER_KEY, _READER_SECRET = "reader", "secret-of-the-reader"
 
 
 class StoreClient:
-    """What tests look up and change on an S3 server, as the user whose keys are in these variables."""
+    """Reads and changes objects of an S3 server for tests, with the server and the keys of AWS's variables."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = {name: value for name, value in environment.items() if name.startswith("AWS_")}
@@ -30,17 +30,7 @@ class StoreClient:
     @property
     def client(self) -> Any:
         """A boto3 client, which does not wait long."""
-        import boto3
-        from botocore.config import Config
-
-        return boto3.client(
-            "s3",
-            endpoint_url=self.environment["AWS_ENDPOINT_URL"],
-            region_name=self.environment["AWS_REGION"],
-            aws_access_key_id=self.environment["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self.environment["AWS_SECRET_ACCESS_KEY"],
-            config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 1}),
-        )
+        return client_of(self.environment)
 
     def empty_bucket(self, name: str = "lake") -> None:
         """Delete a bucket and create it again: this server keeps the folders of deleted objects."""

@@ -42,14 +42,16 @@ def is_running(job: JobRun, process: JobProcess) -> bool:
     On this host, its process decides. Its heartbeats decide if it runs on another one, also where the process is only
     that of spark-submit, which may die before a driver on the cluster.
     """
+    if process.is_visible and process.is_alive():
+        return True
     if _is_here(job, process):
-        return process.is_alive()
+        return False
     limit = QUEUED_SECONDS if job.state == "SUBMITTED" else SILENCE_SECONDS
     return job.silent_ms < limit * 1000
 
 
 def _is_here(job: JobRun, process: JobProcess) -> bool:
-    return process.is_visible and (process.is_alive() or job.host == socket.gethostname())
+    return process.is_visible and job.host == socket.gethostname()
 
 
 @dataclass

@@ -145,7 +145,7 @@ class _Poll:
             await asyncio.sleep(self._seconds)
 
     async def _ended(self, waiting: Sequence[CatalogTrigger[Any, Any]]) -> Sequence[CatalogTrigger[Any, Any]]:
-        """Return those of the triggers whose wait is over; all, if the catalog cannot be read any more."""
+        """Return the triggers whose wait is over. If the catalog stays unreadable for too long, these are all."""
         # Not in the event loop, which the import would block for a second.
         await asyncio.to_thread(import_module, "catalog")
         from catalog.errors import CatalogError
