@@ -208,7 +208,7 @@ class SparkJobOperator(BaseOperator):
             name=f"calve {self.job} {self.operation_id}",
             conn_id=self.conn_id,
             conf=self.conf or {},
-            folder=process.log_path.parent,
+            settings_path=process.settings_path,
         )
         log_path = str(process.log_path)
         start = partial(catalog.operations.start_job, self.operation_id, self.step, request=values, log_path=log_path)

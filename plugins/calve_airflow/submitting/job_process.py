@@ -1,8 +1,9 @@
 """A process that outlives its parent and is found again through its folder.
 
-The folder, which only its owner can read, contains `log` (the program's output) and `lock`, a file that the program
-keeps locked while it runs. The kernel releases the lock when the last process that holds it ends, however it ends.
-Unlike a process id, a lock cannot be mistaken for that of another program.
+The folder, which only its owner can read, contains `log` (the program's output), `lock`, a file that the program keeps
+locked while it runs, and for some programs `settings`, which may have passwords. The kernel releases the lock when the
+last process that holds it ends, however it ends. Unlike a process id, a lock cannot be mistaken for that of another
+program.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class JobProcess:
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
         return process
+
+    @property
+    def settings_path(self) -> Path:
+        """The file for settings that the program reads when it starts; the caller writes it."""
+        return self.log_path.with_name("settings")
 
     @property
     def is_visible(self) -> bool:
@@ -108,11 +114,9 @@ class JobProcess:
                 time.sleep(0.05)
 
     def remove_settings(self) -> None:
-        """Delete the files that the program was given, which may have passwords; its log stays."""
+        """Delete the program's settings, if there are any."""
         with suppress(OSError):
-            for path in self.log_path.parent.iterdir():
-                if path not in (self.log_path, self._lock_path):
-                    path.unlink()
+            self.settings_path.unlink()
 
     def new_log_lines(self) -> Iterator[str]:
         """Yield the lines completed since the last call, from `log_position` on; none if the log does not exist."""

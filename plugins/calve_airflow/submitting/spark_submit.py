@@ -34,7 +34,7 @@ def job_script(job: str) -> Path:
     return script
 
 
-def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str], folder: Path) -> list[str]:
+def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str], settings_path: Path) -> list[str]:
     """Return the spark-submit command that runs a script; the caller appends the script's arguments.
 
     In cluster mode, which the connection asks for, the driver gets Calve's code as a zip file, and the variables that
@@ -45,7 +45,7 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
         name: Name of the application in Spark's UI.
         conn_id: Airflow connection that names the master.
         conf: Spark configuration; overrides the defaults for small jobs.
-        folder: A folder that only its owner can read, for the settings of a driver in cluster mode.
+        settings_path: The file to write for a driver in cluster mode; only its owner can read its folder.
 
     Raises:
         AirflowFailException: The connection does not exist, or asks for a cluster mode that Spark does not have, or
@@ -71,7 +71,7 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
         name=name,
         deploy_mode="cluster" if in_cluster else "client",
         py_files=str(code_archive()) if in_cluster else None,
-        properties_file=str(_driver_settings(folder, master)) if in_cluster else None,
+        properties_file=str(_driver_settings(settings_path, master)) if in_cluster else None,
     )
     program, *arguments = hook._build_spark_submit_command(str(script))
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
@@ -145,7 +145,7 @@ _OF_THIS_HOST = ("CALVE_HOME", "CALVE_TABLES", "CALVE_SPARK_*", "CALVE_JOB_*", "
 _SECRET = re.compile("secret|password|token|credential|access_?key", re.IGNORECASE)
 
 
-def _driver_settings(folder: Path, master: str) -> Path:
+def _driver_settings(path: Path, master: str) -> Path:
     """Write the environment of a driver in cluster mode as settings of Spark; return the file.
 
     Passwords are in variables that Spark redacts in its event log by their names. On Kubernetes, everyone who can read
@@ -169,7 +169,6 @@ def _driver_settings(folder: Path, master: str) -> Path:
     if master.startswith("k8s:"):
         prefix = "spark.kubernetes.driverEnv"
         variables = {name: value for name, value in variables.items() if not _SECRET.search(name)}
-    path = folder / "driver.conf"
     path.touch(mode=0o600)
     path.write_text(properties({f"{prefix}.{name}": value for name, value in variables.items()}), encoding="utf-8")
     return path

@@ -446,6 +446,23 @@ def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_
     assert "attempt 1 of Spark job step_one is lost: no heartbeat for 0 s from its host" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("log_name", [None, "log"])
+def test_files_beside_the_log_of_a_failed_job_are_kept(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log_name: str | None
+) -> None:
+    # A change of the catalog alone is a job without a log. Its retry once deleted what is in the folder of os.devnull.
+    beside = tmp_path / "beside"
+    beside.touch()
+    (tmp_path / "null").touch()
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
+    log_path = str(tmp_path / log_name) if log_name else None
+    number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path=log_path)
+    jobs.catalog.operations.fail_job(OPERATION, "step_one", number, "SparkError", "it failed")
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert beside.exists()
+
+
 def test_joins_a_job_of_another_host_that_gives_signs_of_life(jobs: Jobs) -> None:
     number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
 

@@ -64,7 +64,8 @@ def test_a_folder_of_another_user_is_not_visible(tmp_path: Path) -> None:
 def test_what_a_program_was_given_is_deleted_when_it_ends(tmp_path: Path) -> None:
     process = JobProcess.in_new_folder(tmp_path, "job-")
     folder = process.log_path.parent
-    (folder / "driver.conf").write_text("a password")
+    process.settings_path.write_text("a password")
+    (folder / "of others").touch()
     process.log_path.touch()
     process.terminate()
-    assert {path.name for path in folder.iterdir()} == {"log", "lock"}
+    assert {path.name for path in folder.iterdir()} == {"log", "lock", "of others"}

@@ -20,7 +20,7 @@ from calve_airflow.submitting.spark_submit import submit_command, submit_environ
 
 def settings(conf: dict[str, str]) -> dict[str, str]:
     """Return the Spark settings of a job's command."""
-    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf=conf, folder=Path())
+    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf=conf, settings_path=Path("settings"))
     pairs = pairwise(command)
     return dict(value.split("=", 1) for option, value in pairs if option == "--conf")
 
@@ -106,7 +106,9 @@ def test_a_driver_on_the_cluster_gets_code_and_variables(
         monkeypatch.setenv(name, "planted")
     monkeypatch.setenv("CALVE_JOB_ENVIRONMENT", "EXTRA_*")
     monkeypatch.setenv("EXTRA_ONE", " first\r\nsecond")
-    command = submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+    command = submit_command(
+        Path("job.py"), name="job", conn_id="cluster", conf={}, settings_path=tmp_path / "settings"
+    )
     options = dict(pairwise(command))
     assert options["--deploy-mode"] == "cluster"
     assert "--load-spark-defaults" in command
@@ -129,14 +131,14 @@ def test_kubernetes_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPa
     connection = {"conn_type": "spark", "host": "k8s://https://kubernetes.default.svc", "port": 443}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     with pytest.raises(AirflowFailException, match="install apache-airflow-providers-cncf-kubernetes"):
-        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, settings_path=tmp_path / "settings")
 
 
 def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "Cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
     with pytest.raises(AirflowFailException, match="has deploy-mode 'Cluster'; use client or cluster"):
-        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, settings_path=tmp_path / "settings")
 
 
 @pytest.mark.parametrize("host", ["local[2]", "spark://master"])
@@ -145,4 +147,4 @@ def test_a_cluster_mode_that_spark_does_not_have_is_refused(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": host, **CLUSTER_MODE}))
     with pytest.raises(AirflowFailException, match="'cluster' has deploy-mode cluster, which Spark does not have"):
-        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, folder=tmp_path)
+        submit_command(Path("job.py"), name="job", conn_id="cluster", conf={}, settings_path=tmp_path / "settings")
