@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from sqlalchemy import URL
 
 SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret", "scram_client_key", "scram_server_key")
@@ -41,6 +43,8 @@ def url_without_secrets(url: URL) -> URL:
 
 
 def password_of(url: URL) -> str | None:
-    """Return the password of a URL; one in the query takes precedence over the user's, as in libpq."""
+    """Return the password for a URL: as in libpq, that of its query, of its user, or of the variable PGPASSWORD."""
     password = url.query.get("password", url.password)
-    return None if password is None else password if isinstance(password, str) else password[-1]
+    if password is None:
+        return os.environ.get("PGPASSWORD") if url.get_backend_name() == "postgresql" else None
+    return password if isinstance(password, str) else password[-1]

@@ -34,7 +34,7 @@ def executor_settings(database: URL, master: str) -> dict[str, str]:
         return {}
     variables = object_stores.client_variables()
     if database.get_backend_name() == "postgresql" and (password := password_of(database)):
-        # libpq's variable; the address that tasks carry has no password.
+        # The address that tasks carry has no password.
         variables["PGPASSWORD"] = password
     if master.startswith("k8s:"):
         variables = {name: value for name, value in variables.items() if name not in _SECRETS}

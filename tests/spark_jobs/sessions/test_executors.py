@@ -26,6 +26,13 @@ def test_executors_get_what_the_driver_has(master: str) -> None:
     assert "spark.executorEnv.AWS_UNKNOWN" not in settings
 
 
+def test_executors_of_a_driver_with_the_password_in_its_environment_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "planted")
+    settings = executor_settings(make_url("postgresql+psycopg://calve@db:5432/calve"), "yarn")
+    assert settings["spark.executorEnv.PGPASSWORD"] == "planted"
+    assert "spark.executorEnv.PGPASSWORD" not in executor_settings(make_url("sqlite:////catalog.db"), "yarn")
+
+
 def test_no_pod_of_kubernetes_shows_a_password() -> None:
     settings = executor_settings(URL, "k8s://https://kubernetes:6443")
     assert settings["spark.executorEnv.AWS_ENDPOINT_URL"] == "https://s3.example.com"
