@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from catalog.errors import WrongFieldError
 from catalog.settings.fields import shown
+from catalog.settings.secret_names import is_name_of_secret
 
-_SECRET = re.compile(
-    r"password|passphrase|secret|token|credential|\.sas\.|catalog_url|\bpass\b|(access|account|private|session)[._-]?key",
-    re.IGNORECASE,
-)
+_WITH_PASSWORD = "CATALOG_URL"
+"""Part of the names of variables that may have a password in their values."""
+
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _NAME = re.compile(r"spark\.[A-Za-z0-9_.\-]+")
 _OF_RUNS = re.compile(
@@ -66,7 +66,7 @@ def run_spark_conf(field: str, value: object) -> dict[str, str]:
 def _name(field: str, name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise WrongFieldError(field, f"{shown(name)} is no setting of Spark; its name has to begin with spark.")
-    if _SECRET.search(name):
+    if is_name_of_secret(name) or _WITH_PASSWORD in name.upper():
         raise WrongFieldError(
             field, f"{name} is the name of a secret, which Airflow and Spark would show; set it in Spark's environment"
         )

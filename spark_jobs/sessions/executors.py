@@ -14,13 +14,12 @@ from sqlalchemy import URL
 from catalog.files import object_stores
 from catalog.settings.code_archive import code_archive, runs_from_archive
 from catalog.settings.environment import is_local_master
+from catalog.settings.secret_names import SECRET_NAMES
 from catalog.storage.urls import password_of
 
 _PREFIX = "spark.executorEnv."
 _SECRETS = ("PGPASSWORD", *object_stores.SECRET_VARIABLES)
 _REDACTION = "spark.redaction.regex"
-_REDACTED = "(?i)secret|password|token|access[._]?key"
-"""Spark's default, and the variable with the id of an access key."""
 
 
 def executor_settings(database: URL, master: str) -> dict[str, str]:
@@ -38,7 +37,7 @@ def executor_settings(database: URL, master: str) -> dict[str, str]:
         variables["PGPASSWORD"] = password
     if master.startswith("k8s:"):
         variables = {name: value for name, value in variables.items() if name not in _SECRETS}
-    return {_REDACTION: _REDACTED, **{f"{_PREFIX}{name}": value for name, value in variables.items()}}
+    return {_REDACTION: SECRET_NAMES, **{f"{_PREFIX}{name}": value for name, value in variables.items()}}
 
 
 def submitted_settings(database: URL) -> dict[str, str]:

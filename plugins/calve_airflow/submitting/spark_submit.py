@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 
 from catalog.settings.code_archive import code_archive
 from catalog.settings.environment import REPOSITORY, is_local_master, state_folder
+from catalog.settings.secret_names import is_name_of_secret
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
 
@@ -142,7 +143,6 @@ def _spark_home() -> dict[str, str]:
 
 _OF_DRIVERS = ("CALVE_*", "PG*", "AWS_*", "AZURE_*", "GOOGLE_*", "GX_ANALYTICS_ENABLED")
 _OF_THIS_HOST = ("CALVE_HOME", "CALVE_TABLES", "CALVE_SPARK_*", "CALVE_JOB_*", "PGPASSFILE")
-_SECRET = re.compile("secret|password|token|credential|access_?key", re.IGNORECASE)
 
 
 def _driver_settings(path: Path, master: str) -> Path:
@@ -168,7 +168,7 @@ def _driver_settings(path: Path, master: str) -> Path:
     prefix = "spark.yarn.appMasterEnv"
     if master.startswith("k8s:"):
         prefix = "spark.kubernetes.driverEnv"
-        variables = {name: value for name, value in variables.items() if not _SECRET.search(name)}
+        variables = {name: value for name, value in variables.items() if not is_name_of_secret(name)}
     path.touch(mode=0o600)
     path.write_text(properties({f"{prefix}.{name}": value for name, value in variables.items()}), encoding="utf-8")
     return path

@@ -46,6 +46,8 @@ def test_values_become_strings(read: Any) -> None:
         ({"spark.executorEnv.CALVE_CATALOG_URL": "x"}, "the name of a secret"),
         ({"spark.sql.catalog.x.jdbc.pass": "x"}, "the name of a secret"),
         ({"spark.authenticate.secret": "x"}, "the name of a secret"),
+        ({"spark.executorEnv.LAKE_API_KEY": "x"}, "the name of a secret"),
+        ({"spark.executorEnv.AZURE_STORAGE_CONNECTION_STRING": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.s3a.session.token": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.s3a.access.key": "x"}, "the name of a secret"),
     ],

@@ -102,7 +102,10 @@ def test_a_driver_on_the_cluster_gets_code_and_variables(
     monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CALVE_CATALOG_URL", "postgresql://jobs:planted@db/calve")
     monkeypatch.setenv("CALVE_WAREHOUSE", "s3://lake/ware\\house")
-    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "CALVE_DATABASE_PASSWORD"):
+    for name in (
+        *("AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "AZURE_STORAGE_KEY", "CALVE_DATABASE_PASSWORD"),
+        *("AZURE_STORAGE_CONNECTION_STRING", "EXTRA_API_KEY", "EXTRA_PASSPHRASE", "EXTRA_PASS"),
+    ):
         monkeypatch.setenv(name, "planted")
     monkeypatch.setenv("CALVE_JOB_ENVIRONMENT", "EXTRA_*")
     monkeypatch.setenv("EXTRA_ONE", " first\r\nsecond")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from sqlalchemy import make_url
 
@@ -31,6 +33,19 @@ def test_executors_of_a_driver_with_the_password_in_its_environment_get_it(monke
     settings = executor_settings(make_url("postgresql+psycopg://calve@db:5432/calve"), "yarn")
     assert settings["spark.executorEnv.PGPASSWORD"] == "planted"
     assert "spark.executorEnv.PGPASSWORD" not in executor_settings(make_url("sqlite:////catalog.db"), "yarn")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PGPASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY"),
+        *("AZURE_STORAGE_CONNECTION_STRING", "GOOGLE_PRIVATE_KEY", "EXTRA_PASSPHRASE", "EXTRA_PASS"),
+    ],
+)
+def test_spark_redacts_the_names_of_secrets(name: str) -> None:
+    pattern = executor_settings(URL, "yarn")["spark.redaction.regex"]
+    assert re.search(pattern, f"spark.yarn.appMasterEnv.{name}")
+    assert not re.search(pattern, "spark.executorEnv.AWS_ENDPOINT_URL")
 
 
 def test_no_pod_of_kubernetes_shows_a_password() -> None:
