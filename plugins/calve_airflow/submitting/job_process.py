@@ -22,6 +22,9 @@ from pathlib import Path
 # The shell writes the host and its process id to the lock file, and then replaces itself by the program.
 _RECORD_AND_BECOME = 'echo "$1 $$" >"$0" && shift && exec "$@"'
 
+NO_LOG = Path(os.devnull, "log")
+"""The log of an attempt that is no program, such as a change of the catalog alone: a path that no file can have."""
+
 
 class JobProcess:
     """A program that runs, ran or will run with its log and lock in one folder."""

@@ -447,14 +447,10 @@ def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_
 
 
 @pytest.mark.parametrize("log_name", [None, "log"])
-def test_files_beside_the_log_of_a_failed_job_are_kept(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log_name: str | None
-) -> None:
-    # A change of the catalog alone is a job without a log. Its retry once deleted what is in the folder of os.devnull.
+def test_files_beside_the_log_of_a_failed_job_are_kept(jobs: Jobs, tmp_path: Path, log_name: str | None) -> None:
+    # A change of the catalog alone is a job without a log.
     beside = tmp_path / "beside"
     beside.touch()
-    (tmp_path / "null").touch()
-    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
     jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
     log_path = str(tmp_path / log_name) if log_name else None
     number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path=log_path)

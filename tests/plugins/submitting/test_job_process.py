@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calve_airflow.submitting.job_process import JobProcess
+from calve_airflow.submitting.job_process import NO_LOG, JobProcess
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -37,6 +37,15 @@ def test_is_not_alive_before_start(process: JobProcess) -> None:
     assert process.is_visible
     assert not process.is_alive()
     assert list(process.new_log_lines()) == []
+
+
+def test_an_attempt_without_a_log_has_no_files() -> None:
+    process = JobProcess(NO_LOG)
+    assert not process.is_visible
+    assert list(process.new_log_lines()) == []
+    process.terminate()
+    # Not beside os.devnull, where files belong to others.
+    assert not process.settings_path.parent.is_dir()
 
 
 def test_is_alive_until_the_program_ends(process: JobProcess) -> None:
