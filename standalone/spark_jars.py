@@ -23,16 +23,20 @@ PACKAGES = (ICEBERG_PACKAGE, AVRO_PACKAGE, DRIVERS["postgresql"], *S3_PACKAGES)
 
 
 def fetch_jars(folder: Path, packages: tuple[str, ...] = PACKAGES) -> list[Path]:
-    """Return the jars of packages in a folder, downloaded from Maven Central unless it has just these packages.
+    """Return the jars of packages, the only ones in their folder; download them unless it has just these packages.
 
     Raises:
-        SetUpError: They could not be downloaded.
+        SetUpError: They could not be downloaded from Maven Central; the folder is as before.
     """
     stamp = folder / "packages.txt"
     if not stamp.exists() or stamp.read_text() != "\n".join(packages):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="calve-jars") as work_dir:
             _resolve(packages, Path(work_dir))
+            stamp.unlink(missing_ok=True)
+            # Spark would load classes of both versions.
+            for outdated in folder.glob("*.jar"):
+                outdated.unlink()
             for jar in Path(work_dir, "ivy", "jars").iterdir():
                 shutil.copyfile(jar, folder / jar.name)
         stamp.write_text("\n".join(packages))
