@@ -27,6 +27,11 @@ def state_folder() -> Path:
     return Path(os.environ.get("CALVE_HOME") or (REPOSITORY if _is_repository() else Path.home()) / ".calve").absolute()
 
 
+def jobs_folder() -> Path:
+    """Return the folder of the logs of the Spark jobs that were submitted on this host."""
+    return state_folder() / "jobs"
+
+
 def quality_pages() -> str:
     """Return the folder or URI of the pages of quality checks: `CALVE_QUALITY_PAGES`; by default a local folder."""
     return os.environ.get("CALVE_QUALITY_PAGES") or str(state_folder() / "data_docs")

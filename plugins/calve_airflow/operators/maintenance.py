@@ -10,6 +10,8 @@ from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, key_of, require_approval
 from calve_airflow.operators.summary import Outcome, SummaryOperator
+from calve_airflow.submitting.job_process import JobProcess
+from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,6 +64,8 @@ class VacuumOperator(FormOperator):
 class ExpireOperationsOperator(FormOperator):
     """Task that ends abandoned operations and deletes the records of operations that ended long ago.
 
+    Also deletes the logs, of the same age, of Spark jobs that were submitted on the host of the task.
+
     Args:
         retention_days: Days since its last change for which an ended operation stays (templated); less than
             `RETENTION` needs an approval.
@@ -91,6 +95,8 @@ class ExpireOperationsOperator(FormOperator):
             if age < RETENTION and not is_dry_run:
                 age += _since(require_approval(catalog, context, _key(EXPIRE, age)))
             report = catalog.maintenance.expire_operations(older_than=age, dry_run=is_dry_run)
+        log_count = JobProcess.delete_old(jobs_folder(), age, is_dry_run=is_dry_run)
+        self.log.info("Folders of old job logs on this host: %d", log_count)
         for operation_id in report.abandoned:
             self.log.info("Operation %s is abandoned", operation_id)
         for problem in report.problems:

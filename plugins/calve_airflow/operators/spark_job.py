@@ -17,7 +17,7 @@ from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel,
 from calve_airflow.submitting.job_process import NO_LOG, JobProcess
 from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
 from calve_airflow.triggers.spark_jobs import SparkJobTrigger
-from catalog.settings.environment import state_folder
+from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -200,7 +200,7 @@ class SparkJobOperator(BaseOperator):
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
         # Checked before the attempt starts, so that an invalid request starts none.
         check_request(self.job, values)
-        operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
+        operation_folder = jobs_folder() / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
         command = submit_command(
             job_script(self.job),

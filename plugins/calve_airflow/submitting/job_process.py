@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 # The shell writes the host and its process id to the lock file, and then replaces itself by the program.
@@ -47,6 +49,32 @@ class JobProcess:
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
         return process
+
+    @classmethod
+    def delete_old(cls, parent: Path, age: timedelta, *, is_dry_run: bool = False) -> int:
+        """Delete the folders of programs that do not run and have logged nothing for some time; return their number.
+
+        Args:
+            parent: The folder of the parents that `in_new_folder` got.
+            age: Time since the last line of the log, or since the start if there is none.
+            is_dry_run: Only count them.
+        """
+        limit, count = time.time() - age.total_seconds(), 0
+        for folder in parent.glob("*/*/"):
+            process = cls(folder / "log")
+            # Other tasks may delete it, and folders of other users cannot be read.
+            with suppress(OSError):
+                last = process.log_path if process.log_path.exists() else process._lock_path
+                if last.stat().st_mtime >= limit or process.is_alive():
+                    continue
+                if not is_dry_run:
+                    shutil.rmtree(folder)
+                count += 1
+            if not is_dry_run:
+                # Has no effect while there are folders of other programs.
+                with suppress(OSError):
+                    folder.parent.rmdir()
+        return count
 
     @property
     def settings_path(self) -> Path:

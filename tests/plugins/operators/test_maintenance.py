@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,9 +24,11 @@ from calve_airflow.operators.maintenance import (
     VacuumOperator,
     maintenance_question,
 )
+from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog
 from catalog.indexes import building
 from catalog.operations.records import LEASE_MS, OperationKind
+from catalog.settings.environment import jobs_folder
 from catalog.storage.schema import ApprovalRow, OperationRow, TableRow
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
@@ -56,6 +61,18 @@ def vacuum(dry_run: bool, grace_hours: float) -> dict[str, Any]:
 def expire(dry_run: bool, retention_days: float) -> dict[str, Any]:
     operator = ExpireOperationsOperator(task_id=EXPIRE, retention_days=retention_days, is_dry_run=dry_run)
     return operator.execute(context())
+
+
+def test_job_logs_are_kept_as_long_as_operations(catalog: Catalog) -> None:
+    processes = [JobProcess.in_new_folder(jobs_folder() / "operation", "step-") for _ in range(2)]
+    for process, days in zip(processes, (89, 91), strict=True):
+        process.log_path.touch()
+        age_seconds = timedelta(days=days).total_seconds()
+        os.utime(process.log_path, (time.time() - age_seconds,) * 2)
+    expire(True, 90)
+    assert all(process.is_visible for process in processes)
+    expire(False, 90)
+    assert [process.is_visible for process in processes] == [True, False]
 
 
 def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:

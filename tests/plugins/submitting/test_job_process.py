@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,51 @@ def test_is_not_alive_before_start(process: JobProcess) -> None:
     assert process.is_visible
     assert not process.is_alive()
     assert list(process.new_log_lines()) == []
+
+
+DAY = timedelta(days=1)
+
+
+def aged(process: JobProcess, age: timedelta) -> Path:
+    """Make a process log its last line some time ago; return its folder."""
+    process.log_path.touch()
+    time_of_line = time.time() - age.total_seconds()
+    os.utime(process.log_path, (time_of_line, time_of_line))
+    return process.log_path.parent
+
+
+def test_folders_of_programs_that_ended_long_ago_are_deleted(tmp_path: Path) -> None:
+    old, young, other = (JobProcess.in_new_folder(tmp_path / name, "step-") for name in ("one", "one", "two"))
+    old.settings_path.write_text("a password")
+    folders = [aged(old, 11 * DAY), aged(young, 9 * DAY), aged(other, 11 * DAY)]
+    (tmp_path / "note").touch()
+    assert JobProcess.delete_old(tmp_path, 10 * DAY, is_dry_run=True) == 2
+    assert all(folder.exists() for folder in folders)
+    assert JobProcess.delete_old(tmp_path, 10 * DAY) == 2
+    assert [folder.exists() for folder in folders] == [False, True, False]
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "note"}
+
+
+def test_a_folder_stays_as_long_as_its_program_runs(tmp_path: Path, process: JobProcess) -> None:
+    process.start(python("import time; time.sleep(600)"), os.environ)
+    folder = aged(process, 11 * DAY)
+    JobProcess.delete_old(tmp_path, 10 * DAY)
+    assert folder.exists()
+
+
+def test_a_program_that_was_never_started_counts_from_its_folder(tmp_path: Path) -> None:
+    new = JobProcess.in_new_folder(tmp_path / "operation", "step-")
+    JobProcess.delete_old(tmp_path, 10 * DAY)
+    assert new.is_visible
+    JobProcess.delete_old(tmp_path, -DAY)
+    assert not new.is_visible
+
+
+def test_folders_that_cannot_be_read_are_left(tmp_path: Path) -> None:
+    JobProcess.delete_old(tmp_path / "missing", DAY)
+    (tmp_path / "operation" / "step-without-a-lock").mkdir(parents=True)
+    JobProcess.delete_old(tmp_path, -DAY)
+    assert (tmp_path / "operation" / "step-without-a-lock").exists()
 
 
 def test_an_attempt_without_a_log_has_no_files() -> None:
