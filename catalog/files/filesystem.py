@@ -38,6 +38,7 @@ _WITHOUT_FOLDERS = (fs.S3FileSystem, fs.GcsFileSystem)
 """Object stores, where a folder is only the common part of names: to create one costs requests and leaves an object."""
 _TOO_LONG = errno.ENAMETOOLONG
 """Error for names that are too long for the file system; a partition value can be, so its folder does not exist."""
+_ON_GCS = ("gs://", "gcs://")
 _LIMITED_RETRIES = "?retry_limit_seconds=10"
 """By default, PyArrow repeats a request to GCS for 15 minutes."""
 
@@ -359,8 +360,7 @@ class Folder:
 
         Returns:
             Whether the folder is gone. A link to a folder is not, nor is a folder on a store that deletes folders only
-                with
-            their contents (`keeps_empty_folders`).
+            with their contents (`keeps_empty_folders`).
         """
         if isinstance(self._files, fs.S3FileSystem):
             is_gone = self.is_empty("")
@@ -501,7 +501,7 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
         if object_stores.is_on_s3(location) and not has_options(location):
             path = location.partition("://")[2]
             return object_stores.s3_file_system(path.partition("/")[0]), path
-        limit = _LIMITED_RETRIES if location.startswith("gs://") and "?" not in location else ""
+        limit = _LIMITED_RETRIES if location.startswith(_ON_GCS) and "?" not in location else ""
         file_system, path = fs.FileSystem.from_uri(f"{_escaped_uri(location)}{limit}")
     except (pyarrow.ArrowInvalid, ValueError) as error:
         raise InvalidLocationError(

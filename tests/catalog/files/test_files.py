@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from pyarrow import fs
 
 from catalog.errors import MissingFileError, SourceFileError
 from catalog.files.filesystem import Folder, find_files
@@ -75,6 +77,14 @@ def test_a_relative_source_is_below_the_working_folder(landing: Path, monkeypatc
 def test_a_source_without_files_is_named(landing: Path, source: str) -> None:
     with pytest.raises(SourceFileError, match=r"source .*" + source.replace("*", r"\*")):
         find_files(f"{landing}{source}")
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_requests_to_google_are_not_repeated_for_minutes(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    from_uri = mock.Mock(return_value=(fs.LocalFileSystem(), "bucket/folder"))
+    monkeypatch.setattr(fs, "FileSystem", mock.Mock(from_uri=from_uri))
+    Folder(f"{scheme}://bucket/folder")
+    from_uri.assert_called_once_with(f"{scheme}://bucket/folder?retry_limit_seconds=10")
 
 
 def test_text_that_is_no_utf_8_is_replaced(landing: Path) -> None:
