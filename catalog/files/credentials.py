@@ -23,8 +23,8 @@ _AUTHORITY = re.compile(_HOST, re.IGNORECASE)
 _ACCOUNT = re.compile(f"([^@:]+@)?{_HOST}", re.IGNORECASE)
 _OF_ACCOUNTS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 """Schemes whose authority is `container@account`."""
-_OF_NAME_NODES = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
-"""Schemes without passwords: after their port, `@` is a character of the path."""
+CLUSTER_SCHEMES = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+"""Schemes of Hadoop's clusters, which have no passwords: after their port, `@` is a character of the path."""
 _MOST_ESCAPES = 8
 
 
@@ -60,7 +60,7 @@ def _is_odd_authority(scheme: str, authority: str, rest: str) -> bool:
     if match is None:
         return True
     # A secret may start like a port and contain slashes: s3a://KEY:12/34@bucket.
-    return match["port"] is not None and "@" in rest and scheme not in _OF_NAME_NODES
+    return match["port"] is not None and "@" in rest and scheme not in CLUSTER_SCHEMES
 
 
 def _has_odd_option(rest: str) -> bool:

@@ -12,14 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from catalog.files.credentials import HARMLESS_OPTIONS, decoded
+from catalog.files.credentials import CLUSTER_SCHEMES, HARMLESS_OPTIONS, decoded
 
 LONGEST_KEY = 2_000
 """Maximum bytes of an indexed location; PostgreSQL's indexes allow about 2,700."""
 
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
-_OF_CLUSTERS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
 _OPTIONS = re.compile(r"\?[^/]*")
 _DEFAULT_PORT = ":8020"
 """Of name nodes. Source: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/hdfs-default.xml"""
@@ -58,7 +57,7 @@ def strict_key(location: str) -> bytes:
         return location_key(location)
     authority, _, path = rest.partition("/")
     path = posixpath.normpath(f"/{path}").lstrip("/")
-    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+    if (scheme := scheme.lower()) in CLUSTER_SCHEMES:
         root = f"{scheme}://{authority.lower().removesuffix(_DEFAULT_PORT)}/"
     else:
         root = _root(scheme, authority)
@@ -68,7 +67,7 @@ def strict_key(location: str) -> bytes:
 @lru_cache(maxsize=1_024)
 def _root(scheme: str, authority: str) -> str:
     """Return the common prefix of the keys of all locations of a bucket, container or cluster."""
-    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+    if (scheme := scheme.lower()) in CLUSTER_SCHEMES:
         return "hdfs:///"
     scheme = _SAME_SCHEMES.get(scheme, scheme)
     if scheme == "abfs":
@@ -177,7 +176,7 @@ def name_nodes(locations: Iterable[str]) -> list[str]:
     """Return the spellings of the name nodes in locations on HDFS, and the empty string for none."""
     nodes = {"": None}
     for scheme, mark, rest in (location.partition("://") for location in locations):
-        if mark and scheme.lower() in _OF_CLUSTERS and (node := rest.partition("/")[0]):
+        if mark and scheme.lower() in CLUSTER_SCHEMES and (node := rest.partition("/")[0]):
             name = node.lower().removesuffix(_DEFAULT_PORT)
             nodes |= dict.fromkeys((node, name, name + _DEFAULT_PORT))
     return list(nodes)
