@@ -7,6 +7,8 @@ from zlib import crc32
 
 from airflow.sdk import Param
 
+from catalog.settings.table_config import INVALID_PARTITIONS, SOURCE_FORMATS
+
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
 AS_TRINO = "as Trino"
 """The choice of the migration form to convert timestamps as Trino does."""
@@ -67,7 +69,7 @@ def load_params(table: str | None = None) -> dict[str, Param]:
         "source_format": Param(
             AS_LISTED,
             type="string",
-            enum=[AS_LISTED, "csv", "json", "parquet", "orc"],
+            enum=[AS_LISTED, *SOURCE_FORMATS],
             title="Format of the source files",
             description="For a table that is not listed, the default is csv.",
         ),
@@ -81,7 +83,7 @@ def load_params(table: str | None = None) -> dict[str, Param]:
         "invalid_partitions": Param(
             AS_LISTED,
             type="string",
-            enum=[AS_LISTED, "fail", "skip"],
+            enum=[AS_LISTED, *INVALID_PARTITIONS],
             title="Partitions that do not fit an index",
             description="fail (the default for a table that is not listed): add nothing. "
             "skip: add the other partitions, keep the refused rows in a separate folder and report them.",

@@ -16,6 +16,7 @@ from calve_airflow.forms.templates import for_mapped_tasks, render_source
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
+from catalog.settings.quality_rules import OnFailure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -169,7 +170,7 @@ class RegisterPartitionsOperator(BaseOperator):
                     attempt,
                     staged["staging"],
                     on_invalid=OnInvalid.SKIP if is_skipping else OnInvalid.REFUSE,
-                    is_quarantined=on_failure == "quarantine",
+                    is_quarantined=on_failure == OnFailure.QUARANTINE,
                 )
         self.log.info("Added %(partitions)d partitions with %(row_count)d rows in %(file_count)d files", report)
         if report["refused"]:
@@ -258,13 +259,13 @@ class CheckQualityOperator(LoadJobOperator):
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
         """Report failed partitions; with `on_failure: fail`, they fail the task without a retry."""
-        on_failure = self.request["rules"].get("on_failure", "warn")
+        on_failure = self.request["rules"].get("on_failure", OnFailure.WARN)
         if result["failed"]:
             message = (
                 f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
                 f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
             )
-            if on_failure == "fail":
+            if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
         return dict(result)
