@@ -60,7 +60,8 @@ def test_the_hook_returns_the_command_of_an_application() -> None:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     assert list(inspect.signature(SparkSubmitHook._build_spark_submit_command).parameters) == ["self", "application"]
-    assert {"conf", "conn_id", "name", "deploy_mode"} <= set(inspect.signature(SparkSubmitHook).parameters)
+    passed = {"conf", "conn_id", "name", "deploy_mode", "py_files", "properties_file"}
+    assert passed <= set(inspect.signature(SparkSubmitHook).parameters)
 
 
 def test_a_trigger_can_ask_for_the_state_of_its_task() -> None:

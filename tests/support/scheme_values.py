@@ -22,7 +22,6 @@ TEXTS = {"string": 12, "varchar(4)": 4, "char(3)": 3}
 FLOATS = ("double", "float")
 TYPES = (*INTEGER_BITS, *DECIMALS, *TEXTS, *FLOATS, "date", "timestamp", "boolean")
 HASHED_TYPES = tuple(each for each in TYPES if each not in FLOATS and (each not in DECIMALS or each in HASHED_DECIMALS))
-INTERVAL_TYPES = (*INTEGER_BITS, "decimal(10,2)", "date", "timestamp")
 
 LONG = ("x" * 200 + "a", "x" * 200 + "b", "x" * 127, "x" + "中" * 60, "\U0010ffff" * 50, "\x00" * 90, "y")
 """Strings longer than the catalog's minima and maxima, of which some differ only after the cut."""
