@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
     from catalog import Catalog
+    from standalone.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -36,6 +37,30 @@ def catalog(empty_catalog: Catalog) -> Catalog:
     empty_catalog.create_table("demo.flights", columns=[("delay", "int")], partition_keys=keys)
     empty_catalog.add_partitions("demo.flights", [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
     return empty_catalog
+
+
+@pytest.fixture
+def stoppable_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A PostgreSQL server that belongs to one test, which may stop it and start it again."""
+    from standalone.postgres import PostgresServer, free_port
+
+    with PostgresServer(tmp_path_factory.mktemp("server"), free_port(), durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def stoppable_catalog(
+    stoppable_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Catalog]:
+    """A catalog on `stoppable_server`, with a database `demo`, set in `CALVE_CATALOG_URL`."""
+    from catalog import Catalog
+
+    stoppable_server.create_database("outage")
+    url = stoppable_server.url("outage")
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url, warehouse=str(tmp_path / "warehouse")) as catalog:
+        catalog.create_database("demo")
+        yield catalog
 
 
 @pytest.fixture(scope="session")

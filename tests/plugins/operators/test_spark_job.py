@@ -32,7 +32,7 @@ from catalog import Catalog
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.operations.records import JobRun, JobState, OperationKind
 from catalog.settings.environment import job_patience
-from standalone.postgres import PostgresServer, free_port
+from standalone.postgres import PostgresServer
 
 OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 
@@ -764,21 +764,12 @@ class TestOutage:
     """The catalog's server stops and starts again while a job runs."""
 
     @pytest.fixture
-    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-        with PostgresServer(tmp_path_factory.mktemp("server"), free_port(), durable=False) as server:
-            yield server
-
-    @pytest.fixture
-    def catalog(self, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog]:
-        server.create_database("outage")
-        url = server.url("outage")
-        monkeypatch.setenv("CALVE_CATALOG_URL", url)
-        with Catalog.initialise(url, warehouse=str(tmp_path / "warehouse")) as catalog:
-            catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
-            yield catalog
+    def catalog(self, stoppable_catalog: Catalog) -> Catalog:
+        stoppable_catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
+        return stoppable_catalog
 
     def test_a_task_follows_its_job_through_the_outage(
-        self, jobs: Jobs, server: PostgresServer, caplog: pytest.LogCaptureFixture
+        self, jobs: Jobs, stoppable_server: PostgresServer, caplog: pytest.LogCaptureFixture
     ) -> None:
         jobs.write(
             """
@@ -792,10 +783,10 @@ class TestOutage:
         def interrupt() -> None:
             while not (jobs.folder / "started").exists():
                 time.sleep(0.02)
-            server.stop()
+            stoppable_server.stop()
             jobs.allow("stopped")
             time.sleep(4)
-            server.start()
+            stoppable_server.start()
 
         outage = threading.Thread(target=interrupt)
         outage.start()
@@ -806,10 +797,12 @@ class TestOutage:
         assert jobs.runs == [1]
         assert "the task of Spark job step_one waits for the catalog" in caplog.text
 
-    def test_a_task_that_starts_in_an_outage_waits_for_its_end(self, jobs: Jobs, server: PostgresServer) -> None:
+    def test_a_task_that_starts_in_an_outage_waits_for_its_end(
+        self, jobs: Jobs, stoppable_server: PostgresServer
+    ) -> None:
         jobs.write("catalog.operations.finish_job(*attempt, {'rows': 3})")
-        server.stop()
-        end = threading.Timer(3, server.start)
+        stoppable_server.stop()
+        end = threading.Timer(3, stoppable_server.start)
         end.start()
         try:
             assert jobs.task().execute(context()) == {"rows": 3}
@@ -818,7 +811,7 @@ class TestOutage:
         assert jobs.runs == [1]
 
     def test_a_task_gives_up_after_its_patience(
-        self, jobs: Jobs, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+        self, jobs: Jobs, stoppable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CALVE_JOB_PATIENCE_SECONDS", "1")
         jobs.write('(Path(request["folder"]) / "started").touch(); wait_for("end")')
@@ -826,7 +819,7 @@ class TestOutage:
         def stop() -> None:
             while not (jobs.folder / "started").exists():
                 time.sleep(0.02)
-            server.stop()
+            stoppable_server.stop()
 
         stopping = threading.Thread(target=stop)
         stopping.start()
@@ -835,7 +828,7 @@ class TestOutage:
                 jobs.task().execute(context())
         finally:
             stopping.join()
-            server.start()
+            stoppable_server.start()
         # The job is healthy: nobody has fenced it, and the next try joins it.
         assert jobs.is_running()
         jobs.allow("end")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +18,7 @@ from calve_airflow.triggers.indexes import PartitionIndexTrigger
 from catalog import Catalog, NewPartition
 from catalog.model import IndexState
 from catalog.storage import Storage
-from standalone.postgres import PostgresServer, free_port
+from standalone.postgres import PostgresServer
 
 POLL_SECONDS = 0.05
 
@@ -175,28 +174,19 @@ class TestOutage:
     """The catalog's server stops while triggers wait."""
 
     @pytest.fixture
-    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-        with PostgresServer(tmp_path_factory.mktemp("server"), free_port(), durable=False) as server:
-            yield server
-
-    @pytest.fixture
-    def catalog(self, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog]:
-        server.create_database("outage")
-        monkeypatch.setenv("CALVE_CATALOG_URL", server.url("outage"))
-        with Catalog.initialise(os.environ["CALVE_CATALOG_URL"], warehouse=str(tmp_path)) as catalog:
-            catalog.create_database("demo")
-            create_table(catalog, 1)
-            yield catalog
+    def catalog(self, stoppable_catalog: Catalog) -> Catalog:
+        create_table(stoppable_catalog, 1)
+        return stoppable_catalog
 
     def test_triggers_wait_through_the_outage(
-        self, catalog: Catalog, server: PostgresServer, polls: list[int], caplog: pytest.LogCaptureFixture
+        self, catalog: Catalog, stoppable_server: PostgresServer, polls: list[int], caplog: pytest.LogCaptureFixture
     ) -> None:
         def interrupt() -> None:
             while not polls:
                 time.sleep(0.01)
-            server.stop()
+            stoppable_server.stop()
             time.sleep(2)
-            server.start()
+            stoppable_server.start()
             catalog.build_partition_index(table(1), "by_month")
 
         outage = threading.Thread(target=interrupt)
@@ -209,11 +199,11 @@ class TestOutage:
         assert "1 × PartitionIndexTrigger waits for the catalog" in caplog.text
 
     def test_the_wait_ends_after_the_patience(
-        self, catalog: Catalog, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+        self, catalog: Catalog, stoppable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CALVE_JOB_PATIENCE_SECONDS", "1")
-        server.stop()
+        stoppable_server.stop()
         try:
             assert asyncio.run(asyncio.wait_for(event_of(trigger(1)), 120))["table"] == table(1)
         finally:
-            server.start()
+            stoppable_server.start()
