@@ -20,13 +20,17 @@ IndexNames = str | Sequence[str] | None
 def read_indexes(table: str, index: IndexNames) -> list[PartitionIndex]:
     """Return the named indexes of a table, or with `index=None` all except those being deleted.
 
+    Waits for a catalog that cannot be reached (`patiently`).
+
     Raises:
+        CatalogUnavailableError: The catalog could not be reached for too long.
         NotFoundError: The table or the named index does not exist.
     """
     from catalog import Catalog
     from catalog.model import IndexState
+    from catalog.operations.patience import patiently
 
-    with Catalog.open() as catalog:
+    with patiently(Catalog.open, "the sensor") as catalog:
         if index is not None:
             names = [index] if isinstance(index, str) else index
             return [catalog.get_partition_index(table, name) for name in names]

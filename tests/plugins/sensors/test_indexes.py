@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from airflow.sdk import DAG, Context
@@ -12,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 from calve_airflow.triggers.indexes import PartitionIndexTrigger
 from catalog import Catalog
+from catalog.errors import CatalogUnavailableError
 
 TABLE = "demo.flights"
 
@@ -52,6 +55,19 @@ def polls_of(monkeypatch: pytest.MonkeyPatch, before_third: Callable[[], object]
     monkeypatch.setattr(PartitionIndexTrigger, "read", read_after_action)
     monkeypatch.setattr(PartitionIndexTrigger, "is_over", record)
     return answers
+
+
+@pytest.mark.parametrize("state", ["ACTIVE", "CREATING"])
+def test_a_sensor_that_starts_in_an_outage_waits_for_its_end(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    if state == "ACTIVE":
+        catalog.build_partition_index(TABLE, "by_carrier")
+    outage = [CatalogUnavailableError("the server is down"), Catalog.open()]
+    monkeypatch.setattr(Catalog, "open", mock.Mock(side_effect=outage))
+    with nullcontext() if state == "ACTIVE" else pytest.raises(TaskDeferred):
+        assert execute("by_carrier") == {"by_carrier": "ACTIVE"}
 
 
 def test_returns_at_once_when_the_index_is_active(catalog: Catalog) -> None:
