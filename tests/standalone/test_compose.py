@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 import yaml
 
 from standalone.cluster import BUCKET, WORKERS
-from standalone.environment import REPOSITORY, StackSettings
+from standalone.environment import REPOSITORY, SPARK_POOL, StackSettings
+from standalone.preparation import SPARK_POOL_SLOTS
 from standalone.services import AIRFLOW_COMPONENTS, ObjectStore, Service, SparkCluster, user, users_file
 
 VALUES = {"S3_ACCESS_KEY": "key", "S3_SECRET_KEY": "s3-secret", "SPARK_SECRET": "spark-secret"}
@@ -121,6 +123,26 @@ def test_airflow_submits_to_the_cluster_and_the_bucket(compose: dict[str, Any]) 
     assert environment["AWS_ENDPOINT_URL"] == ObjectStore("weed", Path(), Path()).url
     assert environment["CALVE_WAREHOUSE"].startswith(f"s3://{BUCKET}/")
     assert f'create_bucket(Bucket="{BUCKET}")' in compose["services"]["set-up"]["command"][-1]
+
+
+def test_the_set_up_makes_the_pool_of_the_stack(compose: dict[str, Any]) -> None:
+    words = f'airflow pools set {SPARK_POOL} {SPARK_POOL_SLOTS} "Concurrent Spark jobs" --include-deferred'
+    assert words in compose["services"]["set-up"]["command"][-1].splitlines()
+    assert compose["services"]["scheduler"]["environment"]["CALVE_SPARK_POOL"] == SPARK_POOL
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("docker-compose.yaml", r"image: calve:(.*)"),
+        ("deploy/airflow-values.yaml", r'defaultAirflowTag: "(.*)"'),
+        ("docs/kubernetes.md", r"/calve:(.*)"),
+        ("docs/airflow.md", r"dist/calve-(.*)-py3-none-any\.whl"),
+    ],
+)
+def test_a_release_names_one_version(path: str, pattern: str) -> None:
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    assert set(re.findall(pattern, (REPOSITORY / path).read_text())) == {version}
 
 
 def test_each_container_is_limited_checked_and_not_of_root(compose: dict[str, Any]) -> None:
