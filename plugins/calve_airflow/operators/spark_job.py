@@ -67,6 +67,8 @@ class SparkJobOperator(BaseOperator):
         SparkJobFailedError: The job failed with another error.
         SparkJobLostError: The job is lost, and was already resubmitted as often as allowed, or another attempt
             replaced it.
+        CatalogUnavailableError: The catalog could not be reached for `CALVE_JOB_PATIENCE_SECONDS`; the job continues.
+        AirflowTaskTimeout: A deferred task waited for longer than `execution_timeout`; the job is cancelled.
     """
 
     template_fields: Sequence[str] = ("operation_id", "request")
