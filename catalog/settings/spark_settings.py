@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from catalog.files import object_stores
-from catalog.settings.environment import spark_packages
+from catalog.settings.environment import spark_packages, state_folder
 from catalog.settings.places import allowed_locations
 
 _PACKAGES = "spark.jars.packages"
@@ -29,6 +29,16 @@ def with_storage(conf: Mapping[str, str]) -> dict[str, str]:
     if packages := list(dict.fromkeys([*known, *more])):
         settings[_PACKAGES] = ",".join(packages)
     return settings
+
+
+def session_defaults() -> dict[str, str]:
+    """Return the settings of submitted jobs and of local sessions alike, which others may override."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
 
 
 def properties(settings: Mapping[str, str]) -> str:

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from sqlalchemy import URL
 
 from catalog.errors import EngineUnavailableError
-from catalog.settings.environment import SPARK_JVM_OPTIONS, is_local_master, state_folder
-from catalog.settings.spark_settings import with_storage
+from catalog.settings.environment import SPARK_JVM_OPTIONS, is_local_master
+from catalog.settings.spark_settings import session_defaults, with_storage
 from spark_jobs.sessions.executors import executor_settings
 from spark_jobs.sessions.session import configure
 
@@ -41,12 +41,9 @@ def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> Spa
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
+        **session_defaults(),
         "spark.log.level": "ERROR",
         "spark.sql.ansi.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         **({"spark.jars.packages": ",".join(packages)} if packages else {}),
     }
     conf = SparkConf().setMaster(master).setAppName(name).setAll(list(with_storage(settings).items()))

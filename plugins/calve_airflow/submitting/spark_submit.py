@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from catalog.settings.code_archive import code_archive
-from catalog.settings.environment import REPOSITORY, is_local_master, state_folder
+from catalog.settings.environment import REPOSITORY, is_local_master
 from catalog.settings.secret_names import is_name_of_secret
 
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
@@ -55,17 +55,10 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
     # Imported late, because the imports take longer than parsing all DAG files.
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-    from catalog.settings.spark_settings import with_storage
+    from catalog.settings.spark_settings import session_defaults, with_storage
 
     master, in_cluster = _master(conn_id)
-    defaults = {
-        **_cluster_defaults(master, in_cluster=in_cluster),
-        "spark.log.level": "WARN",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
+    defaults = {**_cluster_defaults(master, in_cluster=in_cluster), **session_defaults(), "spark.log.level": "WARN"}
     hook = SparkSubmitHook(
         conf=with_storage({**defaults, **conf}),
         conn_id=conn_id,
