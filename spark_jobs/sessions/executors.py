@@ -14,7 +14,7 @@ from sqlalchemy import URL
 from catalog.files import object_stores
 from catalog.settings.code_archive import code_archive, runs_from_archive
 from catalog.settings.environment import is_local_master
-from catalog.settings.secret_names import SECRET_NAMES
+from catalog.settings.secret_names import SECRET_NAMES, is_name_of_secret
 from catalog.storage.urls import password_of
 
 _PREFIX = "spark.executorEnv."
@@ -53,9 +53,9 @@ def prepare_executors(context: SparkContext) -> None:
     """Send the code to the executors of a cluster, and remove passwords from what PySpark adds to each task."""
     if is_local_master(str(context.master)):
         return
-    for name in _SECRETS:
-        # PySpark copies the executors' variables to all tasks; Python in an executor has them already.
-        context.environment.pop(name, None)
+    # PySpark copies the executors' variables to all tasks; Python in an executor has them already.
+    for name in filter(is_name_of_secret, list(context.environment)):
+        del context.environment[name]
     if runs_from_archive():
         # In cluster mode, spark-submit has sent it to the executors, too.
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from unittest import mock
 
 import pytest
 from sqlalchemy import make_url
 
-from spark_jobs.sessions.executors import executor_settings
+from spark_jobs.sessions import executors
+from spark_jobs.sessions.executors import executor_settings, prepare_executors
 
 URL = make_url("postgresql+psycopg://calve:planted@db:5432/calve")
 
@@ -46,6 +48,15 @@ def test_spark_redacts_the_names_of_secrets(name: str) -> None:
     pattern = executor_settings(URL, "yarn")["spark.redaction.regex"]
     assert re.search(pattern, f"spark.yarn.appMasterEnv.{name}")
     assert not re.search(pattern, "spark.executorEnv.AWS_ENDPOINT_URL")
+
+
+def test_no_task_carries_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "runs_from_archive", lambda: True)
+    # PySpark's copy of all `spark.executorEnv`, also of those in a `spark-defaults.conf`.
+    variables = {"PGPASSWORD": "planted", "AWS_ACCESS_KEY_ID": "planted", "AZURE_STORAGE_KEY": "planted", "TZ": "UTC"}
+    context = mock.Mock(master="spark://master:7077", environment=variables)
+    prepare_executors(context)
+    assert context.environment == {"TZ": "UTC"}
 
 
 def test_no_pod_of_kubernetes_shows_a_password() -> None:
