@@ -14,6 +14,7 @@ from typing import Any, Self
 from standalone.errors import StackError
 from standalone.postgres import HOST, free_ports
 from standalone.services import ObjectStore, user, users_file
+from standalone.state import write_private
 
 REGION = "us-east-1"
 START_SECONDS = 60.0
@@ -74,9 +75,9 @@ class RunningObjectStore:
         """Start the server with the objects that it had.
 
         Raises:
-            StackError: It does not take objects within a minute.
+            StackError: It ended, or does not take objects within a minute.
         """
-        self._server.users.write_text(users_file(*self._users))
+        write_private(self._server.users, users_file(*self._users))
         service = self._server.service()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -89,7 +90,7 @@ class RunningObjectStore:
             )
         deadline = time.monotonic() + START_SECONDS
         while not takes_objects(self.client, _READY):
-            if time.monotonic() > deadline:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise StackError(f"The S3 server did not start. The end of its log:\n{self._log.read_text()[-2000:]}")
             time.sleep(0.1)
