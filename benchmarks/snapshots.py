@@ -83,7 +83,7 @@ def make_table(catalog: Catalog, location: str, count: int) -> None:
             for country, day in product(names, days)
         )
         write_manifest(table, folder, files)
-        catalog.loading.publish(operation.id, "append_rows", attempt, folder, append=True)
+        catalog.loading.publish(operation.id, "append_rows", attempt, folder, is_load=False)
 
 
 def find(catalog: Catalog, expression: str) -> int:

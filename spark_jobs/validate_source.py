@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
-from catalog.model import ICEBERG, Column, FileFormat, IndexState, PartitionIndex
+from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import OperationState
@@ -127,7 +127,7 @@ def _check(
             yield NewPartition(values, row_count=row_count)
 
     refused_count, shown = 0, list[RefusedPartition]()
-    for refused in catalog.loading.check(table, indexes, new_partitions()):
+    for refused in catalog.loading.check(table, indexes, new_partitions(), LoadMode.of(job.mode, table)):
         refused_count += 1
         if len(shown) < _SHOWN:
             shown.append(refused)

@@ -8,7 +8,7 @@ some of the new files; new partitions become visible with the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -58,30 +58,26 @@ def append_destinations(
         LocationTakenError: The default folder of a new partition lies inside the location of another partition.
     """
     table = adder.table
-    existing = _rows(connection, table, list(staged))
+    destinations = list(extended_destinations(connection, table, staged))
+    existing = {destination.identity for destination in destinations}
     key_count = len(table.key_names)
-    packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in staged.items()}
+    added = {identity: partition for identity, partition in staged.items() if identity not in existing}
+    packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in added.items()}
     taken = taken_default_folders(connection, table, list(packed_values.values()))
-    new, destinations = [], []
-    for identity, partition in staged.items():
+    new = []
+    for identity, partition in added.items():
         path = partition_path(table.key_names, partition.values)
-        partition_id = None
-        if identity in existing:
-            partition_id = existing[identity].id
-            location = _location(table, existing[identity])
-        elif identity not in occupied:
+        if identity not in occupied:
             raise _changed(table, path)
-        else:
-            default = table.default_partition_location(path)
-            owner, owner_location = taken.get(packed_values[identity], ("", ""))
-            if owner and not is_within(comparable(owner_location), comparable(default)):
-                # A folder next to the default one would lie inside the other partition's location, too.
-                raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
-            is_free = not owner and not occupied[identity]
-            location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
-            new.append(NewPartition(partition.values, location))
-        is_new = partition_id is None
-        destinations.append(Destination(identity, packed_values[identity], location, is_new, partition_id=partition_id))
+        default = table.default_partition_location(path)
+        owner, owner_location = taken.get(packed_values[identity], ("", ""))
+        if owner and not is_within(comparable(owner_location), comparable(default)):
+            # A folder next to the default one would lie inside the other partition's location, too.
+            raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
+        is_free = not owner and not occupied[identity]
+        location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
+        new.append(NewPartition(partition.values, location))
+        destinations.append(Destination(identity, packed_values[identity], location, is_new=True))
     if new:
         try:
             adder.check(new, on_invalid=OnInvalid.REFUSE)
@@ -90,10 +86,27 @@ def append_destinations(
     return destinations
 
 
-def extend(connection: Connection, table: Table, extensions: Sequence[Extension]) -> None:
+def extended_destinations(
+    connection: Connection, table: Table, staged: Mapping[bytes, StagedPartition]
+) -> Iterator[Destination]:
+    """Yield the destinations of files for those of the staged partitions that exist.
+
+    Raises:
+        UnsupportedFormatError: A partition's format differs from the table's.
+        ConflictError: A partition is quarantined.
+    """
+    for identity, row in _rows(connection, table, list(staged)).items():
+        packed = pack_values(staged[identity].values, len(table.key_names))
+        yield Destination(identity, packed, _location(table, row), is_new=False, partition_id=row.id)
+
+
+def extend(connection: Connection, table: Table, extensions: Sequence[Extension], operation_number: int) -> None:
     """Add the counts of appended files to partitions, after checking that they have not been replaced or moved.
 
     Compares ids, not values: if a partition was purged and added again, the purge has deleted the appended files.
+
+    Args:
+        operation_number: The operation that adds the files.
 
     Raises:
         UnsupportedFormatError: A partition's format differs from the table's now.
@@ -115,6 +128,7 @@ def extend(connection: Connection, table: Table, extensions: Sequence[Extension]
             file_count=row.file_count + bindparam("files"),
             row_count=row.row_count + bindparam("rows"),
             size_bytes=row.size_bytes + bindparam("bytes"),
+            operation_number=operation_number,
         ),
         additions,
     )

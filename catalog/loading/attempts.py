@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from catalog.model import OnInvalid, Table
+from catalog.model import LoadMode, OnInvalid, Table
 from catalog.operations.attempts import require_latest
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
@@ -24,7 +24,8 @@ class PublishOptions:
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
     is_quarantined: bool = False
-    append: bool = False
+    mode: LoadMode = LoadMode.NEW
+    is_load: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class PublishAttempt:
             FencedError: The attempt is fenced, or a later attempt has written the load again.
         """
         operation = self.operations.guard(connection, self.operation.id, self.step, self.number, hold=hold)
-        # An append has no separate step that writes files: the attempt that publishes has written them itself.
-        if not self.options.append:
+        # A statement has no separate step that writes files: the attempt that publishes has written them itself.
+        if self.options.is_load:
             require_latest(connection, operation, self.folder)
         return operation
 

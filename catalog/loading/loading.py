@@ -29,7 +29,7 @@ from catalog.files.filesystem import FileInfo, Folder
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.snapshots import SnapshotPublication
-from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
+from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
@@ -163,14 +163,22 @@ class Loading:
     # --- check --------------------------------------------------------------------------------------------------
 
     def check(
-        self, table: Table, indexes: Sequence[PartitionIndex], partitions: Iterable[NewPartition]
+        self,
+        table: Table,
+        indexes: Sequence[PartitionIndex],
+        partitions: Iterable[NewPartition],
+        mode: LoadMode | None = None,
     ) -> Iterator[RefusedPartition]:
         """Yield the partitions whose values the key types or the indexes do not admit; the table need not exist yet.
 
+        Args:
+            mode: By default, that of the table's format.
+
         Raises:
             InvalidPartitionError: A partition occurs in two spellings, such as `01` and `1` for an int.
-            PartitionAlreadyExistsError: The table already has one of the partitions.
+            PartitionAlreadyExistsError: The mode is NEW, and the table already has one of the partitions.
         """
+        mode = mode or LoadMode.of("", table)
         encoder = ValueEncoder(table, indexes, every_key=True)
         for batch in batched(partitions):
             fitting: dict[bytes, NewPartition] = {}
@@ -185,15 +193,16 @@ class Loading:
                         reason=f"the source files write one partition in two ways, {spellings[0]} and {spellings[1]}; "
                         "deliver its rows under one spelling",
                     )
+            if mode is not LoadMode.NEW:
+                continue
             with self._storage.read() as connection:
                 known = registered(connection, table, list(fitting))
-            # A snapshot adds files to existing partitions, too.
-            if known and not table.is_stored_as_iceberg:
+            if known:
                 names = [partition_path(table.key_names, fitting[identity].values) for identity in sorted(known)]
                 raise PartitionAlreadyExistsError(
                     f"table {table.full_name} already has {len(names):,} of the partitions that the source files would "
-                    f"add, for instance {', '.join(names[:5])}. Deliver their rows under other key values, or drop "
-                    "these partitions first"
+                    f"add, for instance {', '.join(names[:5])}. Set the load's `mode` to append to add their rows to "
+                    "these partitions, or drop these partitions first"
                 )
 
     # --- stage --------------------------------------------------------------------------------------------------
@@ -254,7 +263,8 @@ class Loading:
         *,
         on_invalid: OnInvalid = OnInvalid.REFUSE,
         is_quarantined: bool = False,
-        append: bool = False,
+        mode: LoadMode | None = None,
+        is_load: bool = True,
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
@@ -264,9 +274,11 @@ class Loading:
             staging: The folder that the Spark job reported.
             on_invalid: Whether to refuse the load, or to skip partitions that an index does not admit.
             is_quarantined: Hide the partitions until a quality check releases them.
-            append: The staged files may belong to existing partitions (`catalog.loading.appending`); then no partition
-                is quarantined or skipped. Until the commit, or until a failed append is undone, readers that list the
-                folders of these partitions may see some of the files.
+            mode: With APPEND, the staged files may belong to existing partitions (`catalog.loading.appending`). Until
+                the commit, or until a failed append is undone, readers that list the folders of these partitions may
+                see some of the files. By default, that of the table's format (`LoadMode.of`).
+            is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
+                whose attempt has written the files itself.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
@@ -280,7 +292,7 @@ class Loading:
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
-        options = PublishOptions(on_invalid, is_quarantined, append)
+        options = PublishOptions(on_invalid, is_quarantined, mode or LoadMode.of("", table), is_load)
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )
@@ -324,7 +336,7 @@ class Loading:
         self, connection: Connection, attempt: PublishAttempt, operation: Operation, report: dict[str, Any]
     ) -> None:
         """Note that a load is published, in the transaction that publishes it."""
-        if not attempt.options.append:
+        if attempt.options.is_load:
             self._note_sources(connection, attempt.table, operation)
         self._operations.finish_job(operation.id, attempt.step, attempt.number, report, connection=connection)
         self._operations.advance(connection, operation.id, OperationState.COMMITTED)

@@ -28,9 +28,9 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
 )
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.loading.appending import Extension, append_destinations, extend
+from catalog.loading.appending import Extension, append_destinations, extend, extended_destinations
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
-from catalog.model import NewPartition, OnInvalid, Table
+from catalog.model import LoadMode, NewPartition, OnInvalid, Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
 from catalog.operations.failpoints import Point, reached
@@ -174,12 +174,15 @@ class Publication:
     ) -> Iterable[Destination]:
         if not table.partition_keys:
             return [Destination(identity, "", table.location, False) for identity in staged]
-        adder = self._adder(connection, table)
-        if self._attempt.options.append:
+        adder, options = self._adder(connection, table), self._attempt.options
+        if not options.is_load:
             return append_destinations(connection, adder, staged, occupied, self._attempt.operation.folder)
-        return self._load_destinations(adder, staged, occupied)
+        extended = list(extended_destinations(connection, table, staged)) if options.mode is LoadMode.APPEND else []
+        known = {destination.identity for destination in extended}
+        new = {identity: partition for identity, partition in staged.items() if identity not in known}
+        return [*extended, *self._new_destinations(adder, new, occupied)]
 
-    def _load_destinations(
+    def _new_destinations(
         self, adder: PartitionAdder, staged: dict[bytes, StagedPartition], occupied: dict[bytes, bool]
     ) -> Iterable[Destination]:
         new = [NewPartition(partition.values) for partition in staged.values()]
@@ -295,20 +298,20 @@ class Publication:
             try:
                 self._adder(connection, table).add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
             except PartitionAlreadyExistsError as error:
-                if not self._attempt.options.append:
+                if self._attempt.options.is_load:
                     raise
                 raise ConflictError(
                     f"another process has added a partition meanwhile; append again: {error}"
                 ) from error
         for page in extensions:
-            extend(connection, table, [Extension(*row) for row in page])
+            extend(connection, table, [Extension(*row) for row in page], operation.number)
         connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))
         return operation
 
     def report(self) -> dict[str, Any]:
         """Return the report; see `Loading.publish`."""
         totals = self._totals
-        if self._attempt.options.append:
+        if not self._attempt.options.is_load:
             return {
                 "rows": totals.row_count,
                 "files": totals.file_count,
@@ -319,6 +322,7 @@ class Publication:
         refused_folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": totals.new,
+            "partitions_extended": totals.extended,
             "row_count": totals.row_count,
             "file_count": totals.file_count,
             "size_bytes": totals.size_bytes,
@@ -346,7 +350,7 @@ class Publication:
             is_quarantined=self._attempt.options.is_quarantined,
             operation_number=self._attempt.operation.number,
             is_bulk=True,
-            every_key=not self._attempt.options.append,
+            every_key=self._attempt.options.is_load,
         )
 
 

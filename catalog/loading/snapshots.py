@@ -17,11 +17,11 @@ from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.intake import lock_current
 from catalog.datafiles.manifest import read_manifest
 from catalog.datafiles.publishing import FileSwap, publish
-from catalog.errors import InvalidPartitionError, RefusedPartition
+from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
 from catalog.files.filesystem import Folder
 from catalog.indexes.definitions import maintained_indexes
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
-from catalog.model import OnInvalid
+from catalog.model import LoadMode, OnInvalid
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
@@ -87,7 +87,8 @@ class SnapshotPublication:
             FencedError: The attempt is fenced.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
             ConflictError: A partition is quarantined.
-            PartitionAlreadyExistsError: The partitions are to be quarantined, and one exists.
+            PartitionAlreadyExistsError: A partition exists, and the mode is NEW or the partitions are to be
+                quarantined.
         """
         operation = self._attempt.guard(connection)
         require_own(self._attempt.storage, operation, self._attempt.folder)
@@ -109,6 +110,11 @@ class SnapshotPublication:
                 hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
                 return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
         added = add_partition_files(connection, adder, table, self._files(), operation.number)
+        if added.extended and self._attempt.options.mode is LoadMode.NEW:
+            raise PartitionAlreadyExistsError(
+                f"table {table.full_name} has had {added.extended:,} of the load's partitions since it was validated; "
+                "nothing was added. Set the load's `mode` to append, or run the load again to see which they are"
+            )
         if added.total.file_count:
             publish(connection, table, FileSwap(self._files(), marks={OPERATION_MARK: operation.id}))
         return operation, self._report(added)
@@ -119,7 +125,7 @@ class SnapshotPublication:
 
     def _report(self, added: AddedFiles) -> dict[str, Any]:
         total = added.total
-        if self._attempt.options.append:
+        if not self._attempt.options.is_load:
             return {
                 "rows": total.row_count,
                 "files": total.file_count,

@@ -103,6 +103,22 @@ class OnInvalid(StrEnum):
     SKIP = "skip"
 
 
+class LoadMode(StrEnum):
+    """What a load may do to the partitions of a table: only add new ones, or also add rows to existing ones."""
+
+    NEW = "new"
+    APPEND = "append"
+
+    @classmethod
+    def of(cls, text: str, table: Table) -> LoadMode:
+        """Return a mode by its name; without a name, the default of the table, which depends on its format.
+
+        Raises:
+            ValueError: There is no mode of this name.
+        """
+        return cls(text or (cls.APPEND if table.is_stored_as_iceberg else cls.NEW))
+
+
 @dataclass(frozen=True)
 class Column:
     """A column: its name in lower case, its type as Hive writes it, and a comment.

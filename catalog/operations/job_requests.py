@@ -92,6 +92,7 @@ class SourceJob(JobRequest):
     format: str = "parquet"
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     invalid_partitions: str = "fail"
+    mode: str = ""
     dry_run: bool = False
 
     def __post_init__(self) -> None:

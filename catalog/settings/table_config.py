@@ -12,7 +12,7 @@ from typing import Any
 from croniter import croniter
 
 from catalog.errors import CatalogError, InvalidConfigurationError
-from catalog.model import ICEBERG, READABLE_FORMATS, Table
+from catalog.model import ICEBERG, READABLE_FORMATS, LoadMode, Table
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
 from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
@@ -24,6 +24,7 @@ from catalog.types.key_types import parse_key_type
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
+MODES = tuple(map(str, LoadMode))
 SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
 _CONNECTION = re.compile(r"[\w.-]{0,200}")
@@ -46,6 +47,7 @@ class TableConfig:
         schedule: Cron expression or preset; None to load only when triggered.
         invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
             are set aside and reported).
+        mode: What a load may do to existing partitions (`LoadMode`); empty for the default of the table's format.
         rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
             applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
         spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.
@@ -62,6 +64,7 @@ class TableConfig:
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     schedule: str | None = None
     invalid_partitions: str = "fail"
+    mode: str = ""
     quality: Mapping[str, Any] = field(default_factory=dict)
     rebalance: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +81,7 @@ class TableConfig:
             "format": self.format,
             "indexes": dict(self.indexes),
             "invalid_partitions": self.invalid_partitions,
+            "mode": self.mode,
         }
 
     def quality_request(self) -> dict[str, Any]:
@@ -89,9 +93,9 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
-        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `spark_conf` (which overrides
-            single settings of the entry), and `keys` as a list of strings such as `day date`, in order; `dry_run` and
-            `reload` are for the caller.
+        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `mode`, `spark_conf` (which
+            overrides single settings of the entry), and `keys` as a list of strings such as `day date`, in order;
+            `dry_run` and `reload` are for the caller.
 
     Raises:
         InvalidConfigurationError: The source is missing, or a field is invalid.
@@ -113,7 +117,7 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     return _table_config(f"table {name}", name, entry)
 
 
-_FORM_FIELDS = ("source", "source_format", "invalid_partitions")
+_FORM_FIELDS = ("source", "source_format", "invalid_partitions", "mode")
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 
@@ -315,8 +319,9 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
             ("source_format", SOURCE_FORMATS),
             ("format", (*READABLE_FORMATS, ICEBERG)),
             ("invalid_partitions", INVALID_PARTITIONS),
+            ("mode", MODES),
         )
-        if field_name in entry
+        if entry.get(field_name, "") != ""
     }
     if "source_options" in entry:
         defaults["source_options"] = _source_options(place, entry)

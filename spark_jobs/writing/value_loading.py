@@ -75,13 +75,13 @@ def append_rows(
         job = catalog.operations.get_job(operation_id, APPEND)
         attempt = 0 if job is None else job.attempt
         staging = catalog.loading.files_folder(definition, operation, attempt)
-        return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+        return catalog.loading.publish(operation_id, APPEND, attempt, staging, is_load=False)
     with attempt_here(catalog, operation, APPEND) as attempt:
         catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
         try:
             staging = catalog.loading.files_folder(definition, operation, attempt)
             _stage(spark, catalog, definition, staging, rows, columns)
-            return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+            return catalog.loading.publish(operation_id, APPEND, attempt, staging, is_load=False)
         except (FencedError, CommitOutcomeUnknownError):
             # The files may be another attempt's, or those of a commit that succeeded.
             raise

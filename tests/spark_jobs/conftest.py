@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog import Catalog, OnInvalid
+from catalog import Catalog, LoadMode, OnInvalid
 from catalog.statements.session import Session
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Loader:
                 staging,
                 on_invalid=changes.get("on_invalid", OnInvalid.REFUSE),
                 is_quarantined=changes.get("is_quarantined", False),
+                mode=LoadMode(changes["mode"]) if changes.get("mode") else None,
             )
 
     def load(self, source: Path, *, on_invalid: OnInvalid = OnInvalid.REFUSE, **changes: Any) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Loader:
         try:
             self.validate(operation_id, source, **changes)
             staging = self.write(operation_id, **changes)["staging"]
-            return self.register(operation_id, staging, on_invalid=on_invalid)
+            return self.register(operation_id, staging, on_invalid=on_invalid, mode=changes.get("mode"))
         except Exception:
             self.catalog.operations.fail(operation_id, "TEST", "the load failed")
             raise

@@ -221,6 +221,48 @@ def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., An
         loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,1,2,2\n"))
 
 
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_late_rows_are_added_to_their_partitions(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    from catalog.operations.job_requests import CheckQualityJob
+    from spark_jobs.check_quality import check_quality
+    from spark_jobs.reading.tables import read_table
+
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,1\n"), format=table_format)
+    source = deliver(tmp_path / "raw", "b.csv", HEADER + "US,01,3,3\nUS,2,4,4\nUS,2,5,5\n")
+    report = loader.load(source, format=table_format, mode="append")
+    assert (report["partitions"], report["partitions_extended"], report["row_count"]) == (1, 1, 3)
+    assert sorted(row.id for row in read_table(spark, "shop.orders", catalog=catalog).collect()) == [1, 2, 3, 4, 5]
+    late = catalog.get_partition("shop.orders", ("US", "1"))
+    assert (late.row_count, late.file_count) == (2, 2)
+    rules = {"columns": {"amount": {"max": 3}}}
+    attempt = catalog.operations.start_job("load-2", "check_quality")
+    job = {"operation_id": "load-2", "step": "check_quality", "attempt": attempt, "table": "shop.orders"}
+    check_quality(loader.spark, catalog, CheckQualityJob(**job, rules=rules))
+    checked = catalog.operations.get_job("load-2", "check_quality")
+    assert checked is not None
+    assert (checked.result["checked"], checked.result["failed"]) == (2, 1), checked.result
+    assert "country=US/day=2" in checked.result["failures"][0]
+
+
+def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), format="iceberg")
+    source = deliver(tmp_path / "raw", "b.csv", HEADER + "US,1,2,2\nUS,2,3,3\n")
+    with pytest.raises(PartitionAlreadyExistsError, match="country=US/day=1"):
+        loader.load(source, mode="new")
+    operation = loader.new_operation()
+    loader.validate(operation, source, mode="append")
+    staging = loader.write(operation)["staging"]
+    with pytest.raises(PartitionAlreadyExistsError, match="has had 1 of the load's partitions"):
+        loader.register(operation, staging, mode="new")
+    assert [each.row_count for each in catalog.get_partitions("shop.orders")] == [1]
+
+
 def test_two_spellings_of_one_partition_are_named(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,01,2,2\n")
     with pytest.raises(InvalidPartitionError, match=r"country=US/day=0?1 and country=US/day=0?1; deliver"):

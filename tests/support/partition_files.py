@@ -173,7 +173,7 @@ def append(catalog: Catalog, operation: str, name: str, rows: Mapping[Values, Se
         table = catalog.get_table(name)
         folder = catalog.loading.files_folder(table, begun, attempt)
         write_partitions(table, folder, rows)
-        return catalog.loading.publish(operation, "append_rows", attempt, folder, append=True)
+        return catalog.loading.publish(operation, "append_rows", attempt, folder, is_load=False)
 
 
 def stored_rows(catalog: Catalog, name: str) -> list[Row]:

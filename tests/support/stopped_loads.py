@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from catalog import Catalog, OnInvalid
+from catalog import Catalog, LoadMode, OnInvalid
 from catalog.errors import CatalogError, FencedError, OperationConflictError
 from catalog.files.filesystem import in_parallel
 from catalog.loading import publishing
@@ -18,18 +18,25 @@ REFUSED = 4
 """The exit code of a process with another error of the catalog."""
 
 
-def publish(url: str, operation_id: str, staging: str, variable: str, point: str) -> None:
+def publish(
+    url: str, operation_id: str, staging: str, variable: str, point: str, mode: LoadMode = LoadMode.NEW
+) -> None:
     """Publish a load, folder by folder."""
     publishing.in_parallel = partial(in_parallel, threads=1)
     os.environ[variable] = point
     with Catalog.open(url) as catalog:
         attempt = catalog.operations.start_job(operation_id, "register")
         try:
-            catalog.loading.publish(operation_id, "register", attempt, staging)
+            catalog.loading.publish(operation_id, "register", attempt, staging, mode=mode)
         except FencedError:
             os._exit(FENCED)
         except CatalogError:
             os._exit(REFUSED)
+
+
+def publish_to_existing(url: str, operation_id: str, staging: str, variable: str, point: str) -> None:
+    """Publish a load that also adds rows to existing partitions."""
+    publish(url, operation_id, staging, variable, point, LoadMode.APPEND)
 
 
 def repair(url: str, table: str, operation_id: str, variable: str, point: str) -> None:

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from airflow.sdk import Param
 
-from catalog.settings.table_config import INVALID_PARTITIONS, SOURCE_FORMATS
+from catalog.settings.table_config import INVALID_PARTITIONS, MODES, SOURCE_FORMATS
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
 AS_TRINO = "as Trino"
@@ -87,6 +87,14 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             title="Partitions that do not fit an index",
             description="fail (the default for a table that is not listed): add nothing. "
             "skip: add the other partitions, keep the refused rows in a separate folder and report them.",
+        ),
+        "mode": Param(
+            AS_LISTED,
+            type="string",
+            enum=[AS_LISTED, *MODES],
+            title="Rows for partitions that exist",
+            description="new: refuse the load. append: add the rows to these partitions. For a table that is not "
+            "listed, the default is append if it is stored as Iceberg, and otherwise new.",
         ),
         "reload": Param(
             False,

@@ -32,10 +32,10 @@ _WRITE = "write_partitions"
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `spark_conf`, `reload` and
-    `dry_run` from the run's parameters and not from templated fields: Airflow stores rendered fields, and a source may
-    contain a password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table that
-    is in neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `mode`, `spark_conf`, `reload`
+    and `dry_run` from the run's parameters and not from templated fields: Airflow stores rendered fields, and a source
+    may contain a password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table
+    that is in neither the list nor the catalog needs keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -147,7 +147,7 @@ class RegisterPartitionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the load, or return the report of an earlier try."""
-        from catalog import OnInvalid
+        from catalog import LoadMode, OnInvalid
 
         step = self.task_id
         with open_catalog() as catalog:
@@ -171,8 +171,13 @@ class RegisterPartitionsOperator(BaseOperator):
                     staged["staging"],
                     on_invalid=OnInvalid.SKIP if is_skipping else OnInvalid.REFUSE,
                     is_quarantined=on_failure == OnFailure.QUARANTINE,
+                    mode=LoadMode.of(settings["request"].get("mode", ""), catalog.get_table(operation.table)),
                 )
-        self.log.info("Added %(partitions)d partitions with %(row_count)d rows in %(file_count)d files", report)
+        self.log.info(
+            "Added %(partitions)d partitions and extended %(partitions_extended)d, with %(row_count)d rows in "
+            "%(file_count)d files",
+            report,
+        )
         if report["refused"]:
             self.log.warning(
                 "%d partitions with %d rows do not fit an index; their rows are in %s: %s",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table
+from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, PartitionState, Table
 from catalog.errors import (
     FencedError,
     InvalidPartitionError,
@@ -64,6 +64,7 @@ class Load:
         self.catalog, self.table, self.landing, self.name = catalog, table, landing, name
         self.folder = Path(table.location)
         self.staging = ""
+        self.mode: LoadMode | None = None
 
     def discover(self, *, reload: bool = False, is_dry_run: bool = False) -> list[str]:
         source = str(self.landing)
@@ -100,7 +101,13 @@ class Load:
         attempt = attempt or self.catalog.operations.start_job(self.name, "register")
         on_invalid = OnInvalid.SKIP if skip else OnInvalid.REFUSE
         return self.catalog.loading.publish(
-            self.name, "register", attempt, self.staging, on_invalid=on_invalid, is_quarantined=is_quarantined
+            self.name,
+            "register",
+            attempt,
+            self.staging,
+            on_invalid=on_invalid,
+            is_quarantined=is_quarantined,
+            mode=self.mode,
         )
 
     def run(self, rows: dict[tuple[str | None, ...], int] | None = None, *, skip: bool = False) -> dict[str, object]:
@@ -225,6 +232,7 @@ def test_a_load_becomes_visible_with_its_files_and_counts(load: Load, catalog: C
     report = load.run()
     assert report == {
         "partitions": 3,
+        "partitions_extended": 0,
         "row_count": 60,
         "file_count": 3,
         "size_bytes": 300,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import product
@@ -17,7 +18,7 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import func, select, update
 
-from catalog import Catalog, NewPartition, Table
+from catalog import Catalog, LoadMode, NewPartition, Table
 from catalog.errors import (
     ConflictError,
     FencedError,
@@ -460,6 +461,86 @@ def test_partitions_are_freed_when_their_staging_folder_is_gone(
         staged.stage()
 
 
+# --- late rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late(catalog: Catalog, staged: Load) -> Load:
+    """A staged load of rows for one existing partition, with a file, and for two new ones."""
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", "01"], row_count=2, file_count=1, size_bytes=5)])
+    path = staged.folder / "origin=JFK/month=01"
+    path.mkdir(parents=True)
+    (path / "old.parquet").write_text("old")
+    staged.mode = LoadMode.APPEND
+    return staged
+
+
+def assert_late_rows_are_added(late: Load) -> None:
+    report = late.publish()
+    assert (report["partitions"], report["partitions_extended"], report["row_count"]) == (2, 1, 60)
+    counts = {each.values: (each.row_count, each.file_count) for each in late.catalog.get_partitions(TABLE)}
+    assert counts == {("JFK", "01"): (12, 2), ("LGA", "1"): (20, 1), ("a/b", None): (30, 1)}
+    files = files_below(late.table)
+    assert Counter(folders_of(files)) == {
+        "origin=JFK/month=01": 2,
+        "origin=LGA/month=1": 1,
+        "origin=a%2Fb/month=__HIVE_DEFAULT_PARTITION__": 1,
+    }
+    assert reserved_count(late.catalog) == 0
+    assert_every_partition_has_its_item(late.catalog, TABLE)
+    loaded = {each.values for each in late.catalog.operation_partitions(late.name)}
+    assert loaded == counts.keys(), "the partition with late rows is checked and announced, too"
+    assert Load(late.catalog, late.table, late.landing, "later").discover() == []
+
+
+def test_late_rows_are_added_to_their_partition(late: Load) -> None:
+    assert_late_rows_are_added(late)
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("point", [*KILLS, Point.COMMITTED])
+def test_a_load_of_late_rows_that_is_killed_is_done_again(late: Load, catalog_url: str, point: Point) -> None:
+    kill_at(stopped_loads.publish_to_existing, point, catalog_url, late.name, late.staging)
+    assert_late_rows_are_added(late)
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("undo", [Catalog.repair_table, Catalog.vacuum])
+@pytest.mark.parametrize("point", KILLS)
+def test_a_load_of_late_rows_that_is_killed_is_undone(
+    late: Load, catalog: Catalog, catalog_url: str, point: Point, undo: Callable[..., object]
+) -> None:
+    kill_at(stopped_loads.publish_to_existing, point, catalog_url, late.name, late.staging)
+    cancel(catalog, late.name)
+    undo(catalog, **({"grace": NOW} if undo is Catalog.vacuum else {"table": TABLE}))
+    assert files_below(late.table) == {"origin=JFK/month=01/old.parquet": "old"}
+    assert [(each.values, each.row_count) for each in catalog.get_partitions(TABLE)] == [(("JFK", "01"), 2)]
+    assert reserved_count(catalog) == 0
+
+
+def test_without_the_mode_late_rows_are_refused(late: Load, catalog: Catalog) -> None:
+    late.mode = None
+    with pytest.raises(PartitionAlreadyExistsError, match="origin=JFK/month=1"):
+        late.publish()
+    assert [each.row_count for each in catalog.get_partitions(TABLE)] == [2]
+    assert reserved_count(catalog) == 0
+
+
+def test_late_rows_do_not_go_to_a_quarantined_partition(late: Load, catalog: Catalog) -> None:
+    first = Load(catalog, late.table, late.landing, "first")
+    cancel(catalog, late.name)
+    first.discover()
+    first.stage({("LGA", "1"): 1})
+    first.publish(is_quarantined=True)
+    (late.landing / "03.csv").write_text("late")
+    late.name = "run-3"
+    late.discover()
+    late.stage()
+    with pytest.raises(ConflictError, match="quarantined"):
+        late.publish()
+    assert reserved_count(catalog) == 0
+
+
 # --- appending ------------------------------------------------------------------------------------------------------
 
 
@@ -482,7 +563,7 @@ class Append:
         (folder / STAGED_FILES / "_SUCCESS").touch()
 
     def publish(self) -> dict[str, Any]:
-        return self.catalog.loading.publish("append", "append_rows", self.attempt, self.staging, append=True)
+        return self.catalog.loading.publish("append", "append_rows", self.attempt, self.staging, is_load=False)
 
     def discard(self) -> None:
         self.catalog.loading.discard_staging(self.table, ("append", "append_rows", self.attempt))
