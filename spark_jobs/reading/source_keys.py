@@ -30,6 +30,7 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
     Raises:
         SourceFileError: A file or a JSON record lacks a key; the message names it.
     """
+    keys = [key for key in keys if key not in source.folder_keys]
     if not keys or job.source_format == "csv":
         return
     if job.source_format == "json":

@@ -23,6 +23,7 @@ from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SourceJob
 from catalog.types.column_types import ColumnTextType, parse_column_type
 from catalog.types.key_types import DecimalType, FloatingType
+from spark_jobs.reading.folder_keys import key_of_folder, keys_of_folders
 from spark_jobs.reading.source_lines import line_of
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable, first_problem
@@ -51,6 +52,7 @@ class Source:
         names: Column → its spelling in the files.
         given: The rows of the files before they are cast.
         problem: The problem of a row of `given`; None if all values fit.
+        folder_keys: The partition keys that are in the names of the files' folders.
     """
 
     rows: DataFrame
@@ -60,6 +62,7 @@ class Source:
     job: SourceJob
     given: DataFrame
     problem: SparkColumn | None
+    folder_keys: Sequence[str] = ()
 
 
 def spark_path(location: str) -> str:
@@ -102,8 +105,9 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     paths = [read_path(file.path) for file in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
     keys = list(job.key_types) if table is None else list(table.key_names)
+    folder_keys = keys_of_folders(keys, files)
     if job.source_format in _TEXT_FORMATS:
-        schema = _text_schema(spark, paths, job, table, keys)
+        schema = _text_schema(spark, paths, job, table, keys, folder_keys)
         reader = reader.schema(schema.add(CORRUPT, StringType())).options(
             mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false"
         )
@@ -113,12 +117,16 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     rows = reader.load(paths)
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     rows = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
-    _check_keys(rows, keys, files)
+    _check_keys(rows, [key for key in keys if key not in folder_keys], files)
     declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
     given, checked = rows, _checked(rows, declared, keys)
+    key_types = job.key_types if table is None else {key.name: key.type for key in table.partition_keys}
+    for key in folder_keys:
+        column = f.col(quoted(key)) if key in rows.columns else None
+        checked.append(key_of_folder(Column(key, key_types.get(key, "string")), column))
     if job.source_format in _TEXT_FORMATS:
-        checked += map(_decoded_key, keys)
-    changed = {key: f.col(quoted(key)).cast("string") for key in keys}
+        checked += [_decoded_key(key) for key in keys if key not in folder_keys]
+    changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in rows.columns}
     changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
     if (problem := first_problem(checked)) is not None:
         changed[PROBLEM] = problem
@@ -138,7 +146,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     )
     if table is not None:
         _check_columns(table, [column.name for column in columns], files)
-    return Source(rows, columns, files, names, job, given, problem)
+    return Source(rows, columns, files, names, job, given, problem, folder_keys)
 
 
 def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
@@ -159,14 +167,19 @@ def _decoded_key(key: str) -> CheckedColumn:
 
 
 def _text_schema(
-    spark: SparkSession, paths: Sequence[str], job: SourceJob, table: Table | None, keys: Sequence[str]
+    spark: SparkSession,
+    paths: Sequence[str],
+    job: SourceJob,
+    table: Table | None,
+    keys: Sequence[str],
+    folder_keys: Sequence[str],
 ) -> StructType:
-    """Return the schema of a text source, in the order of the files."""
+    """Return the schema of a text source, in the order of the files; keys of folders need no column."""
     table_types = {} if table is None else {column.name: column.type for column in table.columns}
     declared = {**job.column_types, **table_types}
     has_names = job.source_format != "csv" or job.source_options.get("header", "false").lower() == "true"
     if not has_names:
-        if missing := [key for key in keys if key not in declared]:
+        if missing := [key for key in keys if key not in declared and key not in folder_keys]:
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
                 "of the file in order, including the partition keys"
@@ -210,8 +223,9 @@ def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataTy
 def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo]) -> None:
     if missing := [key for key in keys if key not in rows.columns]:
         raise SourceFileError(
-            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by; its "
-            f"columns are {', '.join(name for name in rows.columns if name != CORRUPT)}"
+            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by, and not "
+            f"every file is in a folder such as {missing[0]}=…; its columns are "
+            f"{', '.join(name for name in rows.columns if name != CORRUPT)}"
         )
 
 
