@@ -32,7 +32,16 @@ from spark_jobs.queries.query import prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import with_views
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import CORRUPT, PROBLEM, Source, is_bad, read_source, source_errors, unreadable_lines
+from spark_jobs.reading.sources import (
+    CORRUPT,
+    FILE,
+    PROBLEM,
+    Source,
+    is_bad,
+    read_source,
+    source_errors,
+    unreadable_lines,
+)
 from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
@@ -269,6 +278,6 @@ def _readable(source: Source) -> DataFrame:
     """Return the rows of a source, with a check that raises an error for an unreadable line."""
     bad = is_bad(source)
     if bad is None:
-        return source.rows
+        return source.rows.drop(FILE)
     is_good = f.when(~bad, True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
-    return source.rows.where(is_good).drop(CORRUPT, PROBLEM)
+    return source.rows.where(is_good).drop(CORRUPT, PROBLEM, FILE)

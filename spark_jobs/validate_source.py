@@ -17,7 +17,7 @@ from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.tables.checks import require_value_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import Source, bad_count, read_source, source_errors, unreadable_lines
+from spark_jobs.reading.sources import FILE, Source, bad_count, read_source, source_errors, unreadable_lines
 from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
@@ -56,13 +56,15 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         "%s: %d files would add %d partitions with %d rows; the indexes refuse %d",
         *(table.full_name, len(files), report["partitions"], report["rows"], report["refused"]),
     )
+    if source.missing:
+        log.warning("%s: files lack %s, which is null in their rows", table.full_name, ", ".join(source.missing))
     if job.dry_run:
         with catalog.storage.write() as connection:
             catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
             catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
     elif not table.id:
         _create_table(catalog, job, table)
-    return {"files": len(files), **report}
+    return {"files": len(files), "missing_columns": list(source.missing), **report}
 
 
 def _existing_table(catalog: Catalog, name: str) -> Table | None:
@@ -80,7 +82,7 @@ def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
     Raises:
         SourceFileError: A line cannot be parsed.
     """
-    names = [f"`{name}`" for name in source.rows.columns]
+    names = [f"`{name}`" for name in source.rows.columns if name != FILE]
     counted = (
         # Spark writes an empty value to Hive's null partition, so it counts as null here.
         source.rows.withColumns({key: f.nullif(f.col(f"`{key}`"), f.lit("")) for key in keys})

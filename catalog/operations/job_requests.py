@@ -81,6 +81,7 @@ class SourceJob(JobRequest):
     """A job that reads the source files of a load, which are listed in the operation's row.
 
     Attributes:
+        required: Columns that each file has to have.
         keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
             keep the order of fields, and the order of the keys is that of the path.
     """
@@ -93,6 +94,7 @@ class SourceJob(JobRequest):
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     invalid_partitions: str = "fail"
     mode: str = ""
+    required: Sequence[str] = ()
     dry_run: bool = False
 
     def __post_init__(self) -> None:

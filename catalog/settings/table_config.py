@@ -42,6 +42,7 @@ class TableConfig:
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
         keys: Partition keys and their types, in the order of the path; optional for an existing table.
         columns: Types of other columns; those not listed are inferred by the first load.
+        required: Columns that each source file has to have; others may be missing, and are null.
         format: Of the data files; `iceberg` for an Iceberg table whose data files are Parquet.
         indexes: Partition indexes that the table should have, with their keys.
         schedule: Cron expression or preset; None to load only when triggered.
@@ -60,6 +61,7 @@ class TableConfig:
     source_format: str = "csv"
     source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
     columns: Mapping[str, str] = field(default_factory=dict)
+    required: Sequence[str] = ()
     format: str = "parquet"
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     schedule: str | None = None
@@ -82,6 +84,7 @@ class TableConfig:
             "indexes": dict(self.indexes),
             "invalid_partitions": self.invalid_partitions,
             "mode": self.mode,
+            "required": list(self.required),
         }
 
     def quality_request(self) -> dict[str, Any]:
@@ -330,6 +333,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         source=str(entry.get("source") or ""),
         keys=keys,
         columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
+        required=_names(place, entry, "required"),
         indexes=_indexes(place, entry, keys),
         schedule=_schedule(place, entry),
         quality=quality,
@@ -338,6 +342,15 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         connection=_connection(place, entry),
         **defaults,
     )
+
+
+def _names(place: str, entry: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = entry.get(name) or []
+    if not isinstance(value, list | tuple):
+        raise InvalidConfigurationError(
+            f"{place}: {name} is {value!r}, expected a list of columns such as [id, amount]"
+        )
+    return tuple(normalise_identifier(str(column), "column") for column in value)
 
 
 def _connection(place: str, entry: Mapping[str, Any]) -> str:

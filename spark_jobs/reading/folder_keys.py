@@ -21,16 +21,17 @@ def keys_of_folders(keys: Iterable[str], files: Sequence[FileInfo]) -> list[str]
     return [key for key, pattern in patterns.items() if all(pattern.search(file.path) for file in files)]
 
 
-def key_of_folder(key: Column, given: SparkColumn | None) -> CheckedColumn:
-    """Return the values of a key, as strings, from the folders of files, over the rows of Spark's file reader.
+def key_of_folder(key: Column, file: SparkColumn, given: SparkColumn | None) -> CheckedColumn:
+    """Return the values of a key, as strings, from the folders of files.
 
     The innermost folder `key=…` counts. A value in a file's column has to be equal; it may be spelled otherwise.
 
     Args:
         key: A key and its type.
+        file: The URIs of the files.
         given: The column of the files, in any type; None if they have none.
     """
-    path = _decoded(f.col("_metadata.file_path"))
+    path = _decoded(file)
     # Java's quotation: the name has no quotation marks, as identifiers have none.
     text = _decoded(f.regexp_extract(path, rf"(?is).*/\Q{folder_start(key.name)}\E([^/]*)/", 1))
     value = f.when(text.isin("", NULL_VALUE), None).otherwise(text)

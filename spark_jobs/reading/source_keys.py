@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from catalog.errors import SourceFileError
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.operations.job_requests import SourceJob
-from spark_jobs.reading.sources import CORRUPT, Source, plain_path, quoted, read_path
+from spark_jobs.reading.sources import CORRUPT, FILE, Source, plain_path, quoted, read_path
 
 _SHOWN = 100
 """Maximum number of characters of a record in an error."""
@@ -72,7 +72,7 @@ def _is_missing(source: Source, key: str) -> SparkColumn:
 def _refuse_files(source: Source, source_format: str, keys: Sequence[str]) -> None:
     """Refuse files without a key's column; only files without any value of the key are inspected."""
     counts = [f.count(f.col(quoted(key))).alias(f"count_{number}") for number, key in enumerate(keys)]
-    by_file = source.rows.drop(CORRUPT).groupBy(f.col("_metadata.file_path").alias("file")).agg(*counts)
+    by_file = source.rows.drop(CORRUPT).groupBy(f.col(FILE).alias("file")).agg(*counts)
     is_empty = " OR ".join(f"count_{number} = 0" for number in range(len(keys)))
     suspects = (plain_path(row["file"]) for row in by_file.where(is_empty).select("file").toLocalIterator())
 

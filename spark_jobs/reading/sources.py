@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from catalog.errors import InvalidLocationError, SourceFileError
 from catalog.files.filesystem import FileInfo, Folder
@@ -24,6 +25,7 @@ from catalog.operations.job_requests import SourceJob
 from catalog.types.column_types import ColumnTextType, parse_column_type
 from catalog.types.key_types import DecimalType, FloatingType
 from spark_jobs.reading.folder_keys import key_of_folder, keys_of_folders
+from spark_jobs.reading.headers import by_header, has_header
 from spark_jobs.reading.source_lines import line_of
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable, first_problem
@@ -31,12 +33,17 @@ from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_no
 CORRUPT = "_calve_corrupt"
 """Column with a line that cannot be parsed as a row; null for other rows."""
 
+FILE = "_calve_file"
+"""Column with the URI of a row's file."""
+
 PROBLEM = "_calve_problem"
 """Column with the problem of a row whose values do not fit their columns; null for other rows."""
 
 _SHOWN = 10
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
 _TEXT_FORMATS = ("csv", "json")
+_NUMBERS: Sequence[type[DataType]] = (IntegerType, LongType, DoubleType)
+"""Types that Spark infers for numbers, each with all values of those before it."""
 
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 """What Spark reads for bytes that are not in the encoding of a text file."""
@@ -47,12 +54,14 @@ class Source:
     """The rows of a load.
 
     Attributes:
-        rows: Rows with all columns in lower case, the partition keys as strings, and `CORRUPT` for text formats.
+        rows: Rows with all columns in lower case, the partition keys as strings, `FILE`, and `CORRUPT` if the files are
+            text.
         columns: The columns of the data files, with their types.
         names: Column → its spelling in the files.
         given: The rows of the files before they are cast.
         problem: The problem of a row of `given`; None if all values fit.
         folder_keys: The partition keys that are in the names of the files' folders.
+        missing: The columns of the table that files lack, so that their rows have null there.
     """
 
     rows: DataFrame
@@ -63,6 +72,7 @@ class Source:
     given: DataFrame
     problem: SparkColumn | None
     folder_keys: Sequence[str] = ()
+    missing: Sequence[str] = ()
 
 
 def spark_path(location: str) -> str:
@@ -98,35 +108,30 @@ def plain_path(uri: str) -> str:
 def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, table: Table | None) -> Source:
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
+    A column that files lack is null, unless the request requires it.
+
     Raises:
-        SourceFileError: A file cannot be opened, lacks a partition key, has other columns than the table, or a column
-            whose type cannot be cast to the table's.
+        SourceFileError: A file cannot be opened, lacks a partition key or a required column, has columns that the table
+            does not have, or a column whose type cannot be cast to the table's.
     """
-    paths = [read_path(file.path) for file in files]
-    reader = spark.read.format(job.source_format).options(**job.source_options)
     keys = list(job.key_types) if table is None else list(table.key_names)
-    folder_keys = keys_of_folders(keys, files)
-    if job.source_format in _TEXT_FORMATS:
-        schema = _text_schema(spark, paths, job, table, keys, folder_keys)
-        reader = reader.schema(schema.add(CORRUPT, StringType())).options(
-            mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false"
-        )
-    elif len(paths) > 1:
-        # Otherwise Spark uses the columns of one file and drops columns of the others.
-        reader = reader.option("mergeSchema", "true")
-    rows = reader.load(paths)
-    names = {normalise_identifier(name, "column"): name for name in rows.columns}
-    rows = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
-    _check_keys(rows, [key for key in keys if key not in folder_keys], files)
-    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
-    given, checked = rows, _checked(rows, declared, keys)
     key_types = job.key_types if table is None else {key.name: key.type for key in table.partition_keys}
+    folder_keys = keys_of_folders(keys, files)
+    groups, missing = _read(spark, files, job, table, keys, folder_keys), set[str]()
+    for group in groups:
+        missing |= _missing_columns(group, job, table, keys, folder_keys)
+    given = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [each.rows for each in groups])
+    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
+    checked = _checked(given, declared, keys)
     for key in folder_keys:
-        column = f.col(quoted(key)) if key in rows.columns else None
-        checked.append(key_of_folder(Column(key, key_types.get(key, "string")), column))
+        column = f.col(quoted(key)) if key in given.columns else None
+        checked.append(key_of_folder(Column(key, key_types.get(key, "string")), f.col(FILE), column))
     if job.source_format in _TEXT_FORMATS:
         checked += [_decoded_key(key) for key in keys if key not in folder_keys]
-    changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in rows.columns}
+    changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in given.columns}
+    if table is not None:
+        absent = {name: text for name, text in declared.items() if name not in given.columns}
+        changed |= {name: f.lit(None).cast(spark_type(text)) for name, text in absent.items()}
     changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
     if (problem := first_problem(checked)) is not None:
         changed[PROBLEM] = problem
@@ -140,13 +145,76 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
             f"source {files[0].path}: column {name} has type {dict(given.dtypes)[name]}, which cannot become "
             f"{refused.column.type}; correct the file, or alter the table first"
         ) from error
-    others = (*keys, CORRUPT, PROBLEM)
+    others = (*keys, CORRUPT, PROBLEM, FILE)
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
     )
-    if table is not None:
-        _check_columns(table, [column.name for column in columns], files)
-    return Source(rows, columns, files, names, job, given, problem, folder_keys)
+    return Source(rows, columns, files, groups[0].names, job, given, problem, folder_keys, sorted(missing))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Files with the same columns.
+
+    Attributes:
+        rows: Their rows, with all columns in lower case, and `FILE`.
+        names: Column → its spelling in the files.
+    """
+
+    files: Sequence[FileInfo]
+    rows: DataFrame
+    names: Mapping[str, str]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the files, in lower case."""
+        return [name for name in self.names if name != CORRUPT]
+
+
+def _read(
+    spark: SparkSession,
+    files: Sequence[FileInfo],
+    job: SourceJob,
+    table: Table | None,
+    keys: Sequence[str],
+    folder_keys: Sequence[str],
+) -> list[_Group]:
+    """Return the rows of files, in groups of CSV files with the same header; other files are one group."""
+    reader = spark.read.format(job.source_format).options(**job.source_options)
+    if job.source_format not in _TEXT_FORMATS:
+        # Without the option, Spark uses the columns of one file and drops columns of the others.
+        return [_group(reader.options(mergeSchema=str(len(files) > 1).lower()), files)]
+    reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false")
+    groups = by_header(files, job)
+    schemas = [_text_schema(spark, group, job, table, keys, folder_keys) for group in groups]
+    return [
+        _group(reader.schema(schema.add(CORRUPT, StringType())), group)
+        for schema, group in zip(_agreeing(schemas), groups, strict=True)
+    ]
+
+
+def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> _Group:
+    rows = reader.load([read_path(file.path) for file in files])
+    names = {normalise_identifier(name, "column"): name for name in rows.columns}
+    lowered = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
+    return _Group(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
+
+
+def _agreeing(schemas: Sequence[StructType]) -> list[StructType]:
+    """Return schemas with one type for each column: the widest of the inferred ones."""
+    types: dict[str, DataType] = {}
+    for field in chain.from_iterable(schemas):
+        name = field.name.lower()
+        types[name] = _wider(types.get(name, field.dataType), field.dataType)
+    return [StructType([StructField(field.name, types[field.name.lower()]) for field in schema]) for schema in schemas]
+
+
+def _wider(one: DataType, other: DataType) -> DataType:
+    if one == other:
+        return one
+    if type(one) in _NUMBERS and type(other) in _NUMBERS:
+        return max(one, other, key=lambda number: _NUMBERS.index(type(number)))
+    return StringType()
 
 
 def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
@@ -168,17 +236,17 @@ def _decoded_key(key: str) -> CheckedColumn:
 
 def _text_schema(
     spark: SparkSession,
-    paths: Sequence[str],
+    files: Sequence[FileInfo],
     job: SourceJob,
     table: Table | None,
     keys: Sequence[str],
     folder_keys: Sequence[str],
 ) -> StructType:
-    """Return the schema of a text source, in the order of the files; keys of folders need no column."""
+    """Return the schema of text files, in the order of the files; keys of folders need no column."""
+    paths = [read_path(file.path) for file in files]
     table_types = {} if table is None else {column.name: column.type for column in table.columns}
     declared = {**job.column_types, **table_types}
-    has_names = job.source_format != "csv" or job.source_options.get("header", "false").lower() == "true"
-    if not has_names:
+    if job.source_format == "csv" and not has_header(job):
         if missing := [key for key in keys if key not in declared and key not in folder_keys]:
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
@@ -220,24 +288,32 @@ def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataTy
     return DataType.fromDDL(spark_type(type_text))
 
 
-def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo]) -> None:
-    if missing := [key for key in keys if key not in rows.columns]:
+def _missing_columns(
+    group: _Group, job: SourceJob, table: Table | None, keys: Sequence[str], folder_keys: Sequence[str]
+) -> set[str]:
+    """Return the columns of a table that files lack, after checking that they may."""
+    first, columns = group.files[0].path, group.columns
+    if lacking := [key for key in keys if key not in columns and key not in folder_keys]:
         raise SourceFileError(
-            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by, and not "
-            f"every file is in a folder such as {missing[0]}=…; its columns are "
-            f"{', '.join(name for name in rows.columns if name != CORRUPT)}"
+            f"source {first} has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
+            f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
         )
-
-
-def _check_columns(table: Table, columns: Sequence[str], files: Sequence[FileInfo]) -> None:
-    expected = [column.name for column in table.columns]
-    missing, extra = sorted(set(expected) - set(columns)), sorted(set(columns) - set(expected))
-    if missing or extra:
+    if lacking := [name for name in job.required if name not in columns]:
         raise SourceFileError(
-            f"source {files[0].path} does not have the columns of {table.full_name}: "
-            f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}. "
-            "Correct the file, or alter the table first"
+            f"source {first} has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
+            f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
         )
+    if table is None:
+        return set()
+    expected = {column.name for column in table.columns}
+    missing, unknown = expected.difference(columns), set(columns).difference(expected, keys)
+    if unknown:
+        raise SourceFileError(
+            f"source {first} does not have the columns of {table.full_name}: missing "
+            f"{', '.join(sorted(missing)) or 'none'}, unknown {', '.join(sorted(unknown))}. Correct the file, or alter "
+            "the table first"
+        )
+    return missing
 
 
 def is_bad(source: Source) -> SparkColumn | None:
@@ -255,16 +331,15 @@ def bad_count(source: Source) -> SparkColumn:
 def unreadable_lines(source: Source) -> SourceFileError:
     """Return the error that names the file and line of the first rows that cannot be loaded."""
     # All columns, because Spark parses only the columns in use and would miss errors in the others.
-    columns = [f.col("_metadata.file_path").alias("_calve_file"), f.col("*")]
     if source.problem is None:
-        bad = source.given.where(f.col(CORRUPT).isNotNull()).select(*columns)
+        bad = source.given.where(f.col(CORRUPT).isNotNull())
     else:
         rows = source.given.withColumn(PROBLEM, source.problem)
         is_corrupt = f.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else f.lit(False)
-        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull()).select(*columns)
+        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull())
     places = []
     for row in bad.limit(_SHOWN).collect():
-        record, path = row.asDict(), plain_path(row["_calve_file"])
+        record, path = row.asDict(), plain_path(row[FILE])
         if record.get(CORRUPT) is not None:
             places.append(_place(path, record[CORRUPT]))
         else:

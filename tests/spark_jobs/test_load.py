@@ -162,12 +162,11 @@ def test_a_key_in_another_encoding_is_refused_and_read_with_the_option(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("b.csv", "day,country,id,amount\n2,US,1,1\n", "b.csv, line 1"),
-        ("b.csv", "country,day,id,total\nUS,2,1,1\n", "b.csv, line 1"),
+        ("b.csv", "country,day,id,total\nUS,2,1,1\n", "b.csv does not have the .* missing amount, unknown total"),
         ("0.csv", "country,id,amount\nUS,1,1\n", "no column day"),
         ("0.csv", "country,day,id,amount,extra\nUS,2,1,1,1\n", "unknown extra"),
     ],
-    ids=["another order", "another name", "no key", "unknown column"],
+    ids=["another name", "no key", "unknown column"],
 )
 def test_header_that_does_not_fit_is_named(
     make_loader: Callable[..., Any], tmp_path: Path, name: str, text: str, said: str

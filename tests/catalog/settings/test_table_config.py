@@ -46,12 +46,14 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_names_are_normalised_and_defaults_filled_in(write: Any) -> None:
-    write(indexes={"by_day": ["Day"]}, source_options={"header": True})
+    write(indexes={"by_day": ["Day"]}, source_options={"header": True}, mode="append", required=["ID"])
     (config,) = load_table_configs().values()
     assert config.table == "shop.orders"
     assert list(config.keys.items()) == [("country", "string"), ("day", "int")]
     assert (config.source_format, config.format, config.invalid_partitions) == ("csv", "parquet", "fail")
     assert (config.indexes, config.source_options) == ({"by_day": ["day"]}, {"header": "true"})
+    assert (config.mode, config.required) == ("append", ("id",))
+    assert configured_load({"table": "shop.orders", "mode": "new"}).mode == "new"
 
 
 def test_a_run_overrides_single_settings_of_spark(write: Any) -> None:
@@ -79,6 +81,9 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"format": "xml"}, "format is 'xml', expected one of parquet, orc, avro, csv"),
         ({"source_format": "xls"}, "source_format is 'xls'"),
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
+        ({"mode": "replace"}, "mode is 'replace', expected one of new, append"),
+        ({"required": "id"}, r"required is 'id', expected a list of columns"),
+        ({"required": ["i d"]}, "'i d'"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
         ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
         ({"indexes": {"i": "day"}}, "indexes is"),

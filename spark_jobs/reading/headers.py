@@ -1,0 +1,43 @@
+"""Headers of CSV files: files of one source may have different columns, or the same in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.operations.job_requests import SourceJob
+
+_MOST_CHARACTERS = 1_000_000
+"""Of a header that is compared; a file without lines would be read whole."""
+
+
+def has_header(job: SourceJob) -> bool:
+    """Return whether the first line of each CSV file has the names of its columns."""
+    options = {name.lower(): value for name, value in job.source_options.items()}
+    return options.get("header", "false").lower() == "true"
+
+
+def by_header(files: Sequence[FileInfo], job: SourceJob) -> list[list[FileInfo]]:
+    """Return groups of CSV files with the same first line; files without headers are one group.
+
+    Files that are empty or cannot be read are in the first group; Spark skips them, or says what is wrong.
+    """
+    if job.source_format != "csv" or not has_header(job) or len(files) == 1:
+        return [list(files)]
+    groups: dict[str, list[FileInfo]] = {}
+    others = []
+    for file, line in zip(files, in_parallel(_first_line, files), strict=True):
+        if line:
+            groups.setdefault(line, []).append(file)
+        else:
+            others.append(file)
+    first, *rest = groups.values() or [[]]
+    return [[*first, *others], *rest]
+
+
+def _first_line(file: FileInfo) -> str:
+    try:
+        with Folder(file.path).open_text() as text:
+            return text.readline(_MOST_CHARACTERS).rstrip("\r\n")
+    except OSError:
+        return ""
