@@ -83,7 +83,6 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
         ({"mode": "replace"}, "mode is 'replace', expected one of new, append"),
         ({"required": "id"}, r"required is 'id', expected a list of columns"),
-        ({"required": ["i d"]}, "'i d'"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
         ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
         ({"indexes": {"i": "day"}}, "indexes is"),
