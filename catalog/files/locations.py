@@ -172,6 +172,21 @@ def spellings(key: bytes, nodes: Iterable[str]) -> list[str]:
     return [plain, *(f"{other}://{rest}" for other, same in _SAME_SCHEMES.items() if same == scheme)]
 
 
+def file_spellings(path: str) -> list[str]:
+    """Return a file's location in its normalized spelling, and then in the other spellings of its scheme.
+
+    Unlike a key (`location_key`), it keeps options, dots in the names of objects, and symbolic links.
+    """
+    if is_local(path):
+        plain = re.sub("^//", "/", posixpath.normpath(local_path(path)))
+        return [plain, f"file:{plain}", f"file://{plain}"]
+    scheme, _, rest = path.partition("://")
+    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+        return [path]
+    authority, _, name = rest.partition("/")
+    return spellings(f"{_root(scheme, authority)}{name}/".encode(errors="surrogatepass"), ())
+
+
 def name_nodes(locations: Iterable[str]) -> list[str]:
     """Return the spellings of the name nodes in locations on HDFS, and the empty string for none."""
     nodes = {"": None}

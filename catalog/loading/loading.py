@@ -26,6 +26,7 @@ from catalog.errors import (
     SourceFileError,
 )
 from catalog.files.filesystem import FileInfo, Folder
+from catalog.files.locations import file_spellings
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.snapshots import SnapshotPublication
@@ -49,6 +50,8 @@ from catalog.tables.definitions import Definitions
 
 DISCOVER = "discover"
 _SHOWN = 20
+_PATHS = 1_000
+"""Number of files in one statement, each with the paths under which it may be recorded."""
 
 Attempt = tuple[str, str, int]
 """An attempt at a step: the operation's id, the step, and the attempt's number."""
@@ -133,19 +136,19 @@ class Loading:
         return table
 
     def _new_files(self, table: Table, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
-        known: dict[str, Any] = {}
+        known: dict[str, set[tuple[int, int]]] = {}
         with self._storage.read() as connection:
-            for batch in batched(files):
+            for batch in batched(files, _PATHS):
                 query = select(SourceFileRow.__table__).where(
-                    SourceFileRow.table_id == table.id,
-                    among(connection, SourceFileRow.path, [file.path for file in batch]),
+                    SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))
                 )
-                known.update((row.path, row) for row in connection.execute(query))
+                for row in connection.execute(query):
+                    versions = known.setdefault(_same_path(row.path), set())
+                    versions.add((row.size_bytes, row.modified_at_ms))
         changed = [
             file.path
             for file in files
-            if (row := known.get(file.path))
-            and (row.size_bytes, row.modified_at_ms) != (file.size_bytes, file.modified_at_ms)
+            if (versions := known.get(_same_path(file.path))) and (file.size_bytes, file.modified_at_ms) not in versions
         ]
         if changed:
             raise SourceFileError(
@@ -153,7 +156,7 @@ class Loading:
                 f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions with rows of "
                 "these files and load them with `reload`"
             )
-        return [file for file in files if file.path not in known]
+        return [file for file in files if _same_path(file.path) not in known]
 
     @staticmethod
     def source_files(operation: Operation) -> list[FileInfo]:
@@ -343,14 +346,23 @@ class Loading:
         reached(Point.CHANGED)
 
     def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
-        for batch in batched(self.source_files(operation)):
+        for batch in batched(self.source_files(operation), _PATHS):
             connection.execute(
                 delete(SourceFileRow).where(
-                    SourceFileRow.table_id == table.id,
-                    among(connection, SourceFileRow.path, [file.path for file in batch]),
+                    SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))
                 )
             )
             connection.execute(
                 insert(SourceFileRow),
                 [{"table_id": table.id, "operation_number": operation.number, **asdict(file)} for file in batch],
             )
+
+
+def _same_path(path: str) -> str:
+    """Return the normalized spelling of a file's path: a source may be spelled in another way than before."""
+    return file_spellings(path)[0]
+
+
+def _spellings(files: Iterable[FileInfo]) -> list[str]:
+    """Return all paths under which files may be recorded."""
+    return list({spelling for file in files for spelling in (file.path, *file_spellings(file.path))})

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sqlalchemy import func, select
 
 from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, PartitionState, Table
 from catalog.errors import (
@@ -30,7 +31,9 @@ from catalog.model.partition_names import partition_path
 from catalog.operations.records import OperationState
 from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
 from catalog.schemes.hashing import HashScheme
+from catalog.storage.schema import SourceFileRow
 from tests.support.index_items import assert_every_partition_has_its_item
+from tests.support.object_store import ObjectStore
 
 TABLE = "demo.t"
 ROWS = {("JFK", "1"): 10, ("LGA", "1"): 20, ("a/b", None): 30}
@@ -196,6 +199,35 @@ def test_a_file_that_changed_after_it_was_loaded_is_refused_by_name(load: Load, 
         later.discover()
     assert "01.csv" not in str(refused.value)
     assert later.discover(reload=True) == ["01.csv", "02.csv"]
+
+
+def test_a_source_in_another_spelling_has_the_same_files(load: Load, catalog: Catalog, table: Table) -> None:
+    load.run()
+    for number, source in enumerate((f"file://{load.landing}", f"file:{load.landing}", f"/{load.landing}/.")):
+        assert catalog.loading.discover(f"later-{number}", TABLE, source) == [], source
+    assert len(catalog.loading.discover("again", TABLE, f"file://{load.landing}", reload=True)) == 2
+
+
+@pytest.mark.parametrize("other", ["s3://lake/landing", "s3n://lake/landing/*.csv"])
+def test_objects_in_another_spelling_are_loaded_once(
+    object_store: ObjectStore, catalog: Catalog, table: Table, other: str
+) -> None:
+    object_store.put({f"landing/{name}": b"1" for name in ("what?1.csv", "50%25.csv")})
+    load = Load(catalog, table, Path("unused"))
+    catalog.loading.discover(load.name, TABLE, "s3a://lake/landing")
+    load.stage()
+    load.publish()
+    object_store.put({"landing/what?2.csv": b"1"})
+    assert [file.path.rpartition("/")[2] for file in catalog.loading.discover("2", TABLE, other)] == ["what?2.csv"]
+    object_store.put({"landing/50%25.csv": b"2 "})
+    with pytest.raises(SourceFileError, match=r"1 file\(s\) changed .*50%25\.csv"):
+        catalog.loading.discover("3", TABLE, other)
+    reloaded = Load(catalog, table, Path("unused"), "2")
+    catalog.loading.discover("2", TABLE, other, reload=True)
+    reloaded.stage({("SFO", "1"): 1})
+    reloaded.publish()
+    with catalog.storage.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(SourceFileRow)) == 3
 
 
 def test_a_table_that_is_not_there_yet_has_no_files(catalog: Catalog, landing: Path) -> None:
