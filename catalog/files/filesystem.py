@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 from catalog.files import object_stores
-from catalog.files.locations import has_options, is_local, local_path
+from catalog.files.locations import has_options, has_plain_names, is_local, local_path
 from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_uploads
 
 _GLOB_CHARACTERS = "*?["
@@ -230,7 +230,7 @@ class Folder:
         """
         files = []
         for info in self._files.get_file_info(fs.FileSelector(self._root, recursive=True)):
-            name = posixpath.relpath(info.path, self._root)
+            name = self._name_of(info)
             hidden = any(map(is_hidden, name.split("/")))
             if info.type == fs.FileType.File and not hidden and _matches(name, pattern):
                 files.append(self._info(f"{self.location}/{name}", info))
@@ -245,7 +245,7 @@ class Folder:
             recursive: Include the contents of subfolders.
         """
         for info in self._listed("", recursive=recursive):
-            name = posixpath.relpath(info.path, self._root)
+            name = self._name_of(info)
             yield self._info(f"{self.location}/{name}", info), info.type == fs.FileType.Directory
 
     def file(self) -> FileInfo | None:
@@ -260,15 +260,23 @@ class Folder:
 
     def _listed(self, name: str, *, recursive: bool = False) -> list[fs.FileInfo]:
         """Return the files and folders inside a folder; an empty list when it does not exist."""
-        selector = fs.FileSelector(self._path(name), allow_not_found=True, recursive=recursive)
+        path = self._path(name)
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive)
         try:
             if not (found := list(self._files.get_file_info(selector))):
                 self._require_bucket()
-            return found
+            # PyArrow lists the folder itself in itself if the name of an object continues with another slash.
+            return [info for info in found if info.path != path]
         except OSError as error:
             if error.errno != _TOO_LONG:
                 raise
             return []
+
+    def _name_of(self, info: fs.FileInfo) -> str:
+        """Return the path of a listed file or folder below this one; object stores resolve neither dots nor slashes."""
+        if isinstance(self._files, fs.LocalFileSystem):
+            return posixpath.relpath(info.path, self._root)
+        return str(info.path).removeprefix(self._root).removeprefix("/")
 
     def _require_bucket(self) -> None:
         """Check that the bucket exists: PyArrow takes a missing one for an empty one.
@@ -420,7 +428,7 @@ class Folder:
     def all_files(self, name: str) -> list[FileInfo]:
         """Return all files inside a folder, hidden ones too, by path below this folder; empty if it does not exist."""
         files = (info for info in self._listed(name, recursive=True) if info.type == fs.FileType.File)
-        return [self._info(posixpath.relpath(info.path, self._root), info) for info in files]
+        return [self._info(self._name_of(info), info) for info in files]
 
     def delete_except(self, kept: Iterable[str]) -> None:
         """Delete the folder itself and its contents, except some paths below it; it may be gone already."""
@@ -541,8 +549,9 @@ def find_files(source: str) -> list[FileInfo]:
     """Return the files of a source: a file, a folder (without hidden parts), or a glob of files or folders.
 
     Raises:
-        SourceFileError: The source does not exist, or has no files.
+        SourceFileError: The source does not exist, has no files, or names that not all readers find.
     """
+    _require_plain_names(source, [source])
     parts = source.split("/")
     first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
     if first_glob is not None:
@@ -557,4 +566,14 @@ def find_files(source: str) -> list[FileInfo]:
     files = folder.files(pattern)
     if not files:
         raise SourceFileError(f"source {source}: no files found; deliver one, or correct the path")
+    _require_plain_names(source, [file.path for file in files])
     return files
+
+
+def _require_plain_names(source: str, paths: Iterable[str]) -> None:
+    """Check that PyArrow and Hadoop find the same objects: Hadoop takes two slashes for one, and resolves `..`."""
+    if not is_local(source) and (path := next((path for path in paths if not has_plain_names(path)), None)):
+        raise SourceFileError(
+            f"source {source}: {path!r} has an empty name, '.' or '..' in it, which readers take for another path; "
+            "correct the source, or rename the object"
+        )

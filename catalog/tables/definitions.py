@@ -20,7 +20,8 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.files.locations import keys_above
+from catalog.files.locations import has_plain_names, keys_above
+from catalog.files.object_stores import is_on_s3
 from catalog.iceberg.pointers import pointer_of
 from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
@@ -110,14 +111,20 @@ def normalise_location(location: str) -> str:
     """Return a location without a trailing slash, and as an absolute path.
 
     Raises:
-        InvalidLocationError: It is empty.
+        InvalidLocationError: It is empty, or not all readers find it.
     """
     if not location.strip():
         raise InvalidLocationError("the location is empty; name a folder")
     require_text(location, "the location")
     if "://" not in location and not location.startswith("file:"):
         location = os.path.abspath(os.path.expanduser(location))
-    return location.rstrip("/") or "/"
+    location = location.rstrip("/") or "/"
+    if is_on_s3(location) and not has_plain_names(location):
+        raise InvalidLocationError(
+            f"location {location!r} has an empty name, '.' or '..' in it, which some readers of S3 take literally and "
+            "others resolve; write it without them"
+        )
+    return location
 
 
 _DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
@@ -184,7 +191,7 @@ class Definitions:
                 "or give the database a location"
             )
         if location is None:
-            return normalise_location(f"{self._warehouse}/{name}")
+            return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
         location = require_root(normalise_location(location), "location")
         require_location(location)
         return location

@@ -22,12 +22,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from catalog import Catalog
-from catalog.errors import InvalidConfigurationError, MissingFileError, StorageError
+from catalog.errors import (
+    InvalidConfigurationError,
+    InvalidLocationError,
+    MissingFileError,
+    SourceFileError,
+    StorageError,
+)
 from catalog.files import object_stores
 from catalog.files.filesystem import Folder, find_files, storage_errors
 from catalog.iceberg.storage import file_io
 from catalog.settings.spark_settings import with_storage
-from tests.support.object_store import REGION, ObjectStore, counted_requests
+from tests.support.object_store import REGION, ObjectStore, StoreClient, counted_requests
 from tests.support.watched_endpoint import WatchedEndpoint
 
 NOBODY = "http://127.0.0.1:1"
@@ -45,6 +51,62 @@ def test_all_spellings_are_one_store(object_store: ObjectStore, scheme: str) -> 
     assert file_io(f"{scheme}://lake/t/p=1/a.parquet").new_input(f"{scheme}://lake/t/p=1/a.parquet").open().read() == (
         b"rows"
     )
+
+
+@pytest.fixture
+def literal_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreClient]:
+    """A server that keeps slashes and dots in names as S3 does; SeaweedFS resolves them."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": REGION}
+    environment |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    object_stores.forget()
+    store = StoreClient(environment)
+    store.empty_bucket()
+    yield store
+    server.stop()
+    object_stores.forget()
+
+
+def test_names_that_readers_resolve_are_not_taken_for_other_objects(literal_store: StoreClient) -> None:
+    literal_store.put({f"raw/{name}": b"1" for name in ("a.csv", "x/c.csv", "/a.csv", "x//c.csv", "y/../a.csv")})
+    assert {file.path for file in Folder("s3://lake/raw").all_files("")} == {
+        *("a.csv", "x/c.csv", "/a.csv", "x//c.csv", "y/../a.csv")
+    }
+    assert Folder("s3://lake").folders("raw") == ["x", "y"]
+    names = [entry.path.removeprefix("s3://lake/raw/") for entry, _ in Folder("s3://lake/raw").entries(recursive=False)]
+    assert sorted(names) == ["a.csv", "x", "y"]
+    with pytest.raises(SourceFileError, match=r"'s3://lake/raw//a.csv' has an empty name, .*rename the object"):
+        find_files("s3://lake/raw")
+    assert [file.path for file in find_files("s3://lake/raw/*.csv")] == ["s3://lake/raw/a.csv"]
+    for source in ("s3a://lake//raw", "s3://lake/./raw/*.csv", "s3://lake/x/../raw"):
+        with pytest.raises(SourceFileError, match="has an empty name"):
+            find_files(source)
+
+
+@pytest.mark.parametrize("warehouse", ["s3://lake/wh/", "s3a://lake/wh//", "s3n://lake/"])
+def test_a_warehouse_may_end_with_a_slash(object_store: ObjectStore, catalog_url: str, warehouse: str) -> None:
+    with Catalog.open(catalog_url, warehouse=warehouse) as catalog:
+        catalog.create_database("demo")
+        table = catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("k", "int")])
+        assert table.location == f"{warehouse.rstrip('/')}/demo/t"
+        object_store.put({f"{table.location.partition('lake/')[2]}/k=1/a.parquet": b"1"})
+        assert catalog.repair_table("demo.t").added == 1
+
+
+@pytest.mark.parametrize("location", ["s3://lake//t", "s3a://lake/x/../t", "s3://lake/./t"])
+def test_a_location_that_readers_resolve_is_refused(object_store: ObjectStore, catalog_url: str, location: str) -> None:
+    with Catalog.open(catalog_url, warehouse="s3://lake/wh") as catalog:
+        catalog.create_database("demo")
+        with pytest.raises(InvalidLocationError, match="has an empty name"):
+            catalog.create_table("demo.t", columns=[("v", "int")], location=location)
 
 
 def test_writing_leaves_no_objects_for_folders(object_store: ObjectStore) -> None:
