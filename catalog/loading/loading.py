@@ -310,8 +310,8 @@ class Loading:
                 raise incomplete(folder, staging, table.full_name)
             self._publish(own, staged)
         folder.delete(staging)
-        if folder.is_empty(STAGING):
-            folder.delete(STAGING)
+        # Not with its contents: the next load of the table may have begun to stage its files.
+        folder.inside(STAGING).delete_if_empty()
         with self._storage.write() as connection:
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])

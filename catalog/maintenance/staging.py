@@ -66,8 +66,8 @@ def discard_old_staging(
             tally.add(TableVacuum(table.full_name, staging_folders=1))
         else:
             kept.add(attempt.number)
-    if staged and not is_dry_run and location.is_empty(STAGING):
-        location.delete(STAGING)
+    if staged and not is_dry_run:
+        location.inside(STAGING).delete_if_empty()
     with storage.read() as connection:
         since = created_at_ms(connection, table)
         done = committed_operations(connection, table, _KINDS, since, cutoff_ms) - kept

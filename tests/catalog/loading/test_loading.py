@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +30,7 @@ from catalog.loading import publishing
 from catalog.loading.loading import Loading
 from catalog.model.partition_names import partition_path
 from catalog.operations.records import OperationState
-from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
+from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
 from catalog.schemes.hashing import HashScheme
 from catalog.storage.schema import SourceFileRow
 from tests.support.index_items import assert_every_partition_has_its_item
@@ -277,6 +278,42 @@ def test_a_load_becomes_visible_with_its_files_and_counts(load: Load, catalog: C
     assert catalog.operations.get("run-1").report["register"] == report
     assert_loaded(catalog, table, ROWS)
     assert {partition.values for partition in catalog.operation_partitions("run-1")} == set(ROWS)
+
+
+@pytest.mark.parametrize("is_on_s3", [False, True])
+def test_the_end_of_a_load_leaves_what_the_next_one_stages_meanwhile(
+    catalog: Catalog,
+    object_store: ObjectStore,
+    landing: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_on_s3: bool,
+) -> None:
+    location = "s3://lake/t" if is_on_s3 else str(tmp_path / "t")
+    table = catalog.create_table(
+        TABLE, columns=[("v", "int")], partition_keys=[("origin", "string"), ("month", "int")], location=location
+    )
+    catalog.loading.discover("run-1", TABLE, str(landing))
+    attempt = catalog.operations.start_job("run-1", "write")
+    staging = Loading.staging_name(catalog.operations.get("run-1"), attempt)
+    folder = Folder(location)
+    folder.write_rows(f"{staging}/{STAGED_FILES}/part.parquet", STAGED_SCHEMA.empty_table())
+    folder.write_empty(f"{staging}/{STAGED_FILES}/_SUCCESS")
+    catalog.operations.finish_job("run-1", "write", attempt, {"staging": staging})
+    look = Folder.is_empty
+
+    def look_first(folder: Folder, name: str) -> bool:
+        is_empty = look(folder, name)
+        Folder(location).write_bytes(f"{STAGING}/next/data/a.parquet", b"rows")
+        return is_empty
+
+    rmdir = os.rmdir
+    number = catalog.operations.start_job("run-1", "register")
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "is_empty", look_first)
+        patch.setattr(os, "rmdir", lambda path: (look_first(folder, STAGING), rmdir(path)))
+        catalog.loading.publish("run-1", "register", number, staging)
+    assert [file.path for file in Folder(table.location).all_files("")] == [f"{STAGING}/next/data/a.parquet"]
 
 
 def test_publishing_again_returns_the_same_report(load: Load, catalog: Catalog, table: Table) -> None:
