@@ -192,6 +192,7 @@ class SparkJobOperator(BaseOperator):
             self.log.info("Joining attempt %d of Spark job %s, which is still running", job.attempt, self.job)
         else:
             self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)
+            process.remove_settings()
             return None
         return FollowedAttempt(job.attempt, process)
 
@@ -213,7 +214,11 @@ class SparkJobOperator(BaseOperator):
         )
         log_path = str(process.log_path)
         start = partial(catalog.operations.start_job, self.operation_id, self.step, request=values, log_path=log_path)
-        attempt = patiently(start, f"the task of Spark job {self.job}")
+        try:
+            attempt = patiently(start, f"the task of Spark job {self.job}")
+        except BaseException:
+            process.remove_settings()
+            raise
         self._followed = followed = FollowedAttempt(attempt, process)
         process.start([*command, self.operation_id, self.step, str(attempt)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)

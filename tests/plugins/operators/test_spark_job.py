@@ -29,7 +29,7 @@ from calve_airflow.submitting import attempts
 from calve_airflow.submitting.job_process import JobProcess
 from calve_airflow.triggers.spark_jobs import SparkJobTrigger
 from catalog import Catalog
-from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
+from catalog.errors import CatalogUnavailableError, InvalidConfigurationError, OperationConflictError
 from catalog.operations.records import JobRun, JobState, OperationKind
 from catalog.settings.environment import job_patience
 from standalone.postgres import PostgresServer
@@ -444,6 +444,32 @@ def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_
     with instead_of_waiting(lambda: monkeypatch.setattr(attempts, "QUEUED_SECONDS", 0)):
         assert jobs.task().execute(context()) == {"attempt": 2}
     assert "attempt 1 of Spark job step_one is lost: no heartbeat for 0 s from its host" in capsys.readouterr().out
+
+
+def test_settings_with_passwords_do_not_stay_when_no_attempt_starts(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def command(script: Path, *, settings_path: Path, **_others: Any) -> list[str]:
+        settings_path.write_text("a password")
+        return ["true"]
+
+    monkeypatch.setattr(spark_job, "submit_command", command)
+    jobs.write("")
+    with (
+        mock.patch.object(type(jobs.catalog.operations), "start_job", side_effect=OperationConflictError("held")),
+        pytest.raises(OperationConflictError),
+    ):
+        jobs.task().execute(context())
+    assert not list((tmp_path / "home").rglob("settings"))
+
+
+def test_settings_of_a_lost_attempt_do_not_stay(jobs: Jobs, tmp_path: Path) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
+    lost = JobProcess.in_new_folder(tmp_path, "job-")
+    lost.settings_path.write_text("a password")
+    jobs.catalog.operations.start_job(OPERATION, "step_one", log_path=str(lost.log_path))
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert not lost.settings_path.exists()
 
 
 @pytest.mark.parametrize("log_name", [None, "log"])
