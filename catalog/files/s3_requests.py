@@ -28,6 +28,8 @@ def delete_marker(files: S3FileSystem, path: str) -> None:
         OSError: The store rejects the request or is unreachable.
     """
     bucket, _, key = path.partition("/")
+    if not key:
+        return
     with _as_os_error():
         s3_client(files).delete_object(Bucket=bucket, Key=f"{key.rstrip('/')}/")
 
@@ -48,7 +50,7 @@ def unfinished_uploads(files: S3FileSystem, path: str, before_ms: int) -> list[t
         pages = (
             s3_client(files)
             .get_paginator("list_multipart_uploads")
-            .paginate(Bucket=bucket, Prefix=f"{key.rstrip('/')}/")
+            .paginate(Bucket=bucket, Prefix=f"{key.rstrip('/')}/" if key else "")
         )
         uploads = [upload for page in pages for upload in page.get("Uploads", ())]
     return [

@@ -295,6 +295,12 @@ def unfinished(store: ObjectStore) -> list[str]:
     return [upload["Key"] for upload in store.client.list_multipart_uploads(Bucket="lake").get("Uploads", ())]
 
 
+def test_uploads_into_a_table_that_has_a_bucket_of_its_own_are_aborted(object_store: ObjectStore) -> None:
+    object_store.client.create_multipart_upload(Bucket="lake", Key="k=1/a.parquet")
+    later_ms = int(time.time() * 1000) + 60_000
+    assert [Folder("s3://lake").abort_uploads(later_ms) for _ in range(2)] == [1, 0]
+
+
 def test_only_old_uploads_inside_a_folder_are_aborted(object_store: ObjectStore) -> None:
     for key in ("t/a", "t/b/c", "table/a"):
         begin_upload(object_store, key)
