@@ -168,8 +168,8 @@ def _refuse_shared_files(spark: SparkSession, settings: StageSettings, listed: S
         return
     paths = [read_path(f"{settings.folder}/{file.name}") for file in listed if file.group_sizes]
     rows = spark.read.schema("ordinal bigint, path string").parquet(*paths)
-    # A location may be given as a path and as a URI.
-    path = f.regexp_replace(f.col("path"), "^file:/+", "/")
+    # A location may be given as a path and as a URI, and in several spellings of its scheme.
+    path = f.regexp_replace(f.regexp_replace(f.col("path"), "^file:/+", "/"), "^s3[an]://", "s3://")
     shared = rows.groupBy(path.alias("path")).agg(f.count("*").alias("count")).where("count > 1").limit(_SHOWN)
     if shared_paths := sorted(row.path for row in shared.collect()):
         raise SharedLocationError(

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.errors import DuplicateFilesError
+from catalog.files.locations import file_spellings
 from catalog.migration.requests import OnDuplicate
 from catalog.migration.staging import Staged
 from catalog.migration.targets import Target
@@ -76,24 +77,32 @@ def new_files(
 
 
 def take_staged(paths: sqlite3.Connection, staged: Staged, target: Target) -> None:
-    """Write path, manifest number and size of the staged files into a table `staged`, one manifest at a time."""
+    """Write path, manifest number and size of the staged files into a table `staged`, one manifest at a time.
+
+    `spelling` is the path in its normalized spelling.
+    """
     from catalog.iceberg.appending import files_of
 
-    paths.execute("CREATE TABLE staged (path TEXT, manifest INTEGER, size_bytes INTEGER, is_known INTEGER DEFAULT 0)")
+    paths.execute(
+        "CREATE TABLE staged "
+        "(path TEXT, spelling TEXT, manifest INTEGER, size_bytes INTEGER, is_known INTEGER DEFAULT 0)"
+    )
     for number, manifest in enumerate(staged.manifests):
         files = (entry.data_file for entry in files_of(manifest, target.layout.spec))
         paths.executemany(
-            "INSERT INTO staged (path, manifest, size_bytes) VALUES (?, ?, ?)",
-            ((file.file_path, number, file.file_size_in_bytes) for file in files),
+            "INSERT INTO staged (path, spelling, manifest, size_bytes) VALUES (?, ?, ?, ?)",
+            ((file.file_path, file_spellings(file.file_path)[0], number, file.file_size_in_bytes) for file in files),
         )
     paths.execute("CREATE INDEX staged_path ON staged (path)")
+    paths.execute("CREATE INDEX staged_spelling ON staged (spelling)")
     paths.execute("CREATE INDEX staged_manifest ON staged (manifest) WHERE is_known")
 
 
 def _mark_known(paths: sqlite3.Connection, known: Iterable[str]) -> None:
     for batch in batched(known, _BATCH):
         marks = ", ".join("?" * len(batch))
-        paths.execute(f"UPDATE staged SET is_known = 1 WHERE path IN ({marks})", list(batch))
+        spellings = [file_spellings(path)[0] for path in batch]
+        paths.execute(f"UPDATE staged SET is_known = 1 WHERE spelling IN ({marks})", spellings)
 
 
 def _number(paths: sqlite3.Connection, query: str) -> int:

@@ -205,6 +205,23 @@ def test_files_that_the_table_has_are_refused_passed_over_or_added_again(catalog
     assert len(iceberg_rows(catalog_url)) == 13
 
 
+def test_files_that_the_table_has_in_another_spelling_are_not_added_again(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    more = make_orders(catalog, MORE, NEW)
+    migrate(catalog, MORE, "a1", ADD)
+    catalog.drop_table(MORE)
+    catalog.create_table(
+        MORE, columns=more.columns, partition_keys=more.partition_keys, location=f"file:{more.location}"
+    )
+    catalog.add_partitions(MORE, [NewPartition(values) for values in NEW])
+    with pytest.raises(DuplicateFilesError, match=r"already contains 2 of the files, for instance file:/"):
+        migrate(catalog, MORE, "a2", ADD)
+    report = migrate(catalog, MORE, "a2", replace(ADD, duplicate_files=OnDuplicate.SKIP))
+    assert (report["files"], report["duplicates"]) == (0, 2)
+    assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, **NEW})
+
+
 def test_the_keys_of_both_may_have_another_order_and_the_columns_too(catalog: Catalog, catalog_url: str) -> None:
     make_orders(catalog)
     migrate(catalog)
