@@ -145,6 +145,9 @@ class Maintenance:
     def _abort_uploads(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
         # An upload does not name the attempt that makes it, so a short grace period does not apply: it may be running.
         before_ms = min(cutoff_ms, self._storage.now_ms() - _milliseconds("the grace period", GRACE))
+        if (began_ms := self._operations.oldest_unfinished_ms(table)) is not None:
+            # Hadoop's committer completes the uploads of all tasks when the job ends, perhaps days later.
+            before_ms = min(before_ms, began_ms)
         count = Folder(table.location).abort_uploads(before_ms, is_dry_run=is_dry_run)
         tally.add(TableVacuum(table.full_name, unfinished_uploads=count))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, or_, select, update
+from sqlalchemy import Connection, Row, func, insert, or_, select, update
 
 from catalog.errors import FencedError, OperationConflictError
 from catalog.model import Table
@@ -214,6 +214,15 @@ class Operations:
                     .values(state=OperationState.CLEANED)
                 ).rowcount
         return count
+
+    def oldest_unfinished_ms(self, table: Table) -> int | None:
+        """Return the time at which the oldest unfinished operation on a table began; None when there is none."""
+        row = OperationRow
+        query = select(func.min(row.created_at_ms)).where(
+            belongs_to(table.id, table.full_name), row.state.in_(UNFINISHED)
+        )
+        with self._storage.read() as connection:
+            return connection.scalar(query)
 
     def abandoned(self) -> Sequence[Operation]:
         """Return the abandoned unfinished operations, oldest first.

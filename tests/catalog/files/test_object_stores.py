@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from sqlalchemy import update
 
 from catalog import Catalog
 from catalog.errors import (
@@ -32,7 +33,9 @@ from catalog.errors import (
 from catalog.files import object_stores
 from catalog.files.filesystem import Folder, find_files, storage_errors
 from catalog.iceberg.storage import file_io
+from catalog.operations.records import OperationKind
 from catalog.settings.spark_settings import with_storage
+from catalog.storage.schema import OperationRow
 from tests.support.object_store import REGION, ObjectStore, StoreClient, counted_requests
 from tests.support.watched_endpoint import WatchedEndpoint
 
@@ -326,6 +329,13 @@ def test_vacuum_aborts_uploads_that_nobody_completes(
         would = catalog.vacuum("shop.visits", grace=timedelta(0), dry_run=True)
         assert str(would) == "shop.visits: would be deleted: 1 unfinished upload(s)"
         assert len(unfinished(object_store)) == 1
+        catalog.operations.begin("later", OperationKind.APPEND_ROWS, "shop.visits")
+        assert catalog.vacuum("shop.visits", grace=timedelta(0), dry_run=True).total.unfinished_uploads == 1
+        catalog.operations.begin("at work", OperationKind.APPEND_ROWS, "shop.visits")
+        with catalog.storage.write() as connection:
+            connection.execute(update(OperationRow).where(OperationRow.id == "at work").values(created_at_ms=1))
+        assert catalog.vacuum("shop.visits", grace=timedelta(0)).total.unfinished_uploads == 0
+        catalog.operations.fail("at work", "TEST", "it ended")
         assert catalog.vacuum("shop.visits", grace=timedelta(0)).total.unfinished_uploads == 1
         assert unfinished(object_store) == []
 
