@@ -6,15 +6,14 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, job_error, open_catalog
-from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel, is_running
-from calve_airflow.submitting.job_process import NO_LOG, JobProcess
+from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel, is_running, recorded_process
+from calve_airflow.submitting.job_process import JobProcess
 from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
 from calve_airflow.triggers.spark_jobs import SparkJobTrigger
 from catalog.settings.environment import jobs_folder
@@ -178,7 +177,7 @@ class SparkJobOperator(BaseOperator):
         job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None:
             return None
-        process = JobProcess(Path(job.log_path) if job.log_path else NO_LOG)
+        process = recorded_process(job.log_path)
         if job.state == "FAILED":
             # A cancelled job may still run until its next heartbeat.
             process.terminate()

@@ -7,11 +7,11 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from calve_airflow.submitting.job_process import JobProcess
 from catalog.operations.records import LEASE_MS
+from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
     from catalog import Catalog
@@ -29,6 +29,11 @@ _OUTAGE_SECONDS = 10
 
 CANCELLED = "CANCELLED"
 """Error class of an attempt whose task was killed."""
+
+
+def recorded_process(log_path: str | None, log_position: int = 0) -> JobProcess:
+    """Return the process of a job by its recorded log path; one outside of this host's folder of jobs is not seen."""
+    return JobProcess.recorded(log_path, jobs_folder(), log_position)
 
 
 def cancel(catalog: Catalog, operation_id: str, step: str, attempt: int) -> None:
@@ -84,7 +89,7 @@ class FollowedAttempt:
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the attempt of these values."""
         others = dict(values)
-        process = JobProcess(Path(others.pop("log_path")), others.pop("log_position"))
+        process = recorded_process(others.pop("log_path"), others.pop("log_position"))
         return cls(process=process, **others)
 
 

@@ -40,6 +40,7 @@ class JobProcess:
         self.log_path = log_path
         self.log_position = log_position
         self._lock_path = log_path.with_name("lock")
+        self._is_known = True
         self._child: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -48,6 +49,19 @@ class JobProcess:
         parent.mkdir(parents=True, exist_ok=True)
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
+        return process
+
+    @classmethod
+    def recorded(cls, log_path: str | None, parent: Path, log_position: int = 0) -> JobProcess:
+        """Refer to a program by the log path that the catalog has recorded.
+
+        Who may write to the catalog may record any path, and a job of another host has a path of that host. So a
+        program whose folder is not below `parent` is not visible: its files are neither read nor deleted, and no
+        process is ended.
+        """
+        path = Path(os.path.normpath(log_path)) if log_path else NO_LOG
+        process = cls(path, log_position)
+        process._is_known = path.is_relative_to(parent) and path.name == "log"
         return process
 
     @classmethod
@@ -85,7 +99,7 @@ class JobProcess:
     def is_visible(self) -> bool:
         """Whether this host and user can look into the folder, as `is_alive` must."""
         try:
-            return self._lock_path.exists()
+            return self._is_known and self._lock_path.exists()
         except OSError:
             return False
 
@@ -146,12 +160,13 @@ class JobProcess:
 
     def remove_settings(self) -> None:
         """Delete the program's settings, if there are any."""
-        with suppress(OSError):
-            self.settings_path.unlink()
+        if self._is_known:
+            with suppress(OSError):
+                self.settings_path.unlink()
 
     def new_log_lines(self) -> Iterator[str]:
         """Yield the lines completed since the last call, from `log_position` on; none if the log does not exist."""
-        if not self.log_path.exists():
+        if not self._is_known or not self.log_path.exists():
             return
         with self.log_path.open("rb") as log:
             log.seek(self.log_position)

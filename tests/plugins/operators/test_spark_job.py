@@ -446,6 +446,38 @@ def test_a_job_of_another_host_that_falls_silent_is_submitted_again_in_the_same_
     assert "attempt 1 of Spark job step_one is lost: no heartbeat for 0 s from its host" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("state", ["FAILED", "RUNNING"])
+@pytest.mark.parametrize("place", ["secrets", "home/jobs/../../secrets"])
+def test_a_recorded_path_outside_the_folder_of_jobs_is_left_alone(
+    jobs: Jobs,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    state: str,
+    place: str,
+) -> None:
+    # Whoever may write to the catalog could otherwise read the worker's files in a task's log, and end its processes.
+    monkeypatch.setattr(attempts, "SILENCE_SECONDS", 0)
+    monkeypatch.setattr(attempts, "QUEUED_SECONDS", 0)
+    jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
+    (tmp_path / "home" / "jobs").mkdir(parents=True)
+    other = JobProcess.in_new_folder(tmp_path / "secrets", "job-")
+    other.start(["sleep", "60"], os.environ)
+    other.settings_path.write_text("kept")
+    other.log_path.write_text("a secret line\n")
+    recorded = str(tmp_path / place / other.log_path.parent.name / "log")
+    number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path=recorded)
+    if state == "FAILED":
+        jobs.catalog.operations.fail_job(OPERATION, "step_one", number, "SparkError", "it failed")
+    try:
+        assert jobs.task().execute(context()) == {"attempt": 2}
+        assert other.is_alive()
+        assert other.settings_path.read_text() == "kept"
+        assert "a secret line" not in capsys.readouterr().out
+    finally:
+        other.terminate(grace_seconds=0)
+
+
 def test_settings_with_passwords_do_not_stay_when_no_attempt_starts(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -465,7 +497,7 @@ def test_settings_with_passwords_do_not_stay_when_no_attempt_starts(
 
 def test_settings_of_a_lost_attempt_do_not_stay(jobs: Jobs, tmp_path: Path) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
-    lost = JobProcess.in_new_folder(tmp_path, "job-")
+    lost = JobProcess.in_new_folder(tmp_path / "home" / "jobs" / "operation", "job-")
     lost.settings_path.write_text("a password")
     jobs.catalog.operations.start_job(OPERATION, "step_one", log_path=str(lost.log_path))
     assert jobs.task().execute(context()) == {"attempt": 2}
