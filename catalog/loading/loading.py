@@ -143,8 +143,7 @@ class Loading:
                     SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))
                 )
                 for row in connection.execute(query):
-                    versions = known.setdefault(_same_path(row.path), set())
-                    versions.add((row.size_bytes, row.modified_at_ms))
+                    known.setdefault(_same_path(row.path), set()).add((row.size_bytes, row.modified_at_ms))
         changed = [
             file.path
             for file in files

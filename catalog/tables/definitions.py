@@ -185,12 +185,12 @@ class Definitions:
         return database
 
     def _database_location(self, name: str, location: str | None) -> str:
-        if location is None and self._warehouse is None:
-            raise InvalidConfigurationError(
-                f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, "
-                "or give the database a location"
-            )
         if location is None:
+            if self._warehouse is None:
+                raise InvalidConfigurationError(
+                    f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all "
+                    "data, or give the database a location"
+                )
             return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
         location = require_root(normalise_location(location), "location")
         require_location(location)
