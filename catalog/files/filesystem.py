@@ -551,7 +551,7 @@ def find_files(source: str) -> list[FileInfo]:
     Raises:
         SourceFileError: The source does not exist, has no files, or names that not all readers find.
     """
-    _require_plain_names(source, [source])
+    _require_plain_names(source, [source.rstrip("/")])
     parts = source.split("/")
     first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
     if first_glob is not None:
@@ -572,7 +572,9 @@ def find_files(source: str) -> list[FileInfo]:
 
 def _require_plain_names(source: str, paths: Iterable[str]) -> None:
     """Check that PyArrow and Hadoop find the same objects: Hadoop takes two slashes for one, and resolves `..`."""
-    if not is_local(source) and (path := next((path for path in paths if not has_plain_names(path)), None)):
+    if not object_stores.is_on_s3(source):
+        return
+    if path := next((path for path in paths if not has_plain_names(path)), None):
         raise SourceFileError(
             f"source {source}: {path!r} has an empty name, '.' or '..' in it, which readers take for another path; "
             "correct the source, or rename the object"

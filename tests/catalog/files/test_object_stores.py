@@ -89,6 +89,8 @@ def test_names_that_readers_resolve_are_not_taken_for_other_objects(literal_stor
     with pytest.raises(SourceFileError, match=r"'s3://lake/raw//a.csv' has an empty name, .*rename the object"):
         find_files("s3://lake/raw")
     assert [file.path for file in find_files("s3://lake/raw/*.csv")] == ["s3://lake/raw/a.csv"]
+    literal_store.put({"whole/a.csv": b"1"})
+    assert [file.path for file in find_files("s3a://lake/whole//")] == ["s3a://lake/whole/a.csv"]
     for source in ("s3a://lake//raw", "s3://lake/./raw/*.csv", "s3://lake/x/../raw"):
         with pytest.raises(SourceFileError, match="has an empty name"):
             find_files(source)
