@@ -265,6 +265,8 @@ class Folder:
         try:
             if not (found := list(self._files.get_file_info(selector))):
                 self._require_bucket()
+            if not isinstance(self._files, fs.S3FileSystem):
+                return found
             # PyArrow lists the folder itself in itself if the name of an object continues with another slash.
             return [info for info in found if info.path != path]
         except OSError as error:
