@@ -181,7 +181,7 @@ def file_spellings(path: str) -> list[str]:
         plain = re.sub("^//", "/", posixpath.normpath(local_path(path)))
         return [plain, f"file:{plain}", f"file://{plain}"]
     scheme, _, rest = path.partition("://")
-    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+    if (scheme := scheme.lower()) in CLUSTER_SCHEMES:
         return [path]
     authority, _, name = rest.partition("/")
     return spellings(f"{_root(scheme, authority)}{name}/".encode(errors="surrogatepass"), ())
