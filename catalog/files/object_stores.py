@@ -39,8 +39,10 @@ COMMIT_PROTOCOL = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 """A class of spark-hadoop-cloud, with which Spark lets each store's committer end a write (`committer_settings`)."""
 
 SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _VARIABLES = (
-    *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"),
+    *_ENDPOINTS,
+    *("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"),
     *("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE"),
     *SECRET_VARIABLES,
 )
@@ -89,7 +91,7 @@ def endpoint() -> str | None:
     Raises:
         InvalidConfigurationError: The variable has no URL of a server.
     """
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+    for name in _ENDPOINTS:
         if url := os.environ.get(name):
             if not _is_server(url):
                 raise InvalidConfigurationError(
@@ -264,10 +266,11 @@ _NO_RIGHTS = (
     "may do there"
 )
 _UNKNOWN_KEY = "the access key is unknown; correct AWS_ACCESS_KEY_ID or the profile"
-_WRONG_REGION = "the bucket is in another region; correct AWS_REGION, or AWS_ENDPOINT_URL_S3"
+_WRONG_REGION = "the bucket is in another region; correct AWS_REGION, or {variable}"
+_NO_TLS = "the server{server} does not respond with TLS; correct {variable}, for instance to a URL with http"
 _FULL = "the store is full, or its quota is used up; delete files there, or raise the quota"
 _UNAVAILABLE = "the server is unavailable for a while; try again later"
-_UNREACHABLE = "the server cannot be reached; start it, or correct AWS_ENDPOINT_URL_S3"
+_UNREACHABLE = "the server{server} cannot be reached; start it, or correct {variable}"
 _NO_ANSWER = "the server did not answer in time; try again later"
 _NOT_TRUSTED = (
     "the server's certificate is not trusted; set AWS_CA_BUNDLE to a file with the certificate of its authority"
@@ -298,8 +301,10 @@ _CAUSES_OF_CODES = {
 _CAUSES_OF_TEXTS = {
     # curl's codes come with PyArrow's code of the network.
     "curlCode: 28,": _NO_ANSWER,
+    "curlCode: 35,": _NO_TLS,
     "curlCode: 60,": _NOT_TRUSTED,
     "SSL: CERTIFICATE_VERIFY_FAILED": _NOT_TRUSTED,
+    "SSL: WRONG_VERSION_NUMBER": _NO_TLS,
     "Read timeout on endpoint URL": _NO_ANSWER,
     "Could not connect to the endpoint URL": _UNREACHABLE,
     "Connect timeout on endpoint URL": _UNREACHABLE,
@@ -333,10 +338,54 @@ def known_cause(error: Exception) -> str | None:
         return None
     text = str(error)
     codes = {code.replace("_", "").lower() for code in _CODE.findall(text)}
-    return next(
+    cause = next(
         chain(
             (cause for part, cause in _CAUSES_OF_TEXTS.items() if part in text),
             (cause for code, cause in _CAUSES_OF_CODES.items() if code.lower() in codes),
         ),
         None,
     )
+    return _with_server(cause)
+
+
+_CAUSES_IN_SPARK = {
+    "UnknownStoreException": _CAUSES_OF_CODES["NoSuchBucket"],
+    "NoSuchBucketException": _CAUSES_OF_CODES["NoSuchBucket"],
+    "(Service: S3, Status Code: 403": _NO_RIGHTS,
+    "NoAuthWithAWSException": _NO_RIGHTS,
+    "Unable to load credentials": _NO_RIGHTS,
+    "(Service: S3, Status Code: 301": _WRONG_REGION,
+    "(Service: S3, Status Code: 503": _UNAVAILABLE,
+    "(Service: S3, Status Code: 500": _UNAVAILABLE,
+    "Unsupported or unrecognized SSL message": _NO_TLS,
+    "unable to find valid certification path": "the server's certificate is not trusted; add that of its authority to"
+    " Java's trust store",
+    "Unable to execute HTTP request: Connect to": _UNREACHABLE,
+    "Unable to execute HTTP request: Read timed out": _NO_ANSWER,
+    "UnknownHostException": _UNREACHABLE,
+}
+"""Parts of the messages of Hadoop's and Iceberg's clients of S3 → what to do; they have few of S3's codes."""
+_OF_S3_IN_JAVA = ("software.amazon.awssdk", "org.apache.hadoop.fs.s3a")
+_LOCATION_IN_SPARK = re.compile(r"s3[an]?://[^\s:'`,;]+")
+
+
+def known_cause_in_spark(text: str) -> str | None:
+    """Return the location and what was wrong with a request to S3, from the message of an exception of Spark's JVM.
+
+    Returns:
+        A sentence with what to do; None for other errors.
+    """
+    if not any(package in text for package in _OF_S3_IN_JAVA):
+        return None
+    cause = _with_server(next((cause for part, cause in _CAUSES_IN_SPARK.items() if part in text), None))
+    location = _LOCATION_IN_SPARK.search(text)
+    return cause and f"{location[0] if location else 'S3'} cannot be read or written: {cause}"
+
+
+def _with_server(cause: str | None) -> str | None:
+    """Return a cause with the server's URL, and the variable that has it."""
+    if cause is None or "{" not in cause:
+        return cause
+    set_variables = [name for name in _ENDPOINTS if os.environ.get(name)]
+    server = f" {endpoint()}" if set_variables else ""
+    return cause.format(server=server, variable=(set_variables or _ENDPOINTS)[0])

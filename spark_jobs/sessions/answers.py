@@ -30,7 +30,8 @@ from pyspark.sql.types import (
 )
 from sqlglot.errors import SqlglotError
 
-from catalog.errors import EngineError, InvalidQueryError, InvalidRowsError, TableNotFoundError
+from catalog.errors import EngineError, InvalidQueryError, InvalidRowsError, StorageError, TableNotFoundError
+from catalog.files.object_stores import known_cause_in_spark
 from catalog.statements.results import Cell, StatementResult
 
 _NESTED = (ArrayType, MapType, StructType)
@@ -42,6 +43,8 @@ _STAND_IN = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] [^\n]+")
 _LINE = re.compile(r"\(line (\d+), pos (\d+)\)")
+_CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
+"""The first line of the JVM's exceptions names only an object of Py4J."""
 _UNFIT = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION")
 _LONGEST_MESSAGE = 500
 
@@ -111,6 +114,7 @@ def engine_errors(statement: str) -> Iterator[None]:
     Raises:
         TableNotFoundError: The statement refers to an unknown table.
         InvalidQueryError: Spark cannot parse or analyse the statement.
+        StorageError: S3 refused or failed a request.
         EngineError: Spark failed to run the statement.
     """
     try:
@@ -122,6 +126,8 @@ def engine_errors(statement: str) -> Iterator[None]:
     except (PySparkException, Py4JError, RecursionError) as error:
         if isinstance(error, RecursionError) or "StackOverflowError" in str(error):
             raise InvalidQueryError("the SELECT is nested too deeply", statement) from error
+        if cause := known_cause_in_spark(str(error)):
+            raise StorageError(cause) from error
         raise EngineError(_message(error)) from error
     except SqlglotError as error:
         reason = _ANSI.sub("", str(error)).strip().split("\n")[0]
@@ -155,7 +161,7 @@ def _message(error: Exception) -> str:
     text = _STAND_IN.sub("a table", str(error))
     if isinstance(error, Py4JJavaError) or "stage failure" in text:
         causes = _CONDITION.findall(text)
-        text = causes[-1] if causes else text
+        text = causes[-1] if causes else _CALL.sub("", text)
     text = _SQL_STATE.sub("", text.strip()).split("\n")[0].removeprefix("[USER_RAISED_EXCEPTION] ")
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 

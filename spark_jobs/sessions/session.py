@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
-from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings
+from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings, known_cause_in_spark
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
 from catalog.operations.records import JobState, Operation, OperationState
@@ -100,7 +100,9 @@ def _log_failure(error: Exception) -> None:
 def _message(error: BaseException) -> str:
     """Return the message of an error; for those of the JVM, with its causes, but without the stack."""
     text = str(error) or type(error).__name__
-    return text if isinstance(error, CatalogError) else _STACK_FRAMES.sub("", text)[:_MESSAGE_LENGTH]
+    if isinstance(error, CatalogError):
+        return text
+    return known_cause_in_spark(text) or _STACK_FRAMES.sub("", text)[:_MESSAGE_LENGTH]
 
 
 def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:
