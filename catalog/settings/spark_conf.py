@@ -27,6 +27,15 @@ _OF_RUNS = re.compile(
 )
 """Settings of resources, parallelism and queues: none changes results or names code."""
 
+_SIZES = re.compile(r"spark\.(driver|executor)\.memory(Overhead)?")
+_SIZE = re.compile(r"0*[1-9][0-9]*([kmgtp]b?|b)?", re.IGNORECASE)
+_COUNTS = re.compile(
+    r"spark\.(cores\.max|task\.cpus|default\.parallelism|(driver|executor)\.cores|executor\.instances"
+    r"|sql\.shuffle\.partitions)"
+)
+_COUNT = re.compile(r"0*[1-9][0-9]*")
+"""Values that end spark-submit or the session if they are wrong, before the job can record an error."""
+
 _OF_RUNS_VALUE = re.compile(r"[A-Za-z0-9_.-]*")
 
 
@@ -35,13 +44,19 @@ def table_spark_conf(field: str, value: object) -> dict[str, str]:
 
     Raises:
         WrongFieldError: It is not a mapping, a name does not begin with `spark.` or is that of a secret, or a value is
-            not a string, a number or a boolean.
+            not a string, a number or a boolean, or not the size or number that Spark needs.
     """
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise WrongFieldError(field, f"{shown(value)} is not a mapping such as {{spark.executor.memory: 4g}}")
-    return {_name(field, name): _scalar(field, name, setting) for name, setting in value.items()}
+    conf = {_name(field, name): _scalar(field, name, setting) for name, setting in value.items()}
+    for name, setting in conf.items():
+        if _SIZES.fullmatch(name) and not _SIZE.fullmatch(setting):
+            raise WrongFieldError(field, f"{name} is {shown(setting)}; give a size such as 4g or 512m")
+        if _COUNTS.fullmatch(name) and not _COUNT.fullmatch(setting):
+            raise WrongFieldError(field, f"{name} is {shown(setting)}; give a whole number, 1 or more")
+    return conf
 
 
 def run_spark_conf(field: str, value: object) -> dict[str, str]:

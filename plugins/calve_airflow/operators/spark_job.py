@@ -325,7 +325,9 @@ def _loss(job: JobRun, process: JobProcess) -> str:
     if not process.is_visible:
         return f"no heartbeat for {job.silent_ms // 1000} s from its host {job.host}"
     code = "unknown" if process.exit_code is None else process.exit_code
-    return f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
+    error = process.last_error()
+    reason = f", {error}" if error else ""
+    return f"it ended without recording a result (exit code {code}{reason}); its log is {process.log_path}"
 
 
 def _progress(operation: Operation) -> str | None:

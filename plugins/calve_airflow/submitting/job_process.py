@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +27,18 @@ _RECORD_AND_BECOME = 'echo "$1 $$" >"$0" && shift && exec "$@"'
 
 NO_LOG = Path(os.devnull, "log")
 """The log of an attempt that is no program, such as a change of the catalog alone: a path that no file can have."""
+
+
+_END_OF_LOG_BYTES = 64 << 10
+_LONGEST_ERROR = 300
+_EXCEPTION = re.compile(
+    r"""^(?:Exception\ in\ thread\ "[^"]*"\ )?   # Java
+    ((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception):.+
+    |\S.*\ (?:not\ found|No\ such\ file\ or\ directory)
+    |JAVA_HOME\ is\ not\ set)$""",
+    re.MULTILINE | re.VERBOSE,
+)
+"""A line of the log with a message of an exception, of Java or Python, or of a shell that finds no program."""
 
 
 class JobProcess:
@@ -175,6 +188,15 @@ class JobProcess:
                     return
                 self.log_position += len(line)
                 yield line.decode(errors="replace").rstrip()
+
+    def last_error(self) -> str | None:
+        """Return the last line of the log that tells why a program did not start or ended; None if there is none."""
+        with suppress(OSError), self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - _END_OF_LOG_BYTES))
+            errors = _EXCEPTION.findall(log.read().decode(errors="replace"))
+            if errors:
+                return str(errors[-1]).strip()[:_LONGEST_ERROR]
+        return None
 
     def _process_id_here(self) -> int | None:
         host, _, process_id = self._lock_path.read_text().strip().rpartition(" ")

@@ -40,6 +40,13 @@ def test_values_become_strings(read: Any) -> None:
         ({"spark.cores.max": None}, r"spark\.cores\.max is None"),
         ({"spark.yarn.queue": "a\nb"}, r"spark\.yarn\.queue is"),
         ({"spark.yarn.queue": "a\rb"}, r"spark\.yarn\.queue is"),
+        ({"spark.executor.memory": "lots"}, "spark.executor.memory is 'lots'; give a size such as 4g or 512m"),
+        ({"spark.driver.memoryOverhead": "0"}, "give a size"),
+        ({"spark.executor.memory": "1.5g"}, "give a size"),
+        ({"spark.executor.memory": -1}, "give a size"),
+        ({"spark.cores.max": "many"}, "spark.cores.max is 'many'; give a whole number, 1 or more"),
+        ({"spark.executor.cores": 0}, "give a whole number"),
+        ({"spark.sql.shuffle.partitions": True}, "give a whole number"),
         ({"spark.ssl.keyPassword": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.azure.sas.box.account": "x"}, "the name of a secret"),
         ({"spark.hadoop.fs.gs.auth.service.account.private.key": "x"}, "the name of a secret"),
@@ -85,5 +92,7 @@ def test_a_run_sets_nothing_that_could_run_code(name: str) -> None:
 
 
 def test_a_value_of_a_run_has_no_second_setting_in_it() -> None:
-    with pytest.raises(WrongFieldError, match="give a number, a size, a time or a name"):
+    with pytest.raises(WrongFieldError, match="give a size such as"):
         run_spark_conf("spark_conf", {"spark.executor.memory": "2g -agentpath:/tmp/x"})
+    with pytest.raises(WrongFieldError, match="give a number, a size, a time or a name"):
+        run_spark_conf("spark_conf", {"spark.yarn.queue": "night -agentpath:/tmp/x"})

@@ -177,5 +177,33 @@ def test_a_program_that_does_not_exist_is_named_in_the_log(process: JobProcess) 
     assert "/no/such/program" in process.log_path.read_text()
 
 
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (
+            'WARNING: first\nException in thread "main" org.apache.spark.SparkException: Executor memory must be a '
+            "positive number\n\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:640)\n",
+            "org.apache.spark.SparkException: Executor memory must be a positive number",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"a.py\", line 1\nModuleNotFoundError: No module named 'x'\n",
+            "ModuleNotFoundError: No module named 'x'",
+        ),
+        ("/bin/sh: 1: exec: spark-submit: not found\n", "/bin/sh: 1: exec: spark-submit: not found"),
+        ("JAVA_HOME is not set\n", "JAVA_HOME is not set"),
+        ("26/11/25 INFO all is well\n", None),
+        ("", None),
+    ],
+)
+def test_the_last_error_is_found_in_the_log(process: JobProcess, log: str, error: str | None) -> None:
+    process.log_path.write_text(log)
+    assert process.last_error() == error
+
+
+def test_a_log_that_is_gone_has_no_error(process: JobProcess) -> None:
+    process.log_path.unlink(missing_ok=True)
+    assert process.last_error() is None
+
+
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
