@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 from urllib.parse import quote
@@ -36,6 +37,10 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
 
+_PORTS = (20_000, 32_768)
+"""Ports below those of outgoing connections on Linux. Source: `ip_local_port_range` in `ip(7)`."""
+_TRIED_PORTS = 100
+
 # A killed server still loses nothing: its writes are in the operating system's cache.
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
@@ -48,9 +53,9 @@ def free_port(memory: Path | None = None) -> int:
     """
     remembered = int(memory.read_text()) if memory is not None and memory.exists() else 0
     try:
-        port = _bindable(remembered)
+        port = _bindable(remembered) if remembered else _new_port()
     except OSError:
-        port = _bindable(0)
+        port = _new_port()
     if memory is not None:
         memory.write_text(str(port))
     return port
@@ -58,11 +63,20 @@ def free_port(memory: Path | None = None) -> int:
 
 def free_ports(names: Iterable[str]) -> dict[str, int]:
     """Return a free TCP port of 127.0.0.1 for each name, all different."""
-    with ExitStack() as sockets:
-        opened = {name: sockets.enter_context(socket.socket()) for name in names}
-        for probe in opened.values():
-            probe.bind((HOST, 0))
-        return {name: probe.getsockname()[1] for name, probe in opened.items()}
+    chosen: dict[str, int] = {}
+    for name in names:
+        while (port := free_port()) in chosen.values():
+            pass
+        chosen[name] = port
+    return chosen
+
+
+def _new_port() -> int:
+    """Return a free port that the kernel gives to no outgoing connection, because it is used only some time later."""
+    for _ in range(_TRIED_PORTS):
+        with suppress(OSError):
+            return _bindable(random.randrange(*_PORTS))
+    return _bindable(0)
 
 
 def _bindable(port: int) -> int:

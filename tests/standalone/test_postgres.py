@@ -15,7 +15,7 @@ import pytest
 
 from standalone import postgres_binaries, unprivileged
 from standalone.errors import PostgresError
-from standalone.postgres import HOST, PostgresServer, free_port
+from standalone.postgres import HOST, PostgresServer, free_port, free_ports
 
 
 @pytest.fixture
@@ -166,6 +166,15 @@ def test_port_stays_the_same_unless_somebody_took_it(tmp_path: Path) -> None:
         occupied.bind((HOST, port))
         occupied.listen()
         assert free_port(memory) != port
+
+
+def test_no_outgoing_connection_takes_a_new_port(tmp_path: Path) -> None:
+    """`make cluster` starts its servers a minute after it has chosen their ports."""
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = [free_port(tmp_path / "port"), *free_ports(map(str, range(20))).values()]
+    assert len(set(ports)) == len(ports)
+    if least >= 32_768:
+        assert max(ports) < least
 
 
 def test_own_urls_are_recognised(postgres: PostgresServer) -> None:
