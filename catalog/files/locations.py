@@ -19,6 +19,7 @@ LONGEST_KEY = 2_000
 
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
+_STORES = frozenset({"s3", *_SAME_SCHEMES, *_SAME_SCHEMES.values()})
 _OPTIONS = re.compile(r"\?[^/]*")
 _DEFAULT_PORT = ":8020"
 """Of name nodes. Source: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/hdfs-default.xml"""
@@ -123,6 +124,25 @@ def _keys_of_one(location: str) -> Sequence[bytes]:
             keys[location_key(path)] = None
     keys.pop(resolved, None)
     return [*keys, resolved]
+
+
+def problem_of_uri(location: str) -> str | None:
+    """Return what prevents a location from naming a folder of a store, and what to write; None if nothing does.
+
+    Without a check, `s3:/lake` would be a folder of the current one on the local disk.
+    """
+    scheme, colon, rest = location.partition(":")
+    scheme = scheme.lower()
+    if not colon or scheme not in _STORES | _OF_CLUSTERS:
+        return None
+    if not rest.startswith("//"):
+        path = rest.lstrip("/")
+        return (
+            f"has no '//' after its scheme; write {scheme}://{'/' * (scheme in _OF_CLUSTERS)}{path or 'bucket/folder'}"
+        )
+    if scheme in _STORES and not rest[2:].partition("/")[0]:
+        return f"has no bucket; write {scheme}://bucket/folder"
+    return None
 
 
 def is_local(location: str) -> bool:

@@ -25,6 +25,7 @@ from catalog.files.locations import (
     is_local,
     is_plainly_within,
     location_key,
+    problem_of_uri,
     strict_key,
 )
 from catalog.settings.environment import tables_path
@@ -115,9 +116,11 @@ def require_root(location: str, field: str) -> str:
         field: Name of the location in messages.
 
     Raises:
-        InvalidLocationError: It contains a password, or options, to which no name can be appended.
+        InvalidLocationError: It names no folder, or contains a password, or options, to which no name can be appended.
     """
     require_no_password(location, field)
+    if problem := problem_of_uri(location):
+        raise InvalidLocationError(f"{field} {location!r} {problem}")
     if "?" in location and not _PLAIN.match(location):
         raise InvalidLocationError(
             f"{field} {location!r} has options, to which no folder can be appended; write it without '?', and set the "

@@ -20,7 +20,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.files.locations import has_plain_names, keys_above
+from catalog.files.locations import has_plain_names, keys_above, problem_of_uri
 from catalog.files.object_stores import is_on_s3
 from catalog.iceberg.pointers import pointer_of
 from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
@@ -111,11 +111,13 @@ def normalise_location(location: str) -> str:
     """Return a location without a trailing slash, and as an absolute path.
 
     Raises:
-        InvalidLocationError: It is empty, or not all readers find it.
+        InvalidLocationError: It is empty, a URI that names no folder, or not all readers find it.
     """
     if not location.strip():
         raise InvalidLocationError("the location is empty; name a folder")
     require_text(location, "the location")
+    if problem := problem_of_uri(location):
+        raise InvalidLocationError(f"location {location!r} {problem}")
     if "://" not in location and not location.startswith("file:"):
         location = os.path.abspath(os.path.expanduser(location))
     location = location.rstrip("/") or "/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -10,9 +11,16 @@ from threading import Barrier, Thread
 import pytest
 
 from catalog import Catalog, Column, NewPartition, Table
-from catalog.errors import InvalidTableError, LocationInUseError, LocationNotEmptyError
+from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError, LocationNotEmptyError
 from catalog.files.filesystem import Folder
-from catalog.files.locations import end_of_keys_inside, folder_keys, keys_above, location_key, location_keys
+from catalog.files.locations import (
+    end_of_keys_inside,
+    folder_keys,
+    keys_above,
+    location_key,
+    location_keys,
+    problem_of_uri,
+)
 from catalog.loading.loading import STAGING
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
@@ -101,6 +109,36 @@ def test_a_folder_below_links_has_a_key_for_each_of_them(tmp_path: Path) -> None
         assert keys == [f"{root}/{path}/".encode() for path in ("a/y", "disk/y", "disk/x")]
         assert list(location_keys([location])) == [location_key(location)] == keys[-1:]
     assert list(folder_keys(["s3a://b//a/../y", "s3://b/x"])) == [b"s3://b/y/", b"s3://b/x/"]
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("s3:/lake/w", "'s3:/lake/w' has no '//' after its scheme; write s3://lake/w"),
+        ("s3a:lake/w", "write s3a://lake/w"),
+        ("s3:", "write s3://bucket/folder"),
+        ("hdfs:/w", "write hdfs:///w"),
+        ("s3:///w", "'s3:///w' has no bucket; write s3://bucket/folder"),
+        ("s3://", "has no bucket"),
+        ("gs:///w", "has no bucket; write gs://bucket/folder"),
+    ],
+)
+def test_a_uri_without_its_slashes_or_its_bucket_is_no_local_folder(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, location: str, said: str
+) -> None:
+    catalog.create_database("db")
+    with pytest.raises(InvalidLocationError, match=re.escape(said)):
+        create(catalog, "db.t", location)
+    with pytest.raises(InvalidLocationError, match=re.escape(said)):
+        catalog.create_database("other", location=location)
+    monkeypatch.setenv("CALVE_WAREHOUSE", location)
+    with pytest.raises(InvalidLocationError, match=re.escape(f"CALVE_WAREHOUSE {location!r}")):
+        Catalog.open()
+
+
+@pytest.mark.parametrize("location", ["s3://lake", "hdfs:///w", "hdfs://names/w", "/s3:/w", "file:/w", "w:x", "s3x:/w"])
+def test_other_locations_have_no_problem(location: str) -> None:
+    assert problem_of_uri(location) is None
 
 
 def test_keys_above_and_inside() -> None:
