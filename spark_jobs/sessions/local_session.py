@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +21,11 @@ from spark_jobs.sessions.executors import executor_settings
 from spark_jobs.sessions.session import configure
 
 DEFAULT_MASTER = "local[*]"
+
+_NO_MASTER = ("Cannot call methods on a stopped SparkContext", "All masters are unresponsive")
+"""Spark stops a session whose master it cannot reach for a minute, which the constructor of the session finds later."""
+_OF_STACK = re.compile(r"\s*at |\s*\.\.\. \d+ more|[\w.$/<>]+\((\w+\.(java|scala):\d+|Native Method)\)$")
+"""Lines of Java's stack traces, as exceptions have them, and as Spark tells where a session was created."""
 
 
 def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> SparkSession:
@@ -58,13 +64,25 @@ def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> Spa
             return configure(SparkSession.builder.getOrCreate())
         except Exception as error:
             stderr.seek(0)
-            lines = [*str(error).splitlines(), *stderr.read().decode(errors="replace").splitlines()]
-            # Spark names packages that it cannot resolve only after a page of other lines.
-            lines.sort(key=lambda line: "unresolved dependency" not in line)
-            raise EngineUnavailableError(
-                f"Spark does not start on {master}; it needs Java 17 or 21 in JAVA_HOME or PATH, and "
-                f"CALVE_SPARK_MASTER selects another master. Its output: {' / '.join(lines)[:1000]}"
-            ) from error
+            raise EngineUnavailableError(_why(master, f"{error}\n{stderr.read().decode(errors='replace')}")) from error
+
+
+def _why(master: str, output: str) -> str:
+    """Return why Spark does not start, from the text of its exception and its output, and what to do."""
+    if "Could not parse Master URL" in output:
+        return f"CALVE_SPARK_MASTER is {master!r}, which is no master; use one such as local[*] or spark://host:7077"
+    if any(sign in output for sign in _NO_MASTER):
+        return (
+            f"Spark's master {master} does not accept the session; start it, correct CALVE_SPARK_MASTER, or check that "
+            "spark.authenticate and its secret are those of the cluster"
+        )
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not _OF_STACK.match(line)]
+    # Spark names packages that it cannot resolve only after a page of other lines.
+    lines.sort(key=lambda line: "unresolved dependency" not in line)
+    return (
+        f"Spark does not start on {master}; it needs Java 17 or 21 in JAVA_HOME or PATH, and "
+        f"CALVE_SPARK_MASTER selects another master. Its output: {' / '.join(lines)[:1000]}"
+    )
 
 
 def stop_session(spark: SparkSession) -> None:

@@ -31,3 +31,27 @@ def test_sessions_and_submitted_jobs_have_the_same_options() -> None:
     session, job = local_session._jvm_options(), jvm_options(require_java())
     assert session.startswith(SPARK_JVM_OPTIONS)
     assert job.startswith(SPARK_JVM_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            "org.apache.spark.SparkException: Could not parse Master URL: 'sparkk://h:1'\n\tat org.X.y(X.scala:1)",
+            "CALVE_SPARK_MASTER is 'sparkk://h:1', which is no master; use one such as local[*] or spark://host:7077",
+        ),
+        (
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis stopped",
+            "Spark's master sparkk://h:1 does not accept the session; start it, correct CALVE_SPARK_MASTER, or check",
+        ),
+        (
+            "Java gateway process exited\n\tat org.apache.X.y(X.scala:1)\norg.apache.X.<init>(X.scala:2)\n"
+            "java.base/jdk.X.newInstance0(Native Method)\n\n/usr/bin/env: no java\nsbt unresolved dependency: a",
+            "Spark does not start on sparkk://h:1; it needs Java 17 or 21 in JAVA_HOME or PATH, and CALVE_SPARK_MASTER "
+            "selects another master. Its output: sbt unresolved dependency: a / Java gateway process exited / "
+            "/usr/bin/env: no java",
+        ),
+    ],
+)
+def test_an_error_at_the_start_tells_what_to_do(output: str, said: str) -> None:
+    assert local_session._why("sparkk://h:1", output).startswith(said)
