@@ -25,13 +25,14 @@ def code_archive(folder: Path | None = None, packages: Iterable[str] = PACKAGES)
     """Return a zip file of installed packages, named by a hash of their files; create it unless it exists.
 
     Args:
-        folder: Where the file is; by default `code` in the state folder.
+        folder: Where the file is; by default a folder of this user in the state folder, because other users, such as
+            root in a stack of `make cluster`, may create files that this one can neither replace nor trust.
         packages: Names of importable packages.
 
     Raises:
         InvalidConfigurationError: A package is not installed as a folder.
     """
-    folder = folder or state_folder() / "code"
+    folder = folder or state_folder() / f"code-{os.geteuid()}"
     content = {name: path.read_bytes() for package in packages for name, path in _files(package)}
     digest = hashlib.sha256()
     for name, data in content.items():
@@ -82,6 +83,6 @@ def _write(path: Path, data: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-    # It is only code, and tasks may run as several users.
+    # It is only code, and a cluster may read it as another user.
     os.chmod(temporary, 0o644)
     os.replace(temporary, path)

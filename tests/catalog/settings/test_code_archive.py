@@ -51,3 +51,13 @@ def test_python_imports_the_jobs_from_the_archive(tmp_path: Path) -> None:
 def test_a_package_that_is_no_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigurationError, match="package nothing_of_this_name"):
         code_archive(tmp_path, ["nothing_of_this_name"])
+
+
+def test_each_user_has_a_folder_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`calve` of root in a stack of another user must not leave a folder that this user's jobs cannot write."""
+    monkeypatch.setenv("CALVE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    of_root = code_archive().parent
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert code_archive().parent != of_root
+    assert of_root.parent == tmp_path
