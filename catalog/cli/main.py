@@ -371,7 +371,8 @@ def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) 
     """
     with Catalog.open() as catalog:
         report = catalog.vacuum(table, grace=hours("--grace-hours", grace_hours), dry_run=dry_run)
-    click.echo(json.dumps(report.as_json()) if as_json else report)
+    if text := json.dumps(report.as_json()) if as_json else str(report):
+        click.echo(text)
     if report.problems:
         raise FilesNotDeletedError("; ".join(report.problems))
 

@@ -109,7 +109,7 @@ class VacuumReport:
             yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
         for name in self.purged:
             yield f"{name}, dropped with PURGE: {done}: the remaining files"
-        if not self.tables and not self.purged:
+        if not self.tables and not self.purged and not self.problems:
             yield "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE."
 
 
