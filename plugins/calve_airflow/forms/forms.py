@@ -63,8 +63,8 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             None,
             type=["null", "string"],
             title="Source",
-            description="A file, a folder or a glob of raw files. Empty: the source in the table's entry in the YAML "
-            "list.",
+            description="A file, a folder or a glob of raw files, as a path or as a URI such as s3://bucket/folder. "
+            "Templates are not rendered here. Empty: the source in the table's entry in the YAML list.",
         ),
         "source_format": Param(
             AS_LISTED,

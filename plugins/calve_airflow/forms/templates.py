@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from calve_airflow.catalog_access import catalog_errors
-from catalog.errors import InvalidConfigurationError, WrongFieldError
+from catalog.errors import InvalidConfigurationError, SourceFileError, WrongFieldError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -108,6 +109,23 @@ def render_source(source: str, context: Context) -> str:
             f"source {source} is {rendered} for this run, which is not below {folder}; a template cannot have '..'"
         )
     return rendered
+
+
+@contextmanager
+def naming_templates(source: str) -> Iterator[None]:
+    """Add to the error of a missing source with markup, which is from a form, that it is not rendered.
+
+    Raises:
+        SourceFileError: The source does not exist.
+    """
+    try:
+        yield
+    except SourceFileError as error:
+        if _MARKUP.search(source) is None:
+            raise
+        raise SourceFileError(
+            f"{error}; templates in a form are not rendered: write the source without, or in tables.yaml"
+        ) from error
 
 
 def _strings(value: object) -> Iterator[str]:

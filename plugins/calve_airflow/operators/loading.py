@@ -12,7 +12,7 @@ from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
-from calve_airflow.forms.templates import for_mapped_tasks, render_source
+from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
@@ -67,20 +67,21 @@ class DiscoverSourcesOperator(FormOperator):
             # Only the entry is a template, because a string from a form would run with the rights of the worker.
             source = config.source if "source" in given_fields else render_source(config.source, context)
             dry_run = bool(form.get("dry_run"))
-            files = catalog.loading.discover(
-                self.operation_id,
-                config.table,
-                source,
-                reload=bool(form.get("reload")),
-                is_dry_run=dry_run,
-                settings={
-                    "request": {**config.job_request(), "dry_run": dry_run},
-                    "quality": config.quality_request(),
-                    "indexes": dict(config.indexes),
-                    "spark": {"conf": dict(config.spark), "connection": config.connection},
-                },
-                requested_by=context["dag_run"].triggering_user_name,
-            )
+            with naming_templates(source):
+                files = catalog.loading.discover(
+                    self.operation_id,
+                    config.table,
+                    source,
+                    reload=bool(form.get("reload")),
+                    is_dry_run=dry_run,
+                    settings={
+                        "request": {**config.job_request(), "dry_run": dry_run},
+                        "quality": config.quality_request(),
+                        "indexes": dict(config.indexes),
+                        "spark": {"conf": dict(config.spark), "connection": config.connection},
+                    },
+                    requested_by=context["dag_run"].triggering_user_name,
+                )
         if not files:
             raise AirflowSkipException(f"{config.table} already has all files of {source}; nothing to load")
         self.log.info("Found %d new file(s) for %s; the first is %s", len(files), config.table, files[0].path)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from calve_airflow.forms.templates import render_source
-from catalog.errors import InvalidConfigurationError
+from calve_airflow.forms.templates import naming_templates, render_source
+from catalog.errors import InvalidConfigurationError, SourceFileError
 
 
 def render(source: str, **values: Any) -> str:
@@ -52,3 +52,14 @@ def test_a_template_does_not_lead_out_of_its_folder(value: str) -> None:
 def test_what_a_run_cannot_render_is_told(source: str, said: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=said):
         render(source)
+
+
+def test_a_missing_source_with_markup_tells_that_forms_are_not_rendered() -> None:
+    missing = "source {} does not exist; check the path"
+    with (
+        pytest.raises(SourceFileError, match="check the path; templates in a form are not"),
+        naming_templates("/{{ ds }}"),
+    ):
+        raise SourceFileError(missing.format("/{{ ds }}"))
+    with pytest.raises(SourceFileError, match=r"check the path$"), naming_templates("/2024"):
+        raise SourceFileError(missing.format("/2024"))
