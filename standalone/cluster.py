@@ -168,5 +168,6 @@ class ClusterStack(Stack):
         """Write the list of tables with their raw files on S3; return its path."""
         path = self.home / "tables.yaml"
         text = (REPOSITORY / "tables.yaml").read_text(encoding="utf-8")
-        path.write_text(text.replace("${CALVE_HOME}/landing", self.landing), encoding="utf-8")
+        note = f"# {self.start_command} writes this file from {REPOSITORY / 'tables.yaml'}: add entries there.\n"
+        path.write_text(note + text.replace("${CALVE_HOME}/landing", self.landing), encoding="utf-8")
         return path
