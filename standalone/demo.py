@@ -17,11 +17,13 @@ from catalog.indexes.items import count_items
 from catalog.partitions.explaining import Explanation
 from standalone import delays, migrating
 from standalone.guide import DemoError, Guide
-from standalone.landing import deliver_flights
+from standalone.landing import deliver_flights, remove_flights
 from standalone.stack import Stack
 
 TABLE = "demo.flights"
 LOAD = f"add_partitions.{TABLE}"
+WRONG_FILE = "wrong/flights-2013-foo.csv"
+"""A raw file that the demo delivers beside its folder of flights."""
 INDEX, INDEX_KEYS = "by_route", ["origin", "carrier", "month"]
 EXPRESSIONS = (
     "origin = 'JFK' and carrier = 'B6'",
@@ -82,7 +84,9 @@ class _Demo:
                 continue
             self._catalog.drop_table(table)
             Folder(location).delete("")
-        self._raw.delete("")
+        # Users have raw files of their own beside those of the demo.
+        remove_flights(self._landing.location)
+        self._raw.delete_file(WRONG_FILE)
 
     def _load_eleven_months(self) -> None:
         self._title("1. Load raw files as partitions")
@@ -123,14 +127,13 @@ class _Demo:
 
     def _land_foo(self) -> str:
         """Write a source file with two flights of the month `foo`; return its location."""
-        name = "wrong/flights-2013-foo.csv"
-        with self._landing.open_text("flights-2013-12.csv") as december, self._raw.writing(name) as wrong:
+        with self._landing.open_text("flights-2013-12.csv") as december, self._raw.writing(WRONG_FILE) as wrong:
             rows = csv.DictReader(december)
             writer = csv.DictWriter(wrong, rows.fieldnames or ())
             writer.writeheader()
             for row, _ in zip(rows, range(2), strict=False):
                 writer.writerow({**row, "month": "foo"})
-        return f"{self._raw.location}/{name}"
+        return f"{self._raw.location}/{WRONG_FILE}"
 
     def _compare(self) -> None:
         self._title("5. Find partitions with and without an index")

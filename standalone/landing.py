@@ -34,7 +34,7 @@ def land_flights(folder: Path, months: Iterable[int] = ALL_MONTHS) -> list[Path]
     A missing value is an empty field. Existing files are not changed, because a source system delivers a file once.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    targets = {month: folder / f"flights-2013-{month:02}.csv" for month in months}
+    targets = {month: folder / _name(month) for month in months}
     missing = {str(month): path for month, path in targets.items() if not path.exists()}
     if missing:
         _split_by_month(missing)
@@ -49,6 +49,17 @@ def deliver_flights(location: str, months: Iterable[int]) -> list[str]:
         for path in paths:
             folder.write_bytes(path.name, path.read_bytes())
     return [path.name for path in paths]
+
+
+def remove_flights(location: str) -> None:
+    """Remove the files of earlier deliveries from a folder, and no others."""
+    folder = Folder(location)
+    for month in ALL_MONTHS:
+        folder.delete_file(_name(month))
+
+
+def _name(month: int) -> str:
+    return f"flights-2013-{month:02}.csv"
 
 
 def _split_by_month(targets: dict[str, Path]) -> None:
