@@ -133,13 +133,11 @@ def problem_of_uri(location: str) -> str | None:
     """
     scheme, colon, rest = location.partition(":")
     scheme = scheme.lower()
-    if not colon or scheme not in _STORES | _OF_CLUSTERS:
+    if not colon or scheme not in _STORES | CLUSTER_SCHEMES:
         return None
     if not rest.startswith("//"):
-        path = rest.lstrip("/")
-        return (
-            f"has no '//' after its scheme; write {scheme}://{'/' * (scheme in _OF_CLUSTERS)}{path or 'bucket/folder'}"
-        )
+        start = "///" if scheme in CLUSTER_SCHEMES else "//"
+        return f"has no '//' after its scheme; write {scheme}:{start}{rest.lstrip('/') or 'bucket/folder'}"
     if scheme in _STORES and not rest[2:].partition("/")[0]:
         return f"has no bucket; write {scheme}://bucket/folder"
     return None
