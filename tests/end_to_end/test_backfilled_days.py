@@ -1,9 +1,11 @@
-"""Airflow's own backfill of a range of days, of a table whose source is a template."""
+"""Airflow's own backfill of a range of days, of a table whose source is a template, and late rows for these days."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -57,3 +59,27 @@ def test_each_day_is_loaded_once(stack: Stack, catalog: Catalog) -> None:
         assert backfill(stack, reprocess) == dict.fromkeys(VISITORS, "success")
         counts = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
         assert counts == VISITORS
+
+
+def test_late_rows_are_refused_or_added_as_the_form_says(
+    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+) -> None:
+    """Rows for a day of the backfill and for a new one; the day is only in the names of the files' folders."""
+    late = stack.home / "landing" / "late"
+    for day, numbers in {"2026-01-02": (5, 6), "2026-01-03": (0,)}.items():
+        (late / f"day={day}").mkdir(parents=True)
+        (late / f"day={day}" / "part.csv").write_text("visitor\n" + "".join(f"{number}\n" for number in numbers))
+    before = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
+    form = {"table": BY_DAY, "source": str(late), "dry_run": False}
+    refused = start_dag("add_partitions", form)
+    refused.wait("failed")
+    assert "Set the load's `mode` to append" in refused.log("validate")
+    run = start_dag("add_partitions", {**form, "mode": "append"})
+    run.wait()
+    report = run.result("register")
+    assert (report["partitions"], report["partitions_extended"], report["row_count"]) == (1, 1, 3)
+    assert run.result("check_quality")["checked"] == 2
+    counts = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
+    assert counts == {**before, "2026-01-02": (before["2026-01-02"] or 0) + 2, "2026-01-03": 1}
+    events = stack.api.get(f"/assets/events?source_dag_id=add_partitions&source_run_id={quote(run.id)}")["asset_events"]
+    assert {event["partition_key"] for event in events} == {"day=2026-01-02", "day=2026-01-03"}
