@@ -43,7 +43,7 @@ _SHOWN = 10
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
 _TEXT_FORMATS = ("csv", "json")
 _NUMBERS: Sequence[type[DataType]] = (IntegerType, LongType, DoubleType)
-"""Types that Spark infers for numbers, each with all values of those before it."""
+"""Types that Spark infers for numbers, in the order in which it widens them."""
 
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 """What Spark reads for bytes that are not in the encoding of a text file."""
