@@ -101,6 +101,7 @@ class SourceJob(JobRequest):
         """Restore the tuples, which JSON turns into lists."""
         for name in ("columns", "keys"):
             object.__setattr__(self, name, tuple((column, text) for column, text in getattr(self, name)))
+        object.__setattr__(self, "required", tuple(self.required))
 
     @property
     def key_types(self) -> dict[str, str]:
