@@ -56,6 +56,15 @@ def start_build(url: str, table: str) -> BaseProcess:
     return process
 
 
+def kill_after_a_range(catalog: Catalog, index: PartitionIndex, process: BaseProcess) -> None:
+    """Kill a build as soon as the first of its ranges is done."""
+    remaining = len(building.ranges_to_do(catalog.storage, index))
+    while process.is_alive() and len(building.ranges_to_do(catalog.storage, index)) == remaining:
+        pass
+    process.kill()
+    process.join()
+
+
 def kill_at_some_moment(catalog: Catalog, index: PartitionIndex, process: BaseProcess, choose: random.Random) -> None:
     """Kill a build after some of the remaining ranges, or after some time."""
     remaining = len(building.ranges_to_do(catalog.storage, index))
@@ -97,7 +106,9 @@ def test_a_build_killed_again_and_again_ends_well(
             index = catalog.create_partition_index(table, "i", ["n", "s"])
             for attempt in count(1):
                 process = start_build(catalog_url, table)
-                if attempt <= 8:
+                if attempt == 1:
+                    kill_after_a_range(catalog, index, process)
+                elif attempt <= 8:
                     kill_at_some_moment(catalog, index, process, choose)
                 else:
                     process.join()
