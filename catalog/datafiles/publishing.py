@@ -66,12 +66,14 @@ class FileSwap:
         prepared: Added files whose manifests are written already.
         removed: Paths relative to the table's location.
         marks: Entries for the snapshot's summary.
+        is_overwrite: Other rows replace the removed ones (`SnapshotChange.is_overwrite`).
     """
 
     added: Iterable[NewFile] = ()
     prepared: PreparedFiles | None = None
     removed: Sequence[str] = ()
     marks: Mapping[str, str] | None = None
+    is_overwrite: bool = False
 
 
 def publish(
@@ -362,6 +364,7 @@ def _snapshot_change(table: Table, swap: FileSwap) -> SnapshotChange:
         prepared.manifests,
         prepared.size_bytes,
         swap.marks or {},
+        swap.is_overwrite,
     )
 
 

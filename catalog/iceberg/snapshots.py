@@ -115,6 +115,8 @@ class SnapshotChange:
         manifests: Further added files, whose manifests are written already (`write_manifests`).
         manifested_bytes: The size of these files.
         marks: Further entries of the snapshot's summary, for instance the operation.
+        is_overwrite: Other rows replace the removed ones. Otherwise as many added rows are taken for the same rows in
+            other files, which readers of changes skip.
     """
 
     added: Iterable[AddedFile] = ()
@@ -122,6 +124,7 @@ class SnapshotChange:
     manifests: Sequence[WrittenManifest] = ()
     manifested_bytes: int = 0
     marks: Mapping[str, str] = field(default_factory=dict)
+    is_overwrite: bool = False
 
 
 class FilesChangedError(Exception):
@@ -391,7 +394,12 @@ class _SnapshotWriter:
                 manifest_list=path,
                 schema_id=self._schema_id,
                 summary=summary_of(
-                    written, (self._added_bytes, self._removed_bytes), deletes.totals, parent, change.marks
+                    written,
+                    (self._added_bytes, self._removed_bytes),
+                    deletes.totals,
+                    parent,
+                    change.marks,
+                    is_overwrite=change.is_overwrite,
                 ),
             )
         )

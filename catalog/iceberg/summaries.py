@@ -15,6 +15,8 @@ def summary_of(
     deletes: Mapping[str, str],
     parent: Snapshot | None,
     marks: Mapping[str, str],
+    *,
+    is_overwrite: bool = False,
 ) -> Summary:
     """Return the summary of a snapshot; the operation follows from the numbers of added and removed rows.
 
@@ -23,6 +25,7 @@ def summary_of(
         sizes: The bytes of added and of removed files.
         deletes: The totals of delete files.
         marks: Further entries.
+        is_overwrite: Other rows replace the removed ones, also if there are as many.
     """
     added_bytes, removed_bytes = sizes
     added_files, added_rows, removed_files, removed_rows = (
@@ -33,7 +36,7 @@ def summary_of(
     )
     if not removed_files:
         operation = Operation.APPEND if added_files else Operation.REPLACE
-    elif added_rows == removed_rows:
+    elif added_rows == removed_rows and not is_overwrite:
         operation = Operation.REPLACE
     else:
         operation = Operation.OVERWRITE if added_files else Operation.DELETE

@@ -11,6 +11,7 @@ undone by `discard_staging`, with which the next load of the table starts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -45,8 +46,10 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.checks import require_value_rows
+from catalog.tables.checks import require_replaceable, require_value_rows
 from catalog.tables.definitions import Definitions
+
+log = logging.getLogger(__name__)
 
 DISCOVER = "discover"
 _SHOWN = 20
@@ -75,6 +78,7 @@ class Loading:
         source: str,
         *,
         reload: bool = False,
+        mode: LoadMode | None = None,
         is_dry_run: bool = False,
         settings: Mapping[str, Any] | None = None,
         requested_by: str | None = None,
@@ -86,6 +90,7 @@ class Loading:
         Args:
             source: A file, a folder, or a glob.
             reload: Include files that were loaded before, even if they have changed since.
+            mode: With REPLACE, files that changed after they were loaded are loaded again, and named in the log.
             is_dry_run: Do not reserve the table for the operation.
             settings: Settings for the load's later steps (`settings_of`), as JSON values.
 
@@ -108,7 +113,7 @@ class Loading:
                 )
             return self.source_files(operation)
         if known is not None and not reload:
-            files = self._new_files(known, source, files)
+            files = self._new_files(known, source, files, mode)
         if files:
             request = {**arguments, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
             self._operations.begin(
@@ -135,7 +140,7 @@ class Loading:
         require_value_rows(table)
         return table
 
-    def _new_files(self, table: Table, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
+    def _new_files(self, table: Table, source: str, files: Sequence[FileInfo], mode: LoadMode | None) -> list[FileInfo]:
         known: dict[str, set[tuple[int, int]]] = {}
         with self._storage.read() as connection:
             for batch in batched(files, _PATHS):
@@ -149,13 +154,17 @@ class Loading:
             for file in files
             if (versions := known.get(_same_path(file.path))) and (file.size_bytes, file.modified_at_ms) not in versions
         ]
-        if changed:
+        what = f"{len(changed):,} file(s) changed after they were loaded into {table.full_name}"
+        if changed and mode is LoadMode.REPLACE:
+            log.warning("%s; their partitions are replaced: %s", what, ", ".join(changed[:_SHOWN]))
+        elif changed:
             raise SourceFileError(
-                f"source {source}: {len(changed)} file(s) changed after they were loaded into {table.full_name}: "
-                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions with rows of "
-                "these files and load them with `reload`"
+                f"source {source}: {what}: {', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the "
+                "partitions with rows of these files and load them with `reload`; or, if the table is stored as "
+                "Iceberg, set `mode` to replace"
             )
-        return [file for file in files if _same_path(file.path) not in known]
+        again = set(changed)
+        return [file for file in files if file.path in again or _same_path(file.path) not in known]
 
     @staticmethod
     def source_files(operation: Operation) -> list[FileInfo]:
@@ -278,7 +287,8 @@ class Loading:
             is_quarantined: Hide the partitions until a quality check releases them.
             mode: With APPEND, the staged files may belong to existing partitions (`catalog.loading.appending`). Until
                 the commit, or until a failed append is undone, readers that list the folders of these partitions may
-                see some of the files. By default, that of the table's format (`LoadMode.of`).
+                see some of the files. With REPLACE, the partitions of a table stored as Iceberg have only the staged
+                files afterwards, in the same snapshot. By default, that of the table's format (`LoadMode.of`).
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
 
@@ -288,12 +298,15 @@ class Loading:
         Raises:
             FencedError: The attempt is fenced, or a later attempt stages the load.
             ConflictError, UnsupportedFormatError: A partition does not accept appended files.
+            UnsupportedChangeError: The mode is REPLACE, and the table is not stored as Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
             LocationNotEmptyError: The folder of a new partition contains files that the catalog does not know.
             VerificationFailedError: The staging folder is incomplete or missing.
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
+        if mode is LoadMode.REPLACE:
+            require_replaceable(table.full_name, is_stored_as_iceberg=table.is_stored_as_iceberg)
         options = PublishOptions(on_invalid, is_quarantined, mode or LoadMode.of("", table), is_load)
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options

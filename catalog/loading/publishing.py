@@ -323,6 +323,7 @@ class Publication:
         return {
             "partitions": totals.new,
             "partitions_extended": totals.extended,
+            "partitions_replaced": 0,
             "row_count": totals.row_count,
             "file_count": totals.file_count,
             "size_bytes": totals.size_bytes,

@@ -21,14 +21,14 @@ from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, R
 from catalog.files.filesystem import Folder
 from catalog.indexes.definitions import maintained_indexes
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
-from catalog.model import LoadMode, OnInvalid
+from catalog.model import LoadMode, OnInvalid, Table
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.quarantine import HIDDEN_FILES, add_hidden_partitions
-from catalog.partitions.snapshots import AddedFiles, add_partition_files
+from catalog.partitions.snapshots import AddedFiles, add_partition_files, partition_ids, remove_partition_files
 from catalog.storage.values import ValueEncoder
 
 Values = tuple[str | None, ...]
@@ -109,6 +109,8 @@ class SnapshotPublication:
                 total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())
                 hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
                 return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
+        is_replacing = self._attempt.options.mode is LoadMode.REPLACE
+        removed = self._remove_replaced(connection, table) if is_replacing else []
         added = add_partition_files(connection, adder, table, self._files(), operation.number)
         if added.extended and self._attempt.options.mode is LoadMode.NEW:
             raise PartitionAlreadyExistsError(
@@ -116,8 +118,15 @@ class SnapshotPublication:
                 "nothing was added. Set the load's `mode` to append, or run the load again to see which they are"
             )
         if added.total.file_count:
-            publish(connection, table, FileSwap(self._files(), marks={OPERATION_MARK: operation.id}))
+            swap = FileSwap(self._files(), removed=removed, marks={OPERATION_MARK: operation.id}, is_overwrite=True)
+            publish(connection, table, swap)
         return operation, self._report(added)
+
+    def _remove_replaced(self, connection: Connection, table: Table) -> list[str]:
+        """Remove the files of existing partitions for which there are new ones; return their paths."""
+        encoder = ValueEncoder(table)
+        ids = partition_ids(connection, table, {encoder.identity(file.values) for file in self._files()})
+        return remove_partition_files(connection, table, ids.values())
 
     def _files(self) -> Iterator[NewFile]:
         skipped: Collection[Values] = self._refused.reasons
@@ -133,11 +142,12 @@ class SnapshotPublication:
                 "partitions_added": added.added,
                 "partitions_extended": added.extended,
             }
-        refused = self._refused
+        refused, is_replacing = self._refused, self._attempt.options.mode is LoadMode.REPLACE
         folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": added.added,
-            "partitions_extended": added.extended,
+            "partitions_extended": 0 if is_replacing else added.extended,
+            "partitions_replaced": added.extended if is_replacing else 0,
             "row_count": total.row_count,
             "file_count": total.file_count,
             "size_bytes": total.size_bytes,

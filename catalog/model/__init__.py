@@ -104,10 +104,11 @@ class OnInvalid(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What a load may do to the partitions of a table: only add new ones, or also add rows to existing ones."""
+    """What a load may do to the partitions of a table: add new ones, add rows to existing ones, or replace these."""
 
     NEW = "new"
     APPEND = "append"
+    REPLACE = "replace"
 
     @classmethod
     def of(cls, text: str, table: Table) -> LoadMode:

@@ -184,6 +184,24 @@ def count_in(connection: Connection, totals: Mapping[int, Total]) -> None:
         )
 
 
+def remove_partition_files(connection: Connection, table: Table, ids: Iterable[int]) -> list[str]:
+    """Remove all files of partitions, which stay with counts of 0; return the files' paths.
+
+    The caller has locked the table exclusively, and publishes the change. The files stay for running readers and
+    earlier snapshots, until vacuum expires these.
+    """
+    removed: list[str] = []
+    for batch in batched(sorted(ids), _BATCH):
+        files, totals = [], dict[int, Total]()
+        for file in read_files(connection, table, batch):
+            files.append(file.id)
+            count = totals.get(file.partition_id, Total())
+            totals[file.partition_id] = count + Total(-1, -file.row_count, -file.size_bytes)
+        count_in(connection, totals)
+        removed += retire_files(connection, table, files)
+    return removed
+
+
 def _quarantined(connection: Connection, table: Table, ids: Sequence[int]) -> list[int]:
     row = PartitionRow
     query = select(row.id).where(row.table_id == table.id, row.is_quarantined)

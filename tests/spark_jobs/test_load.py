@@ -18,6 +18,7 @@ from catalog.errors import (
     LocationNotEmptyError,
     PartitionAlreadyExistsError,
     SourceFileError,
+    UnsupportedChangeError,
 )
 
 if TYPE_CHECKING:
@@ -244,6 +245,28 @@ def test_late_rows_are_added_to_their_partitions(
     assert checked is not None
     assert (checked.result["checked"], checked.result["failed"]) == (2, 1), checked.result
     assert "country=US/day=2" in checked.result["failures"][0]
+
+
+def test_a_corrected_day_replaces_its_partition(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,1,2,1\nDE,1,3,1\n"), format="iceberg")
+    source = deliver(tmp_path / "corrected", "a.csv", HEADER + "US,1,1,10\nUS,2,4,4\n")
+    report = loader.load(source, mode="replace")
+    assert (report["partitions"], report["partitions_replaced"], report["row_count"]) == (1, 1, 2)
+    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert sorted((row.id, row.amount) for row in rows) == [(1, 10.0), (3, 1.0), (4, 4.0)]
+
+
+def test_a_new_hive_style_table_is_not_created_for_replacements(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedChangeError, match=r"shop\.orders is not stored as Iceberg"):
+        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), mode="replace")
+    assert catalog.list_tables() == []
 
 
 def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(

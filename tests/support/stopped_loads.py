@@ -64,3 +64,11 @@ def publish_skipping(url: str, operation_id: str, folder: str, point: str) -> No
     with Catalog.open(url) as catalog:
         attempt = catalog.operations.start_job(operation_id, "register")
         catalog.loading.publish(operation_id, "register", attempt, folder, on_invalid=OnInvalid.SKIP)
+
+
+def publish_replacing(url: str, operation_id: str, folder: str, point: str) -> None:
+    """Publish a load that replaces partitions, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        attempt = catalog.operations.start_job(operation_id, "register")
+        catalog.loading.publish(operation_id, "register", attempt, folder, mode=LoadMode.REPLACE)

@@ -58,6 +58,7 @@ class DiscoverSourcesOperator(FormOperator):
 
     def execute(self, context: Context) -> int:
         """Find the new files and journal the operation."""
+        from catalog import LoadMode
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
@@ -73,6 +74,7 @@ class DiscoverSourcesOperator(FormOperator):
                     config.table,
                     source,
                     reload=bool(form.get("reload")),
+                    mode=LoadMode(config.mode) if config.mode else None,
                     is_dry_run=dry_run,
                     settings={
                         "request": {**config.job_request(), "dry_run": dry_run},
@@ -175,8 +177,8 @@ class RegisterPartitionsOperator(BaseOperator):
                     mode=LoadMode.of(settings["request"].get("mode", ""), catalog.get_table(operation.table)),
                 )
         self.log.info(
-            "Added %(partitions)d partitions and extended %(partitions_extended)d, with %(row_count)d rows in "
-            "%(file_count)d files",
+            "Added %(partitions)d partitions, extended %(partitions_extended)d and replaced %(partitions_replaced)d, "
+            "with %(row_count)d rows in %(file_count)d files",
             report,
         )
         if report["refused"]:

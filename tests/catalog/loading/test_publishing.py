@@ -29,6 +29,7 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
     StorageError,
+    UnsupportedChangeError,
     UnsupportedFormatError,
     VerificationFailedError,
 )
@@ -521,6 +522,14 @@ def test_a_load_of_late_rows_that_is_killed_is_undone(
 def test_without_the_mode_late_rows_are_refused(late: Load, catalog: Catalog) -> None:
     late.mode = None
     with pytest.raises(PartitionAlreadyExistsError, match="origin=JFK/month=1"):
+        late.publish()
+    assert [each.row_count for each in catalog.get_partitions(TABLE)] == [2]
+    assert reserved_count(catalog) == 0
+
+
+def test_partitions_of_a_hive_style_table_are_not_replaced(late: Load, catalog: Catalog) -> None:
+    late.mode = LoadMode.REPLACE
+    with pytest.raises(UnsupportedChangeError, match=r"table demo\.t is not stored as Iceberg, .*set `mode` to append"):
         late.publish()
     assert [each.row_count for each in catalog.get_partitions(TABLE)] == [2]
     assert reserved_count(catalog) == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState
+from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, PartitionState
 from catalog.errors import (
     AlreadyIcebergError,
     CatalogError,
@@ -19,6 +19,7 @@ from catalog.errors import (
     InvalidPartitionError,
     InvalidTableError,
     PartitionAlreadyExistsError,
+    SourceFileError,
     UnsupportedChangeError,
     UnsupportedCommitError,
 )
@@ -31,7 +32,7 @@ from tests.support.killed_changes import drop_partitions
 from tests.support.partition_files import Values, append, check_partitions, stored_rows, write_partitions
 from tests.support.processes import context
 from tests.support.published import published
-from tests.support.stopped_loads import publish_skipping
+from tests.support.stopped_loads import publish_replacing, publish_skipping
 
 TABLE = "demo.t"
 WRITE, REGISTER = "write_partitions", "register"
@@ -197,6 +198,88 @@ def test_quarantined_partitions_are_in_no_snapshot_until_they_are_released(
     assert catalog.release_partitions(table) == 0
     with pytest.raises(PartitionAlreadyExistsError):
         load(catalog, "more", tmp_path / "2.csv", {("JFK", "1"): [4]}, is_quarantined=True)
+
+
+FIRST: dict[Values, list[int]] = {("JFK", "1"): [1, 2], ("LGA", "1"): [3]}
+CORRECTED: dict[Values, list[int]] = {("JFK", "01"): [9], ("SFO", "2"): [4]}
+
+
+def check_replaced(catalog: Catalog, table: str) -> None:
+    assert stored_rows(catalog, table) == [(3, "LGA", 1), (4, "SFO", 2), (9, "JFK", 1)]
+    counts = {each.values: (each.file_count, each.row_count) for each in catalog.get_partitions(table)}
+    assert counts == {("JFK", "1"): (1, 1), ("LGA", "1"): (1, 1), ("SFO", "2"): (1, 1)}
+    assert operations(catalog) == ["append", "overwrite"]
+    check_partitions(catalog, table)
+
+
+def test_a_load_replaces_partitions_in_one_snapshot(catalog: Catalog, table: str, tmp_path: Path) -> None:
+    load(catalog, "one", tmp_path / "1.csv", FIRST)
+    [before] = published(catalog, table).snapshots()
+    report = load(catalog, "two", tmp_path / "2.csv", CORRECTED, mode=LoadMode.REPLACE)
+    counts = (report["partitions"], report["partitions_extended"], report["partitions_replaced"], report["row_count"])
+    assert counts == (1, 0, 1, 2)
+    check_replaced(catalog, table)
+    earlier = published(catalog, table).scan(snapshot_id=before.snapshot_id).to_arrow()
+    assert sorted(earlier["v"].to_pylist()) == [1, 2, 3], "running readers of the earlier snapshot still find its files"
+    assert {each.values for each in catalog.operation_partitions("two")} == {("JFK", "1"), ("SFO", "2")}
+    catalog.vacuum(grace=timedelta(0))
+    assert stored_rows(catalog, table) == [(3, "LGA", 1), (4, "SFO", 2), (9, "JFK", 1)]
+
+
+def test_rows_that_another_engine_has_added_are_replaced_too(
+    catalog: Catalog, catalog_url: str, table: str, tmp_path: Path
+) -> None:
+    load(catalog, "one", tmp_path / "1.csv", FIRST)
+    with sql_catalog(catalog_url) as iceberg:
+        month = pa.array([1], pa.int32())
+        iceberg.load_table(table).append(pa.table({"v": pa.array([7], pa.int32()), "origin": ["JFK"], "month": month}))
+    load(catalog, "two", tmp_path / "2.csv", CORRECTED, mode=LoadMode.REPLACE)
+    assert stored_rows(catalog, table) == [(3, "LGA", 1), (4, "SFO", 2), (9, "JFK", 1)]
+    check_partitions(catalog, table)
+
+
+def test_a_quarantined_partition_is_not_replaced(catalog: Catalog, table: str, tmp_path: Path) -> None:
+    load(catalog, "one", tmp_path / "1.csv", {("JFK", "1"): [1]}, is_quarantined=True)
+    with pytest.raises(ConflictError, match="quarantined"):
+        load(catalog, "two", tmp_path / "2.csv", CORRECTED, mode=LoadMode.REPLACE)
+    catalog.release_partitions(table)
+    assert stored_rows(catalog, table) == [(1, "JFK", 1)]
+    with pytest.raises(PartitionAlreadyExistsError):
+        load(catalog, "three", tmp_path / "3.csv", CORRECTED, mode=LoadMode.REPLACE, is_quarantined=True)
+    assert stored_rows(catalog, table) == [(1, "JFK", 1)]
+
+
+@pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED])
+def test_a_replacement_that_is_killed_is_visible_completely_or_not_at_all(
+    catalog: Catalog, catalog_url: str, table: str, tmp_path: Path, point: Point
+) -> None:
+    load(catalog, "one", tmp_path / "1.csv", FIRST)
+    folder = written(catalog, "two", tmp_path / "2.csv", CORRECTED)
+    killed(publish_replacing, catalog_url, "two", folder, point)
+    if point is Point.CHANGED:
+        assert stored_rows(catalog, table) == [(1, "JFK", 1), (2, "JFK", 1), (3, "LGA", 1)]
+    attempt = catalog.operations.start_job("two", REGISTER)
+    catalog.loading.publish("two", REGISTER, attempt, folder, mode=LoadMode.REPLACE)
+    check_replaced(catalog, table)
+
+
+@pytest.mark.parametrize("mode", [None, *LoadMode])
+def test_a_delivered_file_that_changed_is_loaded_again_by_a_replacement(
+    catalog: Catalog, table: str, tmp_path: Path, mode: LoadMode | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "1.csv").write_text("")
+    load(catalog, "one", source / "1.csv", FIRST)
+    (source / "1.csv").write_text("corrected")
+    (source / "2.csv").write_text("new")
+    if mode is not LoadMode.REPLACE:
+        with pytest.raises(SourceFileError, match=r"1 file\(s\) changed .*/1\.csv\. .*set `mode` to replace"):
+            catalog.loading.discover("two", table, str(source), mode=mode)
+        return
+    found = catalog.loading.discover("two", table, str(source), mode=mode)
+    assert [Path(file.path).name for file in found] == ["1.csv", "2.csv"]
+    assert "1.csv" in caplog.text
 
 
 @pytest.mark.parametrize("is_released", [True, False])

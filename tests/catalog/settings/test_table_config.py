@@ -81,7 +81,7 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"format": "xml"}, "format is 'xml', expected one of parquet, orc, avro, csv"),
         ({"source_format": "xls"}, "source_format is 'xls'"),
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
-        ({"mode": "replace"}, "mode is 'replace', expected one of new, append"),
+        ({"mode": "merge"}, "mode is 'merge', expected one of new, append, replace"),
         ({"required": "id"}, r"required is 'id', expected a list of columns"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
         ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
