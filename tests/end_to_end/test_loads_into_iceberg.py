@@ -147,3 +147,24 @@ def test_a_repeated_load_adds_nothing(
     assert set(run_dag(LOAD).states().values()) == {"skipped"}
     assert published(catalog, STORED_AS_ICEBERG).metadata == before
     check_partitions(catalog, STORED_AS_ICEBERG)
+
+
+def test_a_corrected_file_replaces_its_partitions(
+    rows: dict[str, list[tuple[Any, ...]]],
+    catalog: Catalog,
+    landing: Path,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+) -> None:
+    corrected = [*months[3], months[3][0]]
+    deliver(landing / "flights-2013-03.csv", corrected)
+    refused = run_dag(LOAD, {}, "failed")
+    assert "changed after they were loaded" in refused.log("discover")
+    run = run_dag(LOAD, {"mode": "replace"})
+    assert "their partitions are replaced: " in run.log("discover")
+    report = run.result("register")
+    assert (report["partitions"], report["partitions_replaced"], report["row_count"]) == (0, 4, len(corrected))
+    counts = {partition.values: partition.row_count for partition in catalog.get_partitions(STORED_AS_ICEBERG)}
+    assert counts == flights_by_partition([*months[1], *months[2], *corrected])
+    check_partitions(catalog, STORED_AS_ICEBERG)
