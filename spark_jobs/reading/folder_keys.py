@@ -39,8 +39,8 @@ def key_of_folder(key: Column, file: SparkColumn, given: SparkColumn | None) -> 
     if given is None:
         return CheckedColumn(as_string, value)
     column = f.nullif(given.cast("string"), f.lit(""))
-    typed, other = (each.try_cast(spark_type(key.type)) for each in (column, value))
-    is_same = f.when(typed.isNull() | other.isNull(), column == value).otherwise(typed == other)
+    in_file, in_folder = column.try_cast(spark_type(key.type)), value.try_cast(spark_type(key.type))
+    is_same = f.when(in_file.isNull() | in_folder.isNull(), column == value).otherwise(in_file == in_folder)
     problem = f.concat(
         *(f.lit(f"partition key {key.name} is '"), column, f.lit("' in the file, and '"), f.coalesce(value, f.lit(""))),
         f.lit("' in the name of its folder"),

@@ -114,18 +114,19 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         SourceFileError: A file cannot be opened, lacks a partition key or a required column, has columns that the table
             does not have, or a column whose type cannot be cast to the table's.
     """
-    keys = list(job.key_types) if table is None else list(table.key_names)
     key_types = job.key_types if table is None else {key.name: key.type for key in table.partition_keys}
+    keys = list(key_types)
     folder_keys = keys_of_folders(keys, files)
     groups, missing = _read(spark, files, job, table, keys, folder_keys), set[str]()
     for group in groups:
         missing |= _missing_columns(group, job, table, keys, folder_keys)
-    given = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [each.rows for each in groups])
+    frames = [group.rows for group in groups]
+    given = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
     checked = _checked(given, declared, keys)
     for key in folder_keys:
         column = f.col(quoted(key)) if key in given.columns else None
-        checked.append(key_of_folder(Column(key, key_types.get(key, "string")), f.col(FILE), column))
+        checked.append(key_of_folder(Column(key, key_types[key]), f.col(FILE), column))
     if job.source_format in _TEXT_FORMATS:
         checked += [_decoded_key(key) for key in keys if key not in folder_keys]
     changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in given.columns}
