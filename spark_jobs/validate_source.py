@@ -15,7 +15,7 @@ from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, Par
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import OperationState
-from catalog.tables.checks import require_replaceable, require_value_rows
+from catalog.tables.checks import require_value_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import FILE, Source, bad_count, read_source, source_errors, unreadable_lines
 from spark_jobs.sessions.session import run_job
@@ -36,7 +36,6 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         InvalidTableError: The table is new, and the request names no partition keys.
         InvalidPartitionError: An index does not admit a partition, and the request does not say to skip it.
         PartitionAlreadyExistsError: The table has one of the partitions, and the mode is `new`.
-        UnsupportedChangeError: The mode is `replace`, and the table is not stored as Iceberg.
     """
     operation = catalog.operations.get(job.operation_id)
     if operation.is_committed:
@@ -122,9 +121,6 @@ def _check(
     catalog: Catalog, job: ValidateSourceJob, table: Table, indexes: list[PartitionIndex], partitions: DataFrame
 ) -> dict[str, Any]:
     counts, mode = {"rows": 0, "partitions": 0}, LoadMode.of(job.mode, table)
-    if mode is LoadMode.REPLACE:
-        is_to_be = not table.id and job.format == ICEBERG
-        require_replaceable(table.full_name, is_stored_as_iceberg=table.is_stored_as_iceberg or is_to_be)
 
     def new_partitions() -> Iterator[NewPartition]:
         for *values, row_count in partitions.toLocalIterator():

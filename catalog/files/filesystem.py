@@ -475,6 +475,18 @@ class Folder:
                 if not target.exists(name):
                     raise
 
+    def copy_files(self, target: Folder, names: Iterable[str]) -> None:
+        """Copy files of this folder into another one, which has no other files of these names.
+
+        An interrupted copy can be repeated. A file is hidden until its copy is complete.
+        """
+        target._create_folder_of(f"{target._root}/")
+        for name in names:
+            if isinstance(self._files, fs.S3FileSystem) and self._files == target._files:
+                self._copy_on_s3(name, target, name)
+                continue
+            self._copy_file(name, target, name)
+
     def _copy_on_s3(self, source: str, target: Folder, name: str) -> None:
         try:
             self._files.copy_file(self._path(source), target._path(name))
@@ -493,14 +505,13 @@ class Folder:
         if self._files == target._files:
             self._files.move(path, target._path(name))
             return
-        fs.copy_files(
-            path,
-            target._path(_COPIED + name),
-            source_filesystem=self._files,
-            destination_filesystem=target._files,
-        )
-        target._files.move(target._path(_COPIED + name), target._path(name))
+        self._copy_file(source, target, name)
         self._files.delete_file(path)
+
+    def _copy_file(self, source: str, target: Folder, name: str) -> None:
+        hidden = target._path(_COPIED + name)
+        fs.copy_files(self._path(source), hidden, source_filesystem=self._files, destination_filesystem=target._files)
+        target._files.move(hidden, target._path(name))
 
 
 def _name(info: fs.FileInfo) -> str | None:

@@ -21,6 +21,7 @@ from catalog.operations.staging import StagedPartition
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.folders import taken_default_folders
 from catalog.partitions.staged import Destination
+from catalog.partitions.versions import version_location
 from catalog.storage.bulk import among
 from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
@@ -37,53 +38,59 @@ class Extension(NamedTuple):
     size_bytes: int
 
 
-def append_destinations(
+def added_destinations(
     connection: Connection,
     adder: PartitionAdder,
-    staged: Mapping[bytes, StagedPartition],
+    added: Mapping[bytes, StagedPartition],
     occupied: Mapping[bytes, bool],
-    suffix: str,
+    attempt: str,
 ) -> Iterable[Destination]:
-    """Return the destinations of an append's files; the caller has locked the table against added partitions.
+    """Return the destinations of a statement's files for new partitions.
+
+    If the default folder of a partition has files that the catalog does not know, such as those of a dropped partition,
+    the files become a version of the partition (`catalog.partitions.versions`). If it overlaps the location of another
+    partition, the partition stays in a hidden folder beside it. The caller has locked the table against added
+    partitions.
 
     Args:
-        staged: The staged partitions by identity.
+        added: The staged partitions that do not exist, by identity.
         occupied: Identities of partitions that did not exist before → whether their default folders contain files.
-        suffix: Appended to the default folder's name to get a new partition's folder if the default one is occupied.
+        attempt: The name of the attempt that has staged the files.
 
     Raises:
-        InvalidPartitionError: An index does not admit a new partition.
-        UnsupportedFormatError: A partition's format differs from the table's.
-        ConflictError: A partition is quarantined, or was added or dropped by another process meanwhile.
-        LocationTakenError: The default folder of a new partition lies inside the location of another partition.
+        InvalidPartitionError: An index does not admit a partition.
+        ConflictError: A partition was added or dropped by another process meanwhile.
+        LocationTakenError: The default folder of a partition lies inside the location of another partition.
     """
     table = adder.table
-    destinations = list(extended_destinations(connection, table, staged))
-    existing = {destination.identity for destination in destinations}
-    key_count = len(table.key_names)
-    added = {identity: partition for identity, partition in staged.items() if identity not in existing}
-    packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in added.items()}
+    packed_values = {identity: _packed(table, partition) for identity, partition in added.items()}
     taken = taken_default_folders(connection, table, list(packed_values.values()))
-    new = []
+    new, destinations = [], []
     for identity, partition in added.items():
         path = partition_path(table.key_names, partition.values)
         if identity not in occupied:
             raise _changed(table, path)
-        default = table.default_partition_location(path)
+        location = table.default_partition_location(path)
         owner, owner_location = taken.get(packed_values[identity], ("", ""))
-        if owner and not is_within(comparable(owner_location), comparable(default)):
+        if owner and not is_within(comparable(owner_location), comparable(location)):
             # A folder next to the default one would lie inside the other partition's location, too.
-            raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
-        is_free = not owner and not occupied[identity]
-        location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
+            raise LocationTakenError(table.full_name, location, f"partition {owner}", owner_location)
+        if owner:
+            parent, _, name = location.rpartition("/")
+            location = f"{parent}/.{name}-{attempt}"
         new.append(NewPartition(partition.values, location))
+        if occupied[identity] and not owner:
+            location = version_location(table, attempt, path)
         destinations.append(Destination(identity, packed_values[identity], location, is_new=True))
-    if new:
-        try:
-            adder.check(new, on_invalid=OnInvalid.REFUSE)
-        except PartitionAlreadyExistsError as error:
-            raise ConflictError(f"another process has added a partition meanwhile; append again: {error}") from error
+    try:
+        adder.check(new, on_invalid=OnInvalid.REFUSE)
+    except PartitionAlreadyExistsError as error:
+        raise ConflictError(f"another process has added a partition meanwhile; append again: {error}") from error
     return destinations
+
+
+def _packed(table: Table, partition: StagedPartition) -> str:
+    return pack_values(partition.values, len(table.key_names))
 
 
 def extended_destinations(
@@ -96,8 +103,8 @@ def extended_destinations(
         ConflictError: A partition is quarantined.
     """
     for identity, row in _rows(connection, table, list(staged)).items():
-        packed = pack_values(staged[identity].values, len(table.key_names))
-        yield Destination(identity, packed, _location(table, row), is_new=False, partition_id=row.id)
+        location = _location(table, row)
+        yield Destination(identity, _packed(table, staged[identity]), location, is_new=False, partition_id=row.id)
 
 
 def extend(connection: Connection, table: Table, extensions: Sequence[Extension], operation_number: int) -> None:

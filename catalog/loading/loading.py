@@ -25,6 +25,7 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     RefusedPartition,
     SourceFileError,
+    UnsupportedChangeError,
 )
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.files.locations import file_spellings
@@ -46,7 +47,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.checks import require_replaceable, require_value_rows
+from catalog.tables.checks import require_value_rows
 from catalog.tables.definitions import Definitions
 
 log = logging.getLogger(__name__)
@@ -160,8 +161,8 @@ class Loading:
         elif changed:
             raise SourceFileError(
                 f"source {source}: {what}: {', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the "
-                "partitions with rows of these files and load them with `reload`; or, if the table is stored as "
-                "Iceberg, set `mode` to replace"
+                "partitions with rows of these files and load them with `reload`; or set `mode` to replace, to replace "
+                "their partitions"
             )
         again = set(changed)
         return [file for file in files if file.path in again or _same_path(file.path) not in known]
@@ -287,8 +288,9 @@ class Loading:
             is_quarantined: Hide the partitions until a quality check releases them.
             mode: With APPEND, the staged files may belong to existing partitions (`catalog.loading.appending`). Until
                 the commit, or until a failed append is undone, readers that list the folders of these partitions may
-                see some of the files. With REPLACE, the partitions of a table stored as Iceberg have only the staged
-                files afterwards, in the same snapshot. By default, that of the table's format (`LoadMode.of`).
+                see some of the files. With REPLACE, the partitions have only the staged files afterwards: in a snapshot
+                of a table stored as Iceberg, or as versions (`catalog.partitions.versions`). By default, that of the
+                table's format (`LoadMode.of`), and APPEND for a statement.
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
 
@@ -298,16 +300,21 @@ class Loading:
         Raises:
             FencedError: The attempt is fenced, or a later attempt stages the load.
             ConflictError, UnsupportedFormatError: A partition does not accept appended files.
-            UnsupportedChangeError: The mode is REPLACE, and the table is not stored as Iceberg.
+            UnsupportedChangeError: The mode is REPLACE, and the table has no partition keys and is not stored as
+                Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
             LocationNotEmptyError: The folder of a new partition contains files that the catalog does not know.
             VerificationFailedError: The staging folder is incomplete or missing.
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
-        if mode is LoadMode.REPLACE:
-            require_replaceable(table.full_name, is_stored_as_iceberg=table.is_stored_as_iceberg)
-        options = PublishOptions(on_invalid, is_quarantined, mode or LoadMode.of("", table), is_load)
+        if mode is LoadMode.REPLACE and not (table.partition_keys or table.is_stored_as_iceberg):
+            raise UnsupportedChangeError(
+                f"table {table.full_name} has no partition keys, and readers list its folder, so its rows cannot be "
+                "replaced at once for all readers; create it with format iceberg to replace them"
+            )
+        default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
+        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load)
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )

@@ -28,8 +28,9 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
 )
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.loading.appending import Extension, append_destinations, extend, extended_destinations
+from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
+from catalog.loading.replacing import replaced_destinations, switch
 from catalog.model import LoadMode, NewPartition, OnInvalid, Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
@@ -56,6 +57,7 @@ from catalog.partitions.staged import (
     reserve,
     reserving_attempts,
 )
+from catalog.partitions.versions import is_version_of
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
@@ -67,7 +69,7 @@ _BEAT_SECONDS = 5.0
 
 @dataclass
 class Totals:
-    """Counts of a publication: new partitions, extended partitions, their files and rows, and refused partitions."""
+    """Counts of a publication: new partitions, extended or replaced ones, their files and rows, and refused ones."""
 
     new: int = 0
     extended: int = 0
@@ -175,12 +177,18 @@ class Publication:
         if not table.partition_keys:
             return [Destination(identity, "", table.location, False) for identity in staged]
         adder, options = self._adder(connection, table), self._attempt.options
-        if not options.is_load:
-            return append_destinations(connection, adder, staged, occupied, self._attempt.operation.folder)
-        extended = list(extended_destinations(connection, table, staged)) if options.mode is LoadMode.APPEND else []
-        known = {destination.identity for destination in extended}
+        existing: list[Destination] = []
+        if options.mode is LoadMode.REPLACE:
+            existing += replaced_destinations(connection, table, staged, self._staged.name)
+        elif options.mode is LoadMode.APPEND:
+            existing += extended_destinations(connection, table, staged)
+        known = {destination.identity for destination in existing}
         new = {identity: partition for identity, partition in staged.items() if identity not in known}
-        return [*extended, *self._new_destinations(adder, new, occupied)]
+        if not new:
+            return existing
+        if options.is_load:
+            return [*existing, *self._new_destinations(adder, new, occupied)]
+        return [*existing, *added_destinations(connection, adder, new, occupied, self._staged.name)]
 
     def _new_destinations(
         self, adder: PartitionAdder, staged: dict[bytes, StagedPartition], occupied: dict[bytes, bool]
@@ -247,9 +255,13 @@ class Publication:
             for staged, destination in moves:
                 self._totals.add(staged, destination)
                 counts = staged.file_count, staged.row_count, staged.size_bytes
-                if destination.refused is None and destination.is_new:
-                    yield NewPartition(staged.values, destination.location, *counts)
-                elif destination.refused is None and self._table.partition_keys:
+                if destination.refused is not None or not self._table.partition_keys:
+                    continue
+                # A partition is added with its default folder, before its version becomes its location.
+                has_version = is_version_of(self._table, self._staged.name, destination.location)
+                if destination.is_new:
+                    yield NewPartition(staged.values, None if has_version else destination.location, *counts)
+                if has_version or not destination.is_new:
                     partition = destination.identity, destination.partition_id, destination.location
                     page.append(Extension(*partition, *counts))
             if page:
@@ -304,26 +316,33 @@ class Publication:
                     f"another process has added a partition meanwhile; append again: {error}"
                 ) from error
         for page in extensions:
-            extend(connection, table, [Extension(*row) for row in page], operation.number)
+            rows = [Extension(*row) for row in page]
+            versions = [row for row in rows if is_version_of(table, self._staged.name, row.location)]
+            if versions:
+                switch(connection, table, versions, operation.number)
+            if extended := [row for row in rows if not is_version_of(table, self._staged.name, row.location)]:
+                extend(connection, table, extended, operation.number)
         connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))
         return operation
 
     def report(self) -> dict[str, Any]:
         """Return the report; see `Loading.publish`."""
-        totals = self._totals
+        totals, is_replacing = self._totals, self._attempt.options.mode is LoadMode.REPLACE
         if not self._attempt.options.is_load:
+            known = totals.extended if self._table.partition_keys else 0
             return {
                 "rows": totals.row_count,
                 "files": totals.file_count,
                 "bytes": totals.size_bytes,
                 "partitions_added": totals.new,
-                "partitions_extended": totals.extended if self._table.partition_keys else 0,
+                "partitions_extended": 0 if is_replacing else known,
+                **({"partitions_replaced": known} if is_replacing else {}),
             }
         refused_folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": totals.new,
-            "partitions_extended": totals.extended,
-            "partitions_replaced": 0,
+            "partitions_extended": 0 if is_replacing else totals.extended,
+            "partitions_replaced": totals.extended if is_replacing else 0,
             "row_count": totals.row_count,
             "file_count": totals.file_count,
             "size_bytes": totals.size_bytes,
@@ -393,7 +412,8 @@ def _undo_moves(storage: Storage, table: Table, folder: Folder, staged: AttemptN
         default = table.default_partition_location(partition_path(table.key_names, partition.values))
         target = folder.at(destination.location if destination else default.rstrip("/"))
         target.delete_files(partition.files)
-        if destination is None or destination.is_new or destination.refused is not None:
+        is_extended = destination is not None and not destination.is_new and destination.refused is None
+        if not is_extended or is_version_of(table, staged.name, target.location):
             target.delete_if_empty()
 
     for rows in batched(read_staged(folder, f"{STAGING}/{staged.name}"), _BATCH):

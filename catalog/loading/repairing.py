@@ -27,6 +27,7 @@ from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.seen import Digests, Seen
+from catalog.partitions.versions import is_version
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -257,7 +258,8 @@ class _Repair:
 
     def _is_at(self, row: Row[*tuple[Any, ...]], folder: _PartitionFolder) -> bool:
         """Return whether a folder is a partition's location; the first test covers the default location of most."""
-        if row.location is None and self._default_path % tuple(row.packed_values.split("/")) == folder.path:
+        is_at_home = row.location is None or is_version(row.location)
+        if is_at_home and self._default_path % tuple(row.packed_values.split("/")) == folder.path:
             return True
         return self._effective_location(row) == self._location(folder)
 

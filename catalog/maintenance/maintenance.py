@@ -17,6 +17,7 @@ from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, TableVacuum, Tally, VacuumReport
 from catalog.maintenance.snapshots import expire_table
 from catalog.maintenance.staging import discard_old_staging
+from catalog.maintenance.versions import Versions
 from catalog.model import Table
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind
@@ -129,6 +130,9 @@ class Maintenance:
         try:
             self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+            if not table.has_file_rows:
+                services = self._storage, self._definitions, self._operations, self._loading
+                Versions(*services, reachability, table, tally).vacuum(cutoff_ms, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 return 0
             if table.has_file_rows:

@@ -19,6 +19,8 @@ class TableVacuum:
         orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and manifests.
         metadata_files, metadata_bytes: Iceberg's metadata of expired snapshots and of changes that did not commit.
         staging_folders: Folders of loads that failed, or were interrupted after their commit.
+        settled_partitions: Replaced partitions whose own folders have got their files (`catalog.partitions.versions`).
+        version_folders: Folders of replaced partitions' files that no reader needs any more.
         unfinished_uploads: Uploads to S3 that a writer began, and neither completed nor aborted.
     """
 
@@ -30,6 +32,8 @@ class TableVacuum:
     metadata_files: int = 0
     metadata_bytes: int = 0
     staging_folders: int = 0
+    settled_partitions: int = 0
+    version_folders: int = 0
     unfinished_uploads: int = 0
 
     def __add__(self, other: TableVacuum) -> TableVacuum:
@@ -40,6 +44,12 @@ class TableVacuum:
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {column.name: getattr(self, column.name) for column in fields(self)}
+
+
+def settled(count: int, *, is_dry_run: bool) -> str:
+    """Return a phrase about the partitions whose folders have got their files."""
+    would = "would get" if is_dry_run else "got"
+    return f"{count:,} replaced partition(s) {would} their files into their own folders"
 
 
 def of_former_files(table: str, sizes: Mapping[str, int]) -> TableVacuum:
@@ -104,9 +114,13 @@ class VacuumReport:
                 f"{table.metadata_files:,} metadata file(s), {table.metadata_bytes:,} bytes"
                 * bool(table.metadata_files),
                 f"{table.staging_folders:,} staging folder(s)" * bool(table.staging_folders),
+                f"{table.version_folders:,} folder(s) of replaced partitions" * bool(table.version_folders),
                 f"{table.unfinished_uploads:,} unfinished upload(s)" * bool(table.unfinished_uploads),
             ]
-            yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
+            if any(facts):
+                yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
+            if table.settled_partitions:
+                yield f"{table.table}: {settled(table.settled_partitions, is_dry_run=self.is_dry_run)}"
         for name in self.purged:
             yield f"{name}, dropped with PURGE: {done}: the remaining files"
         if not self.tables and not self.purged and not self.problems:

@@ -48,6 +48,8 @@ class Point(StrEnum):
     """The staged files of a migration are complete, but not recorded in the catalog."""
     FILES_DELETED = "files-deleted"
     """Some files are deleted, but the rows that name them still exist."""
+    FILES_COPIED = "files-copied"
+    """The folder of one more partition has its current files, but is not the partition's location yet."""
     CHANGED = "changed"
     """All changes of the catalog are made in the transaction, which is not committed yet."""
     COMMITTED = "committed"

@@ -28,6 +28,7 @@ class OperationKind(StrEnum):
     ROLL_BACK = "roll_back"
     APPEND_ROWS = "append_rows"
     REPAIR_TABLE = "repair_table"
+    SETTLE_VERSIONS = "settle_versions"
     DROP_TABLE = "drop_table"
     DROP_PARTITIONS = "drop_partitions"
     COUNT_VALUES = "count_values"

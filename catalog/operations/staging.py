@@ -3,6 +3,7 @@
     _calve_staging/<attempt>/data/k=v/…    data files, in one folder per partition, with unique names
     _calve_staging/<attempt>/files         their list: one row per partition (`StagedPartition`)
     _calve_rejected/<operation>/k=v/…      the files of partitions that a load skipped
+    _calve_versions/<attempt>/k=v/…        files that replace those of a partition (`catalog.partitions.versions`)
 
 The files of a table without partition keys are in `data` itself.
 """
@@ -22,6 +23,7 @@ from catalog.operations.records import Operation
 
 STAGING = "_calve_staging"
 REJECTED = "_calve_rejected"
+VERSIONS = "_calve_versions"
 STAGED_DATA = "data"
 STAGED_FILES = "files"
 _COMPLETE = f"{STAGED_FILES}/_SUCCESS"

@@ -25,6 +25,7 @@ from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypte
 from catalog.model.partition_names import folder_template, partition_path, unpack_values
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
+from catalog.partitions.versions import refuse_unsettled
 from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
@@ -329,6 +330,7 @@ class PartitionAdder:
 
         Raises:
             OperationConflictError: A load is about to add one of the partitions.
+            ConflictError: A folder waits for the files of a version (`catalog.partitions.versions`).
             LocationInUseError: Another partition has its files there, or a purge is deleting them.
         """
         if not batch.identities:
@@ -338,6 +340,7 @@ class PartitionAdder:
             refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
         existing = set(known)
         new = batch.only([n for n in range(len(batch.packed)) if n not in existing]) if existing else batch
+        refuse_unsettled(self._connection, self.table, new.identities)
         refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:

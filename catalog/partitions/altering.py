@@ -24,6 +24,7 @@ from catalog.model.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
+from catalog.partitions.versions import refuse_unsettled
 from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.properties import properties_text, read_properties
@@ -139,6 +140,7 @@ def _rename(
             f"table {table.full_name} has a partition {path}; nothing was renamed. Choose other values, or drop it"
         ) from None
     refuse_reserved(connection, table, [new.identity])
+    refuse_unsettled(connection, table, [new.identity])
     for index, key in zip(indexes, new.index_keys, strict=True):
         insert_rows(connection, IndexItemRow, ("index_id", "key", "partition_id"), [(index.id, cut_key(key), new_id)])
     for check in checks:

@@ -20,13 +20,20 @@ from catalog.errors import LocationInUseError, LocationTakenError
 from catalog.files.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
 from catalog.model.partition_names import folder_start, folder_template, parse_partition_path, partition_path
-from catalog.operations.staging import REJECTED, STAGING
+from catalog.operations.staging import REJECTED, STAGING, VERSIONS
 from catalog.storage.bulk import among, batched, list_of_texts, listed
-from catalog.storage.schema import OperationRow, PartitionRow, PurgedFolderRow, StagedPartitionRow
+from catalog.storage.schema import (
+    OperationRow,
+    PartitionRow,
+    PartitionVersionRow,
+    PurgedFolderRow,
+    StagedPartitionRow,
+    VersionState,
+)
 from catalog.storage.values import ValueEncoder
 from catalog.tables.purged_folders import refuse_purged
 
-RESERVED = (STAGING, REJECTED)
+RESERVED = (STAGING, REJECTED, VERSIONS)
 """Working folders of operations inside a table's folder."""
 
 
@@ -96,8 +103,11 @@ def owners_of_default_folders(
     by_identity: dict[bytes, set[str]] = {}
     for folder in folders:
         by_identity.setdefault(folder.identity, set()).add(folder.path)
-    row, staged = PartitionRow, StagedPartitionRow
+    row, staged, version = PartitionRow, StagedPartitionRow, PartitionVersionRow
     live = select(row.identity, row.packed_values).where(row.table_id == table.id, row.location.is_(None))
+    unsettled = select(version.identity, version.packed_values, version.home).where(
+        version.table_id == table.id, version.state == VersionState.CURRENT
+    )
     reserved = (
         select(staged.identity, staged.packed_values, staged.location, OperationRow.id)
         .join(OperationRow, OperationRow.number == staged.operation_number)
@@ -108,6 +118,10 @@ def owners_of_default_folders(
             path = table.partition_name(packed)
             if path in by_identity[bytes(identity)]:
                 yield path, f"partition {path}"
+        for identity, packed, home in connection.execute(unsettled.where(among(connection, version.identity, batch))):
+            path = table.partition_name(packed)
+            if path in by_identity[bytes(identity)] and home == table.default_partition_location(path):
+                yield path, f"partition {path}, to which vacuum will copy its files,"
         for identity, packed, location, load in connection.execute(
             reserved.where(among(connection, staged.identity, batch))
         ):
@@ -122,7 +136,8 @@ def default_folders_inside(connection: Connection, table: Table, starts: Iterabl
     Returns:
         Prefix → the path of the default folder of one of its partitions.
     """
-    row, staged = PartitionRow, StagedPartitionRow
+    row, staged, version = PartitionRow, StagedPartitionRow, PartitionVersionRow
+    is_unsettled = (version.table_id == table.id) & (version.state == VersionState.CURRENT)
     by_length: dict[int, set[str]] = {}
     for start in starts:
         by_length.setdefault(len(start), set()).add(start)
@@ -131,6 +146,7 @@ def default_folders_inside(connection: Connection, table: Table, starts: Iterabl
         for values, condition in (
             (row.packed_values, (row.table_id == table.id) & row.location.is_(None)),
             (staged.packed_values, (staged.table_id == table.id) & staged.is_new),
+            (version.packed_values, is_unsettled),
         ):
             prefix = func.substr(values, 1, length).label("prefix")
             query = select(prefix, func.min(values)).where(condition).group_by("prefix")

@@ -24,6 +24,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
+from catalog.partitions.versions import find_versions, forget_versions, is_version
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
@@ -84,13 +85,20 @@ def purge_partitions(
             held = definitions.lock_table(connection, table.full_name, exclusive=False)
             # Use current locations: the partitions may have moved since the caller found them.
             locations = hold_locations(connection, held, batch).values()
+            versions = find_versions(connection, filter(is_version, locations))
             if confirmation is not None:
                 refuse_changed(connection, held, confirmed)
             purges = journal_partition_purge(connection, operations, held, own_folders(held, locations)[0])
+            former = [version.home for version in versions.values() if version.owns_home]
+            former_purges = journal_partition_purge(connection, operations, held, own_folders(held, former)[0])
+            if purges:
+                forget_versions(connection, versions)
             dropped += drop_partitions(connection, held, batch)
         for purge in purges:
             count, remaining = finish_partition_purge(storage, definitions, operations, operations.get(purge))
             purged, others = purged + count, others + remaining
+        for purge in former_purges:
+            others += finish_partition_purge(storage, definitions, operations, operations.get(purge))[1]
     return PartitionPurge(dropped, purged, kept, others)
 
 

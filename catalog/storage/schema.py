@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, text
@@ -354,6 +355,39 @@ class StagedPartitionRow(Base):
     is_new: Mapped[bool]
     refused: Mapped[str | None] = mapped_column(Text)
     partition_id: Mapped[int | None]
+
+
+class VersionState(StrEnum):
+    """The states of a version (`catalog.partitions.versions`)."""
+
+    CURRENT = "current"
+    SETTLED = "settled"
+    REPLACED = "replaced"
+
+
+class PartitionVersionRow(Base):
+    """A folder with the files that have replaced those of a partition (`catalog.partitions.versions`).
+
+    `location` is that folder, and `home` the folder to which vacuum copies the files; with `owns_home`, the files there
+    were those of the partition. `packed_values` and `identity` are those that the partition had at the replacement.
+    """
+
+    __tablename__ = "calve_partition_version"
+    __table_args__ = (
+        Index("ix_calve_partition_version_table_id_identity", "table_id", "identity"),
+        Index("uq_calve_partition_version_location", "location", unique=True),
+        _NEVER_REUSED,
+    )
+
+    number: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int]
+    identity: Mapped[bytes] = mapped_column(LargeBinary(16))
+    packed_values: Mapped[str] = mapped_column(Text)
+    location: Mapped[str] = mapped_column(Text)
+    home: Mapped[str] = mapped_column(Text)
+    owns_home: Mapped[bool]
+    state: Mapped[str] = mapped_column(String(16))
+    changed_at_ms: Mapped[int]
 
 
 class PurgedFolderRow(Base):

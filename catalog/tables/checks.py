@@ -106,19 +106,6 @@ def require_readable_format(table: Table, own_format: FileFormat | None = None) 
         )
 
 
-def require_replaceable(name: str, *, is_stored_as_iceberg: bool) -> None:
-    """Refuse the replacement of partitions whose readers list folders, which could see both versions, or neither.
-
-    Raises:
-        UnsupportedChangeError: The table is not stored as Iceberg.
-    """
-    if not is_stored_as_iceberg:
-        raise UnsupportedChangeError(
-            f"table {name} is not stored as Iceberg, so a load cannot replace its partitions at once for all readers; "
-            "set `mode` to append to add rows to them, or create the table with format iceberg"
-        )
-
-
 def require_value_rows(table: Table) -> None:
     """Refuse to append rows unless the table is an unpartitioned or Hive-style table of a writable format.
 

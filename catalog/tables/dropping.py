@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 
+from catalog.errors import UnsupportedChangeError
 from catalog.indexes.items import ITEMS
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
@@ -27,10 +28,12 @@ from catalog.storage.schema import (
     OperationRow,
     PartitionIndexRow,
     PartitionRow,
+    PartitionVersionRow,
     RevisionRow,
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
+    VersionState,
 )
 from catalog.tables.definitions import Definitions
 from catalog.tables.own_files import OthersFiles
@@ -45,6 +48,7 @@ _ROWS_OF_TABLES = (
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
     Rows(FormerFileRow, FormerFileRow.table_id, (FormerFileRow.until_revision, FormerFileRow.number)),
     Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),
+    Rows(PartitionVersionRow, PartitionVersionRow.table_id, (PartitionVersionRow.number,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
     Rows(
         StagedPartitionRow,
@@ -67,8 +71,11 @@ def drop_table(
 
     Raises:
         ConflictError: An operation is changing the table.
+        UnsupportedChangeError: Its files stay, and those of partitions that were replaced are not in their folders yet.
     """
     definitions.refuse_if_busy(connection, table)
+    if not with_files:
+        _refuse_unsettled(connection, table)
     index_ids = connection.scalars(select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)).all()
     # Backfill ranges first: this waits for running index builds, and prevents new ones.
     connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(index_ids)))
@@ -83,6 +90,18 @@ def drop_table(
     if with_files:
         claim_folders(connection, operation, [table.location])
     return operation_id
+
+
+def _refuse_unsettled(connection: Connection, table: Table) -> None:
+    """Refuse to forget the versions of partitions, without which the former files would remain in their folders."""
+    row = PartitionVersionRow
+    unsettled = select(func.count()).where(row.table_id == table.id, row.state == VersionState.CURRENT)
+    if count := connection.scalar(unsettled):
+        raise UnsupportedChangeError(
+            f"table {table.full_name} has {count:,} partition(s) whose folders still have the files from before their "
+            f"replacement; run `calve vacuum {table.full_name} --grace-hours 0` when no reader is running, and "
+            "drop the table then, or drop it with PURGE"
+        )
 
 
 def _rows(table_id: int, index_ids: Sequence[int]) -> list[tuple[Rows, int]]:

@@ -29,7 +29,7 @@ _OWN = re.compile(
     # Spark appends the task's number and the job's id to the base name, Hadoop writes checksums next to the file, and
     # `.calve-` marks an unfinished copy. Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`.
     rf"(.*/)?(\.calve-)?\.?calve-(?P<catalog>[0-9a-f]{{16}})-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
-    r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
+    r"|(_calve_(staging|rejected|versions)|_iceberg)/.*"
     r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/"
     rf"((calve_partition_id=[0-9]+|key\.[^/]*|_temporary)/.*|\.?part-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
     r"|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
@@ -39,7 +39,7 @@ _OWN = re.compile(
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )
-_CATALOG = re.compile(r"((_calve_staging|_calve_rejected)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
+_CATALOG = re.compile(r"(_calve_(staging|rejected|versions)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
 
 
 def base_name(catalog: str) -> str:

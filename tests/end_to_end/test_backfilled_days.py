@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -83,3 +85,26 @@ def test_late_rows_are_refused_or_added_as_the_form_says(
     assert counts == {**before, "2026-01-02": (before["2026-01-02"] or 0) + 2, "2026-01-03": 1}
     events = stack.api.get(f"/assets/events?source_dag_id=add_partitions&source_run_id={quote(run.id)}")["asset_events"]
     assert {event["partition_key"] for event in events} == {"day=2026-01-02", "day=2026-01-03"}
+
+
+def test_a_corrected_day_replaces_its_partition(stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]) -> None:
+    """The file of a day is delivered again with other rows."""
+    day = "2026-01-01"
+    before = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
+    (stack.home / "landing" / "visits" / f"{day}.csv").write_text(f"visitor,day\n7,{day}\n")
+    form = {"table": BY_DAY, "source": str(stack.home / "landing" / "visits"), "dry_run": False}
+    refused = start_dag("add_partitions", form)
+    refused.wait("failed")
+    assert "1 file(s) changed after they were loaded" in refused.log("discover")
+    assert "set `mode` to replace" in refused.log("discover")
+    run = start_dag("add_partitions", {**form, "mode": "replace"})
+    run.wait()
+    assert f"{day}.csv" in run.log("discover")
+    report = run.result("register")
+    assert (report["partitions"], report["partitions_replaced"], report["row_count"]) == (0, 1, 1)
+    assert run.result("check_quality")["checked"] == 1
+    counts = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
+    assert counts == {**before, day: 1}
+    assert catalog.vacuum(BY_DAY, grace=timedelta(0)).total.settled_partitions == 1
+    files = [path.read_bytes() for path in Path(catalog.get_table(BY_DAY).location).glob(f"day={day}/[!._]*")]
+    assert len(files) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from catalog.errors import (
     LocationNotEmptyError,
     PartitionAlreadyExistsError,
     SourceFileError,
-    UnsupportedChangeError,
 )
 
 if TYPE_CHECKING:
@@ -247,26 +247,43 @@ def test_late_rows_are_added_to_their_partitions(
     assert "country=US/day=2" in checked.result["failures"][0]
 
 
+@pytest.mark.parametrize("table_format", ["iceberg", "parquet", "orc", "csv"])
 def test_a_corrected_day_replaces_its_partition(
-    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
 ) -> None:
     from spark_jobs.reading.tables import read_table
 
     loader = make_loader()
-    loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,1,2,1\nDE,1,3,1\n"), format="iceberg")
+    rows = HEADER + "US,1,1,1\nUS,1,2,1\nDE,1,3,1\n"
+    loader.load(deliver(tmp_path / "raw", "a.csv", rows), format=table_format)
+    before = read_table(spark, "shop.orders", catalog=catalog)
     source = deliver(tmp_path / "corrected", "a.csv", HEADER + "US,1,1,10\nUS,2,4,4\n")
     report = loader.load(source, mode="replace")
     assert (report["partitions"], report["partitions_replaced"], report["row_count"]) == (1, 1, 2)
-    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
-    assert sorted((row.id, row.amount) for row in rows) == [(1, 10.0), (3, 1.0), (4, 4.0)]
+
+    def current() -> list[tuple[int, float]]:
+        rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+        return sorted((row.id, row.amount) for row in rows)
+
+    assert current() == [(1, 10.0), (3, 1.0), (4, 4.0)]
+    assert sorted(row.id for row in before.collect()) == [1, 2, 3], "a reader that began earlier reads what was there"
+    for _ in range(2):
+        assert catalog.vacuum(grace=timedelta(0)).problems == ()
+        assert current() == [(1, 10.0), (3, 1.0), (4, 4.0)]
 
 
-def test_a_new_hive_style_table_is_not_created_for_replacements(
-    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+def test_after_the_grace_period_every_reader_of_the_folder_sees_the_corrected_day(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UnsupportedChangeError, match=r"shop\.orders is not stored as Iceberg"):
-        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), mode="replace")
-    assert catalog.list_tables() == []
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,1,2,1\nDE,1,3,1\n"))
+    loader.load(deliver(tmp_path / "corrected", "a.csv", HEADER + "US,1,1,10\nUS,2,4,4\n"), mode="replace")
+    assert [row[2] for row in rows_on_disk(warehouse)] == [3, 1, 2, 4], "Spark's and DuckDB's readers list the folder"
+    catalog.vacuum(grace=timedelta(0))
+    corrected = [("DE", "1", 3, 1.0), ("US", "1", 1, 10.0), ("US", "2", 4, 4.0)]
+    assert rows_on_disk(warehouse) == corrected
+    listed = spark.read.parquet(f"{warehouse}/shop/orders").selectExpr("country", "string(day)", "id", "amount")
+    assert sorted(map(tuple, listed.collect())) == corrected
 
 
 def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(

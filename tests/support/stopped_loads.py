@@ -39,6 +39,11 @@ def publish_to_existing(url: str, operation_id: str, staging: str, variable: str
     publish(url, operation_id, staging, variable, point, LoadMode.APPEND)
 
 
+def publish_in_place_of(url: str, operation_id: str, staging: str, variable: str, point: str) -> None:
+    """Publish a load that replaces existing partitions of a Hive-style table."""
+    publish(url, operation_id, staging, variable, point, LoadMode.REPLACE)
+
+
 def repair(url: str, table: str, operation_id: str, variable: str, point: str) -> None:
     """Repair a table."""
     os.environ[variable] = point

@@ -94,7 +94,7 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             enum=[AS_LISTED, *MODES],
             title="Rows for partitions that exist",
             description="new: refuse the load. append: add the rows to these partitions. replace: they have only "
-            "these rows afterwards; for tables stored as Iceberg. For a table that is not listed, the default is "
+            "these rows afterwards. For a table that is not listed, the default is "
             "append if it is stored as Iceberg, and otherwise new.",
         ),
         "reload": Param(

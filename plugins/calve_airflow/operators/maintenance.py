@@ -11,6 +11,7 @@ from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, key_of, require_approval
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 from calve_airflow.submitting.job_process import JobProcess
+from catalog.maintenance.reports import settled
 from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
@@ -193,9 +194,18 @@ def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
     for table in report["tables"]:
         files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]
         counts = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
-        for name in ("metadata_files", "staging_folders", "unfinished_uploads"):
+        for name in (
+            "metadata_files",
+            "staging_folders",
+            "settled_partitions",
+            "version_folders",
+            "unfinished_uploads",
+        ):
             counts.append(f"{table[name]:,} {name.replace('_', ' ').removesuffix('s')}(s)" * bool(table[name]))
-        yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")
+        if any(counts):
+            yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")
+        if count := table["settled_partitions"]:
+            yield _outcome(VACUUM, table["table"], settled(count, is_dry_run=report["dry_run"]))
     for name in report["purged"]:
         yield _outcome(VACUUM, name, f"{done}: the folder of the dropped table")
     for problem in report["problems"]:

@@ -29,7 +29,6 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
     StorageError,
-    UnsupportedChangeError,
     UnsupportedFormatError,
     VerificationFailedError,
 )
@@ -527,14 +526,6 @@ def test_without_the_mode_late_rows_are_refused(late: Load, catalog: Catalog) ->
     assert reserved_count(catalog) == 0
 
 
-def test_partitions_of_a_hive_style_table_are_not_replaced(late: Load, catalog: Catalog) -> None:
-    late.mode = LoadMode.REPLACE
-    with pytest.raises(UnsupportedChangeError, match=r"table demo\.t is not stored as Iceberg, .*set `mode` to append"):
-        late.publish()
-    assert [each.row_count for each in catalog.get_partitions(TABLE)] == [2]
-    assert reserved_count(catalog) == 0
-
-
 def test_late_rows_do_not_go_to_a_quarantined_partition(late: Load, catalog: Catalog) -> None:
     first = Load(catalog, late.table, late.landing, "first")
     cancel(catalog, late.name)
@@ -602,13 +593,30 @@ def test_an_append_extends_and_adds_partitions(append: Append, catalog: Catalog,
 
 
 @pytest.mark.parametrize("folder", ["origin=new/month=1", "origin=new/month=1/x"])
-def test_an_append_puts_a_new_partition_beside_its_folder_when_another_lies_there(
+def test_an_append_hides_a_new_partition_beside_its_folder_when_another_lies_there(
     append: Append, catalog: Catalog, table: Table, folder: str
 ) -> None:
     catalog.add_partitions(TABLE, [NewPartition(["other", "1"], f"{table.location}/{folder}")])
     append.publish()
     [path] = [path for path in files_below(table) if path.startswith("origin=new/")]
-    assert re.fullmatch("origin=new/month=1-[^/]+/appended.parquet", path)
+    assert re.fullmatch(r"origin=new/\.month=1-[^/]+/appended.parquet", path), "no reader takes it for a partition"
+
+
+def test_an_append_leaves_unknown_files_in_the_folder_of_a_new_partition_alone(
+    append: Append, catalog: Catalog, table: Table
+) -> None:
+    folder = Path(table.location, "origin=new/month=1")
+    folder.mkdir(parents=True)
+    (folder / "unknown.parquet").write_text("unknown")
+    append.publish()
+    [location] = [each.location for each in catalog.get_partitions(TABLE) if each.values[0] == "new"]
+    assert [path.name for path in Path(location).iterdir()] == ["appended.parquet"]
+    [problem] = catalog.vacuum(grace=NOW).problems
+    assert "unknown.parquet; move them elsewhere" in problem
+    (folder / "unknown.parquet").unlink()
+    assert catalog.vacuum(grace=NOW).total.settled_partitions == 1
+    assert [path.name for path in folder.iterdir()] == ["appended.parquet"]
+    assert catalog.get_partition(TABLE, ("new", "1")).location == str(folder)
 
 
 def test_an_append_puts_no_new_partition_into_the_folder_of_another(

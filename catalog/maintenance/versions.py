@@ -1,0 +1,248 @@
+"""Settling of versions, and the deletion of their folders (`catalog.partitions.versions`).
+
+A partition's home gets the files of its version, and becomes the partition's location again in one transaction. The
+operation reserves the table, so that no load or statement adds files to a version while it is copied. Only files that
+were in the home before are deleted, by their names: a process that was stopped and continues late harms nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import uuid4
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from catalog.errors import CatalogError, FencedError, OperationConflictError, UnreadableMetadataError
+from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
+from catalog.loading.loading import Loading
+from catalog.maintenance.reports import TableVacuum, Tally
+from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
+from catalog.operations.staging import VERSIONS
+from catalog.partitions.versions import forget_versions, set_state
+from catalog.storage import Storage
+from catalog.storage.bulk import among
+from catalog.storage.schema import PartitionRow, PartitionVersionRow, VersionState
+from catalog.tables.definitions import Definitions
+from catalog.tables.own_files import is_own_file
+
+if TYPE_CHECKING:
+    from catalog.iceberg.reachability import Reachability
+
+log = logging.getLogger(__name__)
+
+_STEP = "settle"
+_BATCH = 1_000
+_SHOWN = 5
+_BEAT_SECONDS = 5.0
+
+_Row: TypeAlias = Row[int, str, str, bool]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """The files that settle one version.
+
+    Attributes:
+        missing: Names of the version's files that the home lacks.
+        obsolete: Files in the home that the version does not have.
+        problem: The reason why the version cannot be settled.
+    """
+
+    version: _Row
+    missing: Sequence[str] = ()
+    obsolete: Sequence[FileInfo] = ()
+    problem: str | None = None
+
+
+class Versions:
+    """The versions of the partitions of one table, for vacuum."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        definitions: Definitions,
+        operations: Operations,
+        loading: Loading,
+        reachability: Reachability,
+        table: Table,
+        tally: Tally,
+    ) -> None:
+        """Set the table, and the tally that counts what is done."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+        self._loading = loading
+        self._reachability = reachability
+        self._table = table
+        self._tally = tally
+        self._folder = Folder(table.location)
+        self._problems: list[str] = []
+
+    def vacuum(self, cutoff_ms: int, *, is_dry_run: bool) -> None:
+        """Delete the folders that no reader needs, and settle the versions that are old enough.
+
+        Args:
+            cutoff_ms: Keep the files that a reader which started at this time may need.
+        """
+        for batch in self._batches((VersionState.SETTLED, VersionState.REPLACED), cutoff_ms):
+            deleted = [version.location for version in batch] if is_dry_run else self._delete(batch)
+            self._tally.add(TableVacuum(self._table.full_name, version_folders=len(deleted)))
+        # A migrated table reads the files of its versions; it is settled if the migration is reverted.
+        if self._table.is_iceberg:
+            return
+        waiting = self._batches((VersionState.CURRENT,), cutoff_ms)
+        if is_dry_run:
+            count = sum(map(len, waiting))
+            self._tally.add(TableVacuum(self._table.full_name, settled_partitions=count))
+        elif (first := next(waiting, None)) is not None:
+            self._settle_all(first, waiting)
+        if self._problems:
+            shown = "; ".join(self._problems[:_SHOWN])
+            self._tally.problems.append(f"{self._table.full_name}: {len(self._problems):,} folder(s) stay: {shown}")
+
+    def _batches(self, states: Collection[VersionState], cutoff_ms: int) -> Iterator[Sequence[_Row]]:
+        row, after = PartitionVersionRow, 0
+        query = (
+            select(row.number, row.location, row.home, row.owns_home)
+            .where(row.table_id == self._table.id, row.state.in_(states), row.changed_at_ms <= cutoff_ms)
+            .order_by(row.number)
+            .limit(_BATCH)
+        )
+        while True:
+            with self._storage.read() as connection:
+                batch = connection.execute(query.where(row.number > after)).all()
+            if not batch:
+                return
+            yield batch
+            after = batch[-1].number
+
+    # --- settling -----------------------------------------------------------------------------------------------
+
+    def _settle_all(self, first: Sequence[_Row], others: Iterator[Sequence[_Row]]) -> None:
+        name = f"settle-{self._table.full_name}-{uuid4().hex}"
+        try:
+            self._operations.begin(name, OperationKind.SETTLE_VERSIONS, self._table.full_name, is_exclusive=True)
+        except OperationConflictError as error:
+            log.info("%s: replaced partitions wait for the next vacuum: %s", self._table.full_name, error)
+            return
+        count = 0
+        try:
+            with self._operations.attempt(name, _STEP) as attempt:
+                # What an interrupted load has added to the folder of a version is not copied.
+                self._loading.discard_staging(self._table, (name, _STEP, attempt))
+                for batch in (first, *others):
+                    self._operations.heartbeat(name, _STEP, attempt, done=count, note="partitions")
+                    count += self._settle(batch, (name, _STEP, attempt))
+                with self._storage.write() as connection:
+                    self._operations.finish_job(name, _STEP, attempt, {"settled": count}, connection=connection)
+                    self._operations.advance(connection, name, OperationState.COMMITTED)
+                    self._operations.advance(connection, name, OperationState.CLEANED)
+        except FencedError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            self._operations.fail(name, type(error).__name__, str(error) or type(error).__name__)
+            raise
+
+    def _settle(self, versions: Sequence[_Row], attempt: tuple[str, str, int]) -> int:
+        copies = list(in_parallel(self._compare, versions))
+        needed = self._needed([copy.version.home for copy in copies if copy.obsolete])
+        done = [copy for copy in copies if copy.problem is None and copy.version.home not in needed]
+        self._problems += [copy.problem for copy in copies if copy.problem is not None]
+        beaten_at = time.monotonic()
+        for _ in in_parallel(self._copy, done):
+            if time.monotonic() - beaten_at >= _BEAT_SECONDS:
+                self._operations.heartbeat(*attempt)
+                beaten_at = time.monotonic()
+        with self._storage.write() as connection:
+            self._operations.guard(connection, *attempt)
+            table = self._definitions.lock_table(connection, self._table, exclusive=False)
+            _move_home(connection, table, {copy.version.location: copy.version.home for copy in done})
+            set_state(connection, [copy.version.location for copy in done], VersionState.SETTLED)
+            reached(Point.CHANGED)
+        obsolete = [file.size_bytes for copy in done for file in copy.obsolete]
+        counts = {"retired_files": len(obsolete), "retired_bytes": sum(obsolete)}
+        self._tally.add(TableVacuum(self._table.full_name, settled_partitions=len(done), **counts))
+        return len(done)
+
+    def _compare(self, version: _Row) -> _Copy:
+        try:
+            new, there = self._files(version.location), self._files(version.home)
+        except (CatalogError, OSError, ValueError) as error:
+            return _Copy(version, problem=f"{version.home}: {error}")
+        obsolete = [file for name, file in there.items() if name not in new]
+        if not version.owns_home:
+            foreign = [name for name in there if name not in new and not is_own_file(name, self._storage.identity)]
+            if foreign:
+                reason = f"{version.home} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
+                return _Copy(version, problem=f"{reason}; move them elsewhere")
+        return _Copy(version, [name for name in new if name not in there], obsolete)
+
+    def _files(self, location: str) -> dict[str, FileInfo]:
+        """Return the visible files directly in a folder, by name."""
+        entries = self._folder.at(location).entries(recursive=False)
+        named = ((file.path.rpartition("/")[2], file) for file, is_folder in entries if not is_folder)
+        return {name: file for name, file in named if not is_hidden(name)}
+
+    def _copy(self, copy: _Copy) -> None:
+        home = self._folder.at(copy.version.home)
+        home.delete_files(file.path.rpartition("/")[2] for file in copy.obsolete)
+        reached(Point.FILES_DELETED)
+        self._folder.at(copy.version.location).copy_files(home, copy.missing)
+        reached(Point.FILES_COPIED)
+
+    # --- deletion -----------------------------------------------------------------------------------------------
+
+    def _delete(self, versions: Sequence[_Row]) -> list[str]:
+        needed = self._needed([version.location for version in versions])
+        unneeded = [version.location for version in versions if version.location not in needed]
+        outcomes = in_parallel(self._delete_folder, unneeded)
+        deleted = [location for location, is_deleted in zip(unneeded, outcomes, strict=True) if is_deleted]
+        reached(Point.FILES_DELETED)
+        with self._storage.write() as connection:
+            forget_versions(connection, deleted)
+        return deleted
+
+    def _delete_folder(self, location: str) -> bool:
+        try:
+            self._folder.at(location).delete("")
+            parent = location.rpartition("/")[0]
+            while f"/{VERSIONS}" in parent and self._folder.at(parent).delete_if_empty():
+                parent = parent.rpartition("/")[0]
+        except (CatalogError, OSError, ValueError) as error:
+            self._problems.append(f"{location}: {error}")
+            return False
+        return True
+
+    def _needed(self, folders: Sequence[str]) -> Collection[str]:
+        """Return the folders with files that an Iceberg table refers to; all of them if this is unknown."""
+        try:
+            needed = self._reachability.reached(folders)
+        except UnreadableMetadataError as error:
+            self._problems.append(str(error))
+            return folders
+        self._problems += [f"{folder}: table {name} has files in it" for folder, name in needed.items()]
+        return needed
+
+
+def _move_home(connection: Connection, table: Table, homes: dict[str, str]) -> None:
+    """Set the location of the partitions in some folders; None if it is the default one of their values."""
+    row = PartitionRow
+    query = select(row.id, row.location, row.packed_values).where(
+        row.table_id == table.id, among(connection, row.location, list(homes))
+    )
+    changes = []
+    for partition in connection.execute(query.order_by(row.id).with_for_update()):
+        home = homes[partition.location]
+        default = table.default_partition_location(table.partition_name(partition.packed_values))
+        changes.append({"partition_id": partition.id, "home": None if home == default else home})
+    if changes:
+        connection.execute(
+            update(row).where(row.id == bindparam("partition_id")).values(location=bindparam("home")), changes
+        )

@@ -1,0 +1,118 @@
+"""Versions of partitions: folders with the files that have replaced those of a partition of a Hive-style table.
+
+A change that replaces the files of a partition puts the new files into a folder of their own below `_calve_versions`,
+and sets it as the partition's location in its transaction: who reads through the catalog sees the files before or
+after. The partition's folder, its home, keeps the former files, which running readers and readers of the table's folder
+see. After the grace period, vacuum settles the version: the home gets exactly the version's files, and becomes the
+partition's location again. After another grace period, vacuum deletes the version's folder.
+
+    CURRENT              the version waits to be settled, even if its partition was dropped or renamed meanwhile
+    SETTLED, REPLACED    no partition needs the folder, but running readers may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, exists, select, update
+
+from catalog.errors import ConflictError
+from catalog.model import Table
+from catalog.model.partition_names import partition_path, unpack_values
+from catalog.operations.staging import VERSIONS
+from catalog.storage.bulk import among, batched, insert_rows
+from catalog.storage.clock import CurrentMs, read_clock_ms
+from catalog.storage.schema import PartitionVersionRow, VersionState
+
+
+class Version(NamedTuple):
+    """A version of a partition.
+
+    Attributes:
+        location: The folder of the version's files.
+        home: The folder that gets these files.
+        owns_home: The files in `home` were those of the partition, and not of somebody else.
+    """
+
+    identity: bytes
+    packed_values: str
+    location: str
+    home: str
+    owns_home: bool
+
+
+def version_location(table: Table, attempt: str, path: str) -> str:
+    """Return the folder of a version.
+
+    Args:
+        attempt: The name of the attempt that has written the files (`catalog.operations.attempts`).
+        path: The partition's Hive-style path.
+    """
+    return f"{table.location}/{VERSIONS}/{attempt}/{path}"
+
+
+def is_version(location: str | None) -> bool:
+    """Return whether a partition's own location is the folder of a version."""
+    return location is not None and f"/{VERSIONS}/" in location
+
+
+def is_version_of(table: Table, attempt: str, location: str) -> bool:
+    """Return whether a folder is that of a version of an attempt, given by its name."""
+    return location.startswith(f"{table.location}/{VERSIONS}/{attempt}/")
+
+
+def find_versions(connection: Connection, locations: Iterable[str]) -> Mapping[str, Version]:
+    """Return the versions with some folders, by folder."""
+    row, found = PartitionVersionRow, dict[str, Version]()
+    query = select(*(getattr(row, name) for name in Version._fields))
+    for batch in batched(locations):
+        rows = connection.execute(query.where(among(connection, row.location, batch)))
+        found.update((version.location, version) for version in map(Version._make, rows))
+    return found
+
+
+def add_versions(connection: Connection, table: Table, versions: Iterable[Version]) -> None:
+    """Record the new locations of partitions as versions, in the transaction that sets these locations."""
+    now = read_clock_ms(connection)
+    rows = ((*version, table.id, VersionState.CURRENT, now) for version in versions)
+    insert_rows(connection, PartitionVersionRow, (*Version._fields, "table_id", "state", "changed_at_ms"), rows)
+
+
+def set_state(connection: Connection, locations: Iterable[str], state: VersionState) -> None:
+    """Set the state of the versions with some folders."""
+    row = PartitionVersionRow
+    for batch in batched(locations):
+        connection.execute(
+            update(row).where(among(connection, row.location, batch)).values(state=state, changed_at_ms=CurrentMs())
+        )
+
+
+def forget_versions(connection: Connection, locations: Iterable[str]) -> None:
+    """Delete the rows of the versions with some folders."""
+    for batch in batched(locations):
+        connection.execute(delete(PartitionVersionRow).where(among(connection, PartitionVersionRow.location, batch)))
+
+
+def refuse_unsettled(connection: Connection, table: Table, identities: Sequence[bytes]) -> None:
+    """Check that the folders of added partitions do not wait for the files of a dropped or renamed partition.
+
+    The caller has locked the table and added the partitions.
+
+    Raises:
+        ConflictError: One of them does.
+    """
+    row = PartitionVersionRow
+    if not connection.scalar(select(exists().where(row.table_id == table.id))):
+        return
+    query = select(row.packed_values).where(
+        row.table_id == table.id, row.state == VersionState.CURRENT, among(connection, row.identity, identities)
+    )
+    packed = connection.scalar(query.limit(1))
+    if packed is not None:
+        path = partition_path(table.key_names, unpack_values(packed))
+        raise ConflictError(
+            f"partition {path} of {table.full_name} was replaced, and dropped or renamed before vacuum had copied its "
+            f"files to its folder; add it after `calve vacuum {table.full_name}`, which copies the files of "
+            "partitions that were replaced longer ago than the grace period"
+        )
