@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -20,12 +21,17 @@ MOST_REASONS = 20
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """The options of `Loading.publish`."""
+    """The options of `Loading.publish`.
+
+    Attributes:
+        removed: The ids of partitions that are dropped in the same transaction, with their rows.
+    """
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
     is_quarantined: bool = False
     mode: LoadMode = LoadMode.NEW
     is_load: bool = True
+    removed: Collection[int] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ undone by `discard_staging`, with which the next load of the table starts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,6 +31,7 @@ from catalog.files.filesystem import FileInfo, Folder
 from catalog.files.locations import file_spellings
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
+from catalog.loading.replacing import remove
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.model.identifiers import TableName
@@ -277,6 +278,7 @@ class Loading:
         is_quarantined: bool = False,
         mode: LoadMode | None = None,
         is_load: bool = True,
+        removed: Collection[int] = (),
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
@@ -293,6 +295,8 @@ class Loading:
                 table's format (`LoadMode.of`), and APPEND for a statement.
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
+            removed: The ids of partitions of a Hive-style table that are dropped in the same transaction, with their
+                rows.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
@@ -314,7 +318,7 @@ class Loading:
                 "replaced at once for all readers; create it with format iceberg to replace them"
             )
         default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
-        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load)
+        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load, removed)
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )
@@ -334,6 +338,37 @@ class Loading:
         with self._storage.write() as connection:
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])
+
+    def remove(self, operation_id: str, step: str, table: Table, ids: Collection[int]) -> int:
+        """Drop partitions of a Hive-style table with their rows, in one transaction; repeated, return the same number.
+
+        Readers through the catalog see the rows before or after. The files stay for the grace period
+        (`catalog.partitions.versions`).
+
+        Args:
+            operation_id: An operation that has reserved the table.
+
+        Returns:
+            The number of partitions that still existed.
+
+        Raises:
+            FencedError: A later attempt removes them.
+        """
+        operation = self._operations.get(operation_id)
+        if operation.is_committed:
+            return int(operation.report[step]["partitions_removed"])
+        with self._operations.attempt(operation_id, step) as attempt:
+            self.discard_staging(table, (operation_id, step, attempt))
+            with self._storage.write() as connection:
+                operation = self._operations.guard(connection, operation_id, step, attempt)
+                held = self._definitions.lock_table(connection, table, exclusive=False)
+                removed = remove(connection, held, ids, attempt_folder(operation, attempt))
+                report = {"partitions_removed": removed}
+                self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
+                self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+                self._operations.advance(connection, operation_id, OperationState.CLEANED)
+                reached(Point.CHANGED)
+        return removed
 
     def _publish(self, attempt: PublishAttempt, staged: AttemptName) -> None:
         publication = Publication(attempt, staged)

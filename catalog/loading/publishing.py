@@ -13,7 +13,7 @@ that resumes late has no files to move; then moved files are deleted by their na
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
-from catalog.loading.replacing import replaced_destinations, switch
+from catalog.loading.replacing import remove, replaced_destinations, switch
 from catalog.model import LoadMode, NewPartition, OnInvalid, Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
@@ -57,7 +57,7 @@ from catalog.partitions.staged import (
     reserve,
     reserving_attempts,
 )
-from catalog.partitions.versions import is_version_of
+from catalog.partitions.versions import find_unsettled, is_version_of, version_location
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
@@ -186,12 +186,18 @@ class Publication:
         new = {identity: partition for identity, partition in staged.items() if identity not in known}
         if not new:
             return existing
-        if options.is_load:
-            return [*existing, *self._new_destinations(adder, new, occupied)]
-        return [*existing, *added_destinations(connection, adder, new, occupied, self._staged.name)]
+        unsettled = find_unsettled(connection, table, new)
+        if not options.is_load:
+            occupied = {identity: has_files or identity in unsettled for identity, has_files in occupied.items()}
+            return [*existing, *added_destinations(connection, adder, new, occupied, self._staged.name)]
+        return [*existing, *self._new_destinations(adder, new, occupied, unsettled)]
 
     def _new_destinations(
-        self, adder: PartitionAdder, staged: dict[bytes, StagedPartition], occupied: dict[bytes, bool]
+        self,
+        adder: PartitionAdder,
+        staged: dict[bytes, StagedPartition],
+        occupied: dict[bytes, bool],
+        unsettled: Container[bytes],
     ) -> Iterable[Destination]:
         new = [NewPartition(partition.values) for partition in staged.values()]
         refusals = adder.check(new, on_invalid=self._attempt.options.on_invalid)
@@ -204,7 +210,8 @@ class Publication:
                     f"partition {path} of {self._table.full_name} was dropped while a load was being published; "
                     "nothing was added. Run the load again"
                 )
-            if reason is None and occupied[identity]:
+            is_version = reason is None and identity in unsettled
+            if reason is None and occupied[identity] and not is_version:
                 raise LocationNotEmptyError(
                     f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
                     f"added. Move them elsewhere, or register them as a partition of {self._table.full_name}, and run "
@@ -212,6 +219,8 @@ class Publication:
                 )
             above = "" if reason is None else f"{self._attempt.rejected_folder}/"
             location = f"{self._table.location}/{above}{path}"
+            if is_version:
+                location = version_location(self._table, self._staged.name, path)
             yield Destination(identity, self._packed(partition), location, reason is None, reason)
 
     def _is_occupied(self, staged: StagedPartition) -> bool:
@@ -306,6 +315,7 @@ class Publication:
         """
         operation = self._attempt.guard(connection)
         table = self._hold(connection)
+        remove(connection, table, self._attempt.options.removed, self._staged.name)
         if self._totals.new:
             try:
                 self._adder(connection, table).add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
@@ -337,6 +347,7 @@ class Publication:
                 "partitions_added": totals.new,
                 "partitions_extended": 0 if is_replacing else known,
                 **({"partitions_replaced": known} if is_replacing else {}),
+                **({"partitions_removed": len(self._attempt.options.removed)} if is_replacing else {}),
             }
         refused_folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
@@ -371,6 +382,7 @@ class Publication:
             operation_number=self._attempt.operation.number,
             is_bulk=True,
             every_key=self._attempt.options.is_load,
+            adds_versions=True,
         )
 
 

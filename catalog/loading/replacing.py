@@ -1,26 +1,29 @@
-"""Replacement of partitions of Hive-style tables: the new files become versions (`catalog.partitions.versions`)."""
+"""Replacement and removal of partitions of Hive-style tables, as versions (`catalog.partitions.versions`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
 
 from catalog.errors import ConflictError
 from catalog.loading.appending import Extension
 from catalog.model import Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.staging import StagedPartition
+from catalog.partitions.changing import drop_partitions
 from catalog.partitions.staged import Destination
 from catalog.partitions.versions import (
     Version,
     add_versions,
+    find_unsettled,
     find_versions,
     is_version,
     set_state,
     version_location,
 )
-from catalog.storage.bulk import among
+from catalog.storage.bulk import among, batched
 from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import PartitionRow, VersionState
 
@@ -55,32 +58,22 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
         ConflictError: A partition was dropped, or dropped and added again, since the files were assigned to it.
     """
     row = PartitionRow
-    query = select(row.id, row.identity, row.packed_values, row.location, row.properties).where(
-        row.table_id == table.id, among(connection, row.identity, [partition.identity for partition in switched])
-    )
-    # The same order as in drops, to prevent deadlocks.
-    found = connection.execute(query.order_by(row.id).with_for_update())
-    existing = {bytes(partition.identity): partition for partition in found}
-    former = find_versions(connection, [held.location for held in existing.values() if is_version(held.location)])
-    shared = _shared(connection, table, [held.location for held in existing.values() if held.location is not None])
-    changes, versions = [], []
+    held = _held(connection, table, among(connection, row.identity, [partition.identity for partition in switched]))
+    existing = {bytes(partition.identity): partition for partition in held}
+    changes, versions = [], dict[int, str]()
     for new in switched:
-        held = existing.get(new.identity)
-        if held is None or new.partition_id not in (None, held.id):
+        partition = existing.get(new.identity)
+        if partition is None or new.partition_id not in (None, partition.id):
             raise ConflictError(
                 f"partition {new.location} of {table.full_name} was dropped or renamed while its files were replaced; "
                 "nothing was changed. Run the operation again"
             )
-        properties, _ = read_properties(held.properties)
+        text = properties_text(table, read_properties(partition.properties)[0], None)
         counts = {"files": new.file_count, "rows": new.row_count, "bytes": new.size_bytes}
-        text = properties_text(table, properties, None)
-        changes.append({"partition_id": held.id, "version": new.location, "text": text, **counts})
-        before = former.get(held.location or "")
-        home = table.partition_location(held.packed_values, None if held.location in shared else held.location)
-        owns_home = new.partition_id is not None and held.location not in shared
-        if before is not None:
-            home, owns_home = before.home, before.owns_home
-        versions.append(Version(new.identity, held.packed_values, new.location, home, owns_home))
+        changes.append({"partition_id": partition.id, "version": new.location, "text": text, **counts})
+        versions[partition.id] = new.location
+    added = {new.identity for new in switched if new.partition_id is None}
+    _record(connection, table, held, versions, added)
     connection.execute(
         update(row)
         .where(row.id == bindparam("partition_id"))
@@ -94,8 +87,68 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
         ),
         changes,
     )
+
+
+def remove(connection: Connection, table: Table, ids: Collection[int], attempt: str) -> int:
+    """Drop partitions with their rows, in the caller's transaction, which has locked the table.
+
+    Their folders become empty when vacuum settles the versions without files that this records; until then, running
+    readers and readers of the table's folder see the files.
+
+    Args:
+        attempt: The name of the attempt that removes the partitions.
+
+    Returns:
+        The number of partitions that still existed.
+    """
+    removed = 0
+    for batch in batched(sorted(ids)):
+        held = _held(connection, table, among(connection, PartitionRow.id, batch))
+        paths = {partition.id: table.partition_name(partition.packed_values) for partition in held}
+        versions = {number: version_location(table, attempt, path) for number, path in paths.items()}
+        _record(connection, table, held, versions, frozenset())
+        removed += drop_partitions(connection, table, versions)
+    return removed
+
+
+def _held(connection: Connection, table: Table, condition: ColumnElement[bool]) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return rows of partitions, locked until the commit, in the same order as in drops, which prevents deadlocks."""
+    row = PartitionRow
+    query = select(row.id, row.identity, row.packed_values, row.location, row.properties)
+    return connection.execute(query.where(row.table_id == table.id, condition).order_by(row.id).with_for_update()).all()
+
+
+def _record(
+    connection: Connection,
+    table: Table,
+    partitions: Sequence[Row[*tuple[Any, ...]]],
+    versions: Mapping[int, str],
+    added: Container[bytes],
+) -> None:
+    """Record versions of partitions, each with the home of the version that it replaces.
+
+    Args:
+        partitions: Their rows before the change.
+        versions: Partition id → folder of the version.
+        added: Identities of partitions that the transaction has added: files in their folders are not theirs.
+    """
+    own = [partition.location for partition in partitions if partition.location is not None]
+    former = dict(find_versions(connection, filter(is_version, own)))
+    unsettled = find_unsettled(connection, table, [bytes(partition.identity) for partition in partitions])
+    shared = _shared(connection, table, own)
+    new = []
+    for partition in partitions:
+        identity, location = bytes(partition.identity), partition.location
+        before = former.get(location or "")
+        if identity in added and (before := unsettled.get(identity)) is not None:
+            former[before.location] = before
+        home = table.partition_location(partition.packed_values, None if location in shared else location)
+        owns_home = identity not in added and location not in shared
+        if before is not None:
+            home, owns_home = before.home, before.owns_home
+        new.append(Version(identity, partition.packed_values, versions[partition.id], home, owns_home))
     set_state(connection, former, VersionState.REPLACED)
-    add_versions(connection, table, versions)
+    add_versions(connection, table, new)
 
 
 def _shared(connection: Connection, table: Table, locations: Sequence[str]) -> set[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
@@ -151,7 +152,9 @@ class Versions:
             raise
 
     def _settle(self, versions: Sequence[_Row], attempt: tuple[str, str, int]) -> int:
-        copies = list(in_parallel(self._compare, versions))
+        with self._storage.read() as connection:
+            counts = _file_counts(connection, self._table, [version.location for version in versions])
+        copies = list(in_parallel(partial(self._compare, counts), versions))
         needed = self._needed([copy.version.home for copy in copies if copy.obsolete])
         done = [copy for copy in copies if copy.problem is None and copy.version.home not in needed]
         self._problems += [copy.problem for copy in copies if copy.problem is not None]
@@ -167,15 +170,19 @@ class Versions:
             set_state(connection, [copy.version.location for copy in done], VersionState.SETTLED)
             reached(Point.CHANGED)
         obsolete = [file.size_bytes for copy in done for file in copy.obsolete]
-        counts = {"retired_files": len(obsolete), "retired_bytes": sum(obsolete)}
-        self._tally.add(TableVacuum(self._table.full_name, settled_partitions=len(done), **counts))
+        retired = TableVacuum(self._table.full_name, retired_files=len(obsolete), retired_bytes=sum(obsolete))
+        self._tally.add(replace(retired, settled_partitions=len(done)))
         return len(done)
 
-    def _compare(self, version: _Row) -> _Copy:
+    def _compare(self, counts: Mapping[str, int | None], version: _Row) -> _Copy:
         try:
             new, there = self._files(version.location), self._files(version.home)
         except (CatalogError, OSError, ValueError) as error:
             return _Copy(version, problem=f"{version.home}: {error}")
+        expected = counts.get(version.location)
+        if expected is not None and expected != len(new):
+            reason = f"{version.location} has {len(new):,} file(s), but its partition has {expected:,}"
+            return _Copy(version, problem=f"{reason}; restore them, or replace the partition again")
         obsolete = [file for name, file in there.items() if name not in new]
         if not version.owns_home:
             foreign = [name for name in there if name not in new and not is_own_file(name, self._storage.identity)]
@@ -229,6 +236,15 @@ class Versions:
             return folders
         self._problems += [f"{folder}: table {name} has files in it" for folder, name in needed.items()]
         return needed
+
+
+def _file_counts(connection: Connection, table: Table, locations: Sequence[str]) -> dict[str, int | None]:
+    """Return the number of files that partitions have in some folders, by folder."""
+    row = PartitionRow
+    query = select(row.location, row.file_count).where(
+        row.table_id == table.id, among(connection, row.location, locations)
+    )
+    return {location: count for location, count in connection.execute(query) if location is not None}
 
 
 def _move_home(connection: Connection, table: Table, homes: dict[str, str]) -> None:

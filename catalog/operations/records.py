@@ -27,6 +27,7 @@ class OperationKind(StrEnum):
     REBALANCE = "rebalance"
     ROLL_BACK = "roll_back"
     APPEND_ROWS = "append_rows"
+    CHANGE_ROWS = "change_rows"
     REPAIR_TABLE = "repair_table"
     SETTLE_VERSIONS = "settle_versions"
     DROP_TABLE = "drop_table"

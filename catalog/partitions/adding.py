@@ -100,6 +100,7 @@ class PartitionAdder:
         operation_number: int | None = None,
         is_bulk: bool = False,
         every_key: bool = False,
+        adds_versions: bool = False,
     ) -> None:
         """Lock the table, which fixes its set of indexes until the transaction ends.
 
@@ -108,10 +109,13 @@ class PartitionAdder:
             operation_number: The operation that adds them.
             is_bulk: The caller may add several batches, or partitions with custom locations.
             every_key: Check the type of every value, not only of indexed keys.
+            adds_versions: The caller gives partitions versions if their folders wait to be settled
+                (`catalog.partitions.versions`).
 
         Raises:
             TableNotFoundError: The table does not exist.
         """
+        self._adds_versions = adds_versions
         self._connection = connection
         self.table: Table = definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
         require_partition_keys(self.table)
@@ -330,7 +334,7 @@ class PartitionAdder:
 
         Raises:
             OperationConflictError: A load is about to add one of the partitions.
-            ConflictError: A folder waits for the files of a version (`catalog.partitions.versions`).
+            ConflictError: A folder waits to be settled (`catalog.partitions.versions`).
             LocationInUseError: Another partition has its files there, or a purge is deleting them.
         """
         if not batch.identities:
@@ -340,7 +344,8 @@ class PartitionAdder:
             refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
         existing = set(known)
         new = batch.only([n for n in range(len(batch.packed)) if n not in existing]) if existing else batch
-        refuse_unsettled(self._connection, self.table, new.identities)
+        if not self._adds_versions:
+            refuse_unsettled(self._connection, self.table, new.identities)
         refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:

@@ -72,6 +72,20 @@ def find_versions(connection: Connection, locations: Iterable[str]) -> Mapping[s
     return found
 
 
+def find_unsettled(connection: Connection, table: Table, identities: Iterable[bytes]) -> Mapping[bytes, Version]:
+    """Return the versions that wait to be settled for partitions with some identities, by identity."""
+    row, found = PartitionVersionRow, dict[bytes, Version]()
+    query = select(*(getattr(row, name) for name in Version._fields)).where(
+        row.table_id == table.id, row.state == VersionState.CURRENT
+    )
+    if not connection.scalar(select(exists().where(row.table_id == table.id))):
+        return found
+    for batch in batched(identities):
+        rows = connection.execute(query.where(among(connection, row.identity, batch)))
+        found.update((bytes(version.identity), version) for version in map(Version._make, rows))
+    return found
+
+
 def add_versions(connection: Connection, table: Table, versions: Iterable[Version]) -> None:
     """Record the new locations of partitions as versions, in the transaction that sets these locations."""
     now = read_clock_ms(connection)
@@ -95,24 +109,17 @@ def forget_versions(connection: Connection, locations: Iterable[str]) -> None:
 
 
 def refuse_unsettled(connection: Connection, table: Table, identities: Sequence[bytes]) -> None:
-    """Check that the folders of added partitions do not wait for the files of a dropped or renamed partition.
+    """Check that the folders of added partitions do not wait to be settled for a dropped or renamed partition.
 
     The caller has locked the table and added the partitions.
 
     Raises:
         ConflictError: One of them does.
     """
-    row = PartitionVersionRow
-    if not connection.scalar(select(exists().where(row.table_id == table.id))):
-        return
-    query = select(row.packed_values).where(
-        row.table_id == table.id, row.state == VersionState.CURRENT, among(connection, row.identity, identities)
-    )
-    packed = connection.scalar(query.limit(1))
-    if packed is not None:
-        path = partition_path(table.key_names, unpack_values(packed))
+    for version in find_unsettled(connection, table, identities).values():
+        path = partition_path(table.key_names, unpack_values(version.packed_values))
         raise ConflictError(
-            f"partition {path} of {table.full_name} was replaced, and dropped or renamed before vacuum had copied its "
-            f"files to its folder; add it after `calve vacuum {table.full_name}`, which copies the files of "
-            "partitions that were replaced longer ago than the grace period"
+            f"the folder of partition {path} of {table.full_name} still has files that were replaced or deleted; load "
+            f"the partition's rows, or add it after `calve vacuum {table.full_name}`, which exchanges the files of "
+            "changes that are older than the grace period"
         )

@@ -18,6 +18,7 @@ from catalog.errors import CatalogError, ConflictError, LocationTakenError, Unsu
 from catalog.loading import publishing
 from catalog.loading.repairing import RepairMode
 from catalog.operations.failpoints import Point
+from catalog.operations.records import OperationKind
 from catalog.operations.staging import VERSIONS
 from catalog.storage.schema import PartitionVersionRow
 from tests.catalog.loading.test_loading import TABLE, Load, files_below
@@ -236,7 +237,7 @@ def test_the_files_of_a_partition_that_is_dropped_settle_before_its_folder_is_us
 ) -> None:
     corrected.publish()
     assert catalog.drop_partitions(TABLE, "origin = 'JFK'") == 1
-    with pytest.raises(ConflictError, match=r"origin=JFK/month=1 of demo\.t was replaced, and dropped or renamed"):
+    with pytest.raises(ConflictError, match=r"folder of partition origin=JFK/month=1 of demo\.t still has files"):
         catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])
     with pytest.raises(LocationTakenError, match="to which vacuum will copy its files"):
         catalog.add_partitions(TABLE, [NewPartition(["else", "1"], f"{table.location}/{DAY}")])
@@ -244,6 +245,59 @@ def test_the_files_of_a_partition_that_is_dropped_settle_before_its_folder_is_us
     assert listed(table)[DAY] == ["corrected 1"]
     catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"], row_count=11)])
     assert read(catalog) == AFTER
+
+
+@pytest.mark.parametrize("mode", LoadMode)
+def test_a_partition_that_was_replaced_and_dropped_is_loaded_again(
+    corrected: Load, catalog: Catalog, table: Table, landing: Path, mode: LoadMode
+) -> None:
+    corrected.publish()
+    catalog.drop_partitions(TABLE, "origin = 'JFK'")
+    again = replacement(catalog, table, landing, "again", {("JFK", "1"): 12})
+    again.mode = mode
+    again.publish()
+    assert read(catalog)["JFK", "1"] == (12, ["again 1"])
+    settle(catalog)
+    assert (read(catalog)["JFK", "1"], listed(table)[DAY]) == ((12, ["again 1"]), ["again 1"])
+    assert version_count(catalog) == 0
+
+
+def removal(catalog: Catalog, name: str, expression: str) -> int:
+    """Remove partitions with their rows."""
+    table = catalog.get_table(TABLE)
+    ids = [partition.id for partition in catalog.get_partitions(TABLE, expression)]
+    catalog.operations.begin(name, OperationKind.CHANGE_ROWS, TABLE, is_exclusive=True)
+    return catalog.loading.remove(name, "remove", table, ids)
+
+
+def test_removed_partitions_leave_their_folders_after_the_grace_period(
+    corrected: Load, catalog: Catalog, table: Table, landing: Path
+) -> None:
+    corrected.publish()
+    assert removal(catalog, "removal", "month = 1") == 3
+    assert removal(catalog, "removal", "month = 1") == 3, "the same call returns the same number"
+    assert read(catalog).keys() == {("a/b", None)}
+    assert listed(table) == {**FOLDERS_AFTER, DAY: ["run-1 1"]}
+    replacement(catalog, table, landing, "again", {("JFK", "1"): 12}).publish()
+    settle(catalog)
+    assert listed(table) == {
+        DAY: ["again 1"],
+        "origin=a%2Fb/month=__HIVE_DEFAULT_PARTITION__": ["run-1 1"],
+    }
+    assert version_count(catalog) == 0
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_a_version_that_has_lost_files_is_not_settled(corrected: Load, catalog: Catalog, table: Table) -> None:
+    corrected.publish()
+    [lost] = Path(catalog.get_partition(TABLE, ("JFK", "1")).location).iterdir()
+    kept = lost.rename(lost.with_name("_kept"))
+    [problem] = catalog.vacuum(TABLE, grace=NOW).problems
+    assert "has 0 file(s), but its partition has 1; restore them" in problem
+    assert listed(table)[DAY] == ["run-1 1"]
+    kept.rename(lost)
+    settle(catalog)
+    assert listed(table) == FOLDERS_AFTER
 
 
 def test_a_renamed_partition_keeps_its_version_and_its_folder(corrected: Load, catalog: Catalog, table: Table) -> None:
@@ -372,6 +426,12 @@ class Model(RuleBasedStateMachine):
     @rule(month=st.sampled_from("123"), purge=st.booleans())
     def drop(self, month: str, purge: bool) -> None:
         (self.catalog.purge_partitions if purge else self.catalog.drop_partitions)(TABLE, f"month = {month}")
+        self.seen.pop(("JFK", month), None)
+
+    @rule(month=st.sampled_from("123"))
+    def remove(self, month: str) -> None:
+        type(self).number += 1
+        removal(self.catalog, f"removal-{self.number}", f"month = {month}")
         self.seen.pop(("JFK", month), None)
 
     @rule(is_at_once=st.booleans())
