@@ -59,6 +59,7 @@ from catalog.operations.approvals import Approvals
 from catalog.operations.confirmation import Confirmation, PurgedPartition
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
 from catalog.partitions.changing import drop_partitions_in_batches
@@ -71,7 +72,7 @@ from catalog.partitions.purging import (
 from catalog.partitions.quarantine import LoadedPartitions, loaded_partitions, lock_to_release, release_partitions
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.snapshots import PartitionFiles, drop_partition_files, scan_partition_files
-from catalog.partitions.specs import PartitionSpec, whole_values
+from catalog.partitions.specs import PartitionSpec, spec_values, whole_values
 from catalog.partitions.spooling import is_here, taken_in
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.model import Scheme
@@ -684,6 +685,16 @@ class Catalog:
         with reading_current(self.storage, self._definitions, name) as (connection, table):
             yield connection, require_scheme(table)
 
+    def partitions_of(self, table: str, spec: PartitionSpec) -> list[Partition]:
+        """Return the partitions with the values of a spec, of which some keys may be missing, including hidden ones.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionSpecError: The spec does not fit the table.
+        """
+        definition = self.get_table(table)
+        return self._scanner.with_values(definition, spec_values(definition, spec))
+
     def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
         """Return one partition by its values, visible or quarantined; `01` finds the int `1`.
 
@@ -710,6 +721,31 @@ class Catalog:
         """
         ids = [partition.id for partition in self.get_partitions(table, expression)]
         return self._drop(self.get_table(table), ids)
+
+    def delete_partitions(self, operation_id: str, table: str, expression: str | None = None, **options: Any) -> int:
+        """Delete the rows of the visible partitions that match an expression, without reading them.
+
+        The partitions are dropped in one transaction; of a Hive-style table, their folders become empty after the grace
+        period (`catalog.partitions.versions`). A repeated call returns the same number.
+
+        Args:
+            operation_id: The operation, which reserves the table.
+            expression: The filter; None for all partitions.
+            options: `requested_by`, for the journal.
+
+        Returns:
+            The number of partitions that were dropped.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+            OperationConflictError: Another operation works on the table.
+        """
+        definition, kind, step = self.get_table(table), OperationKind.CHANGE_ROWS, "delete_partitions"
+        request = {"change": "delete", "where": expression}
+        self.operations.begin(operation_id, kind, table, request, is_exclusive=True, **options)
+        ids = [partition.id for partition in self.get_partitions(table, expression)]
+        return self.loading.remove(operation_id, step, definition, ids)
 
     def purge_partitions(
         self, table: str, expression: str | None = None, *, confirmation: Confirmation | None = None

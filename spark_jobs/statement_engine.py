@@ -9,7 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Catalog, PartitionIndex, Table
+from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.migration.requests import MigrationRequest
@@ -25,6 +25,7 @@ from catalog.statements.results import StatementResult
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
+from spark_jobs.changing.row_changes import compact_partitions, delete_rows, overwrite_rows, update_rows
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
@@ -118,7 +119,12 @@ class SparkEngine:
     # --- adding rows --------------------------------------------------------------------------------------------
 
     def insert_values(
-        self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
+        self,
+        operation: NewOperation,
+        table: Table,
+        rows: Sequence[Sequence[str | None]],
+        *,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add rows whose values are given as strings."""
         columns = (*table.columns, *table.partition_keys)
@@ -126,7 +132,7 @@ class SparkEngine:
         with engine_errors(f"INSERT INTO {table.full_name}"):
             frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
             typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
-            return self._add(operation, table, frame.select(*typed))
+            return self._add(operation, table, frame.select(*typed), overwritten)
 
     def insert_query(
         self,
@@ -137,6 +143,7 @@ class SparkEngine:
         *,
         columns: Sequence[str] = (),
         values: Mapping[str, str | None] | None = None,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add the rows of a SELECT, whose columns correspond to the table's by position.
 
@@ -157,10 +164,16 @@ class SparkEngine:
             nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
             fixed = {name: f.lit(value).cast("string") for name, value in (values or {}).items()}
             frame = frame.withColumns({**nulls, **fixed})
-            return self._add(operation, table, frame.select(*[f.col(f"`{name}`") for name in every]))
+            return self._add(operation, table, frame.select(*[f.col(f"`{name}`") for name in every]), overwritten)
 
     def load_data(
-        self, operation: NewOperation, table: Table, path: str, options: Mapping[str, str]
+        self,
+        operation: NewOperation,
+        table: Table,
+        path: str,
+        options: Mapping[str, str],
+        *,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add the rows of files: CSV, Parquet, ORC or JSON.
 
@@ -180,13 +193,29 @@ class SparkEngine:
             try:
                 rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
                 rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
-                return self._add(operation, table, rows)
+                return self._add(operation, table, rows, overwritten)
             except Exception as error:
                 if _UNREADABLE in str(error):
                     raise unreadable_lines(source) from None
                 raise
 
-    def _add(self, operation: NewOperation, table: Table, frame: DataFrame) -> Mapping[str, Any]:
+    def _add(
+        self,
+        operation: NewOperation,
+        table: Table,
+        frame: DataFrame,
+        overwritten: Mapping[str, str | None] | None = None,
+    ) -> Mapping[str, Any]:
+        if overwritten is not None:
+            return overwrite_rows(
+                self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                frame,
+                values=overwritten,
+                requested_by=operation.requested_by,
+            )
         if table.scheme is None:
             return append_rows(
                 self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
@@ -199,12 +228,54 @@ class SparkEngine:
 
     # --- changing -----------------------------------------------------------------------------------------------
 
+    def delete_rows(self, operation: NewOperation, table: Table, where: str) -> Mapping[str, Any]:
+        """Delete the rows of a table that meet a condition."""
+        with engine_errors(where):
+            return delete_rows(
+                self._session_for(table),
+                self._catalog,
+                operation.id,
+                table.full_name,
+                where,
+                requested_by=operation.requested_by,
+            )
+
+    def update_rows(
+        self, operation: NewOperation, table: Table, assignments: Mapping[str, str], where: str
+    ) -> Mapping[str, Any]:
+        """Update the rows of a table that meet a condition."""
+        with engine_errors(where):
+            return update_rows(
+                self._session_for(table),
+                self._catalog,
+                operation.id,
+                table.full_name,
+                assignments,
+                where,
+                requested_by=operation.requested_by,
+            )
+
+    def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
+        """Write the rows of partitions to fewer and larger files."""
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+            return compact_partitions(
+                self._session_for(table),
+                self._catalog,
+                operation.id,
+                table.full_name,
+                partitions,
+                requested_by=operation.requested_by,
+            )
+
+    def _session_for(self, table: Table) -> SparkSession:
+        """Return the session, with Iceberg's runtime if it has to read files of which delete files delete rows."""
+        return self.spark if table.engine_location is None else self._spark_with_packages()
+
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Make a change of a table's partitions that moves rows."""
         with engine_errors(f"ALTER TABLE {table.full_name}"):
             return rebalance(
-                # Iceberg reads files of which delete files delete rows.
-                self.spark if table.engine_location is None else self._spark_with_packages(),
+                self._session_for(table),
                 self._catalog,
                 operation.id,
                 table.full_name,

@@ -18,6 +18,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
+from catalog.datafiles.intake import lock_current
+from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import (
     InvalidPartitionError,
     NotFoundError,
@@ -42,6 +44,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.operations.staging import STAGING, incomplete, staging_name
 from catalog.partitions.adding import registered
+from catalog.partitions.snapshots import remove_partitions
 from catalog.partitions.spooling import RowSpool, taken_in
 from catalog.settings.places import allowed_files
 from catalog.storage import Storage
@@ -295,8 +298,7 @@ class Loading:
                 table's format (`LoadMode.of`), and APPEND for a statement.
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
-            removed: The ids of partitions of a Hive-style table that are dropped in the same transaction, with their
-                rows.
+            removed: The ids of partitions that are dropped in the same transaction, with their rows.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
@@ -340,16 +342,16 @@ class Loading:
         return dict(self._operations.get(operation_id).report[step])
 
     def remove(self, operation_id: str, step: str, table: Table, ids: Collection[int]) -> int:
-        """Drop partitions of a Hive-style table with their rows, in one transaction; repeated, return the same number.
+        """Drop partitions with their rows, in one transaction; repeated, return the same number.
 
-        Readers through the catalog see the rows before or after. The files stay for the grace period
-        (`catalog.partitions.versions`).
+        Readers through the catalog see the rows before or after. The files stay for the grace period: of a Hive-style
+        table as `catalog.partitions.versions` describes, of a table stored as Iceberg until its snapshots expire.
 
         Args:
             operation_id: An operation that has reserved the table.
 
         Returns:
-            The number of partitions that still existed.
+            The number of partitions.
 
         Raises:
             FencedError: A later attempt removes them.
@@ -361,14 +363,22 @@ class Loading:
             self.discard_staging(table, (operation_id, step, attempt))
             with self._storage.write() as connection:
                 operation = self._operations.guard(connection, operation_id, step, attempt)
-                held = self._definitions.lock_table(connection, table, exclusive=False)
-                removed = remove(connection, held, ids, attempt_folder(operation, attempt))
+                self._remove(connection, table, ids, attempt_folder(operation, attempt))
+                removed = len(ids)
                 report = {"partitions_removed": removed}
                 self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
                 self._operations.advance(connection, operation_id, OperationState.COMMITTED)
                 self._operations.advance(connection, operation_id, OperationState.CLEANED)
                 reached(Point.CHANGED)
         return removed
+
+    def _remove(self, connection: Connection, table: Table, ids: Collection[int], attempt: str) -> None:
+        if not table.is_stored_as_iceberg:
+            remove(connection, self._definitions.lock_table(connection, table, exclusive=False), ids, attempt)
+            return
+        current = lock_current(connection, self._definitions, table)
+        if paths := remove_partitions(connection, current, ids):
+            publish(connection, current, FileSwap(removed=paths))
 
     def _publish(self, attempt: PublishAttempt, staged: AttemptName) -> None:
         publication = Publication(attempt, staged)

@@ -89,7 +89,7 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
     )
 
 
-def remove(connection: Connection, table: Table, ids: Collection[int], attempt: str) -> int:
+def remove(connection: Connection, table: Table, ids: Collection[int], attempt: str) -> None:
     """Drop partitions with their rows, in the caller's transaction, which has locked the table.
 
     Their folders become empty when vacuum settles the versions without files that this records; until then, running
@@ -97,18 +97,13 @@ def remove(connection: Connection, table: Table, ids: Collection[int], attempt: 
 
     Args:
         attempt: The name of the attempt that removes the partitions.
-
-    Returns:
-        The number of partitions that still existed.
     """
-    removed = 0
     for batch in batched(sorted(ids)):
         held = _held(connection, table, among(connection, PartitionRow.id, batch))
         paths = {partition.id: table.partition_name(partition.packed_values) for partition in held}
         versions = {number: version_location(table, attempt, path) for number, path in paths.items()}
         _record(connection, table, held, versions, frozenset())
-        removed += drop_partitions(connection, table, versions)
-    return removed
+        drop_partitions(connection, table, versions)
 
 
 def _held(connection: Connection, table: Table, condition: ColumnElement[bool]) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -28,7 +28,13 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.quarantine import HIDDEN_FILES, add_hidden_partitions
-from catalog.partitions.snapshots import AddedFiles, add_partition_files, partition_ids, remove_partition_files
+from catalog.partitions.snapshots import (
+    AddedFiles,
+    add_partition_files,
+    partition_ids,
+    remove_partition_files,
+    remove_partitions,
+)
 from catalog.storage.values import ValueEncoder
 
 Values = tuple[str | None, ...]
@@ -111,13 +117,14 @@ class SnapshotPublication:
                 return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
         is_replacing = self._attempt.options.mode is LoadMode.REPLACE
         removed = self._remove_replaced(connection, table) if is_replacing else []
+        removed += remove_partitions(connection, table, self._attempt.options.removed)
         added = add_partition_files(connection, adder, table, self._files(), operation.number)
         if added.extended and self._attempt.options.mode is LoadMode.NEW:
             raise PartitionAlreadyExistsError(
                 f"table {table.full_name} has had {added.extended:,} of the load's partitions since it was validated; "
                 "nothing was added. Set the load's `mode` to append, or run the load again to see which they are"
             )
-        if added.total.file_count:
+        if added.total.file_count or removed:
             swap = FileSwap(self._files(), removed=removed, marks={OPERATION_MARK: operation.id}, is_overwrite=True)
             publish(connection, table, swap)
         return operation, self._report(added)
@@ -133,16 +140,18 @@ class SnapshotPublication:
         return (file for file in read_manifest(self._table, self._attempt.folder) if file.values not in skipped)
 
     def _report(self, added: AddedFiles) -> dict[str, Any]:
-        total = added.total
+        total, is_replacing = added.total, self._attempt.options.mode is LoadMode.REPLACE
         if not self._attempt.options.is_load:
             return {
                 "rows": total.row_count,
                 "files": total.file_count,
                 "bytes": total.size_bytes,
                 "partitions_added": added.added,
-                "partitions_extended": added.extended,
+                "partitions_extended": 0 if is_replacing else added.extended,
+                **({"partitions_replaced": added.extended} if is_replacing else {}),
+                **({"partitions_removed": len(self._attempt.options.removed)} if is_replacing else {}),
             }
-        refused, is_replacing = self._refused, self._attempt.options.mode is LoadMode.REPLACE
+        refused = self._refused
         folder = f"{self._table.location}/{self._attempt.rejected_folder}"
         return {
             "partitions": added.added,

@@ -21,7 +21,7 @@ from catalog.operations.records import OperationKind
 from catalog.operations.staging import STAGING
 from catalog.storage import Storage
 
-_KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS)
+_KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS, OperationKind.CHANGE_ROWS)
 
 
 def staged_operations(storage: Storage, location: Folder) -> set[int]:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Row, select
 
 from catalog.errors import CatalogError, FencedError, OperationConflictError, UnreadableMetadataError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
@@ -26,10 +26,9 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.operations.staging import VERSIONS
-from catalog.partitions.versions import forget_versions, set_state
+from catalog.partitions.versions import file_counts, forget_versions, move_home, set_state
 from catalog.storage import Storage
-from catalog.storage.bulk import among
-from catalog.storage.schema import PartitionRow, PartitionVersionRow, VersionState
+from catalog.storage.schema import PartitionVersionRow, VersionState
 from catalog.tables.definitions import Definitions
 from catalog.tables.own_files import is_own_file
 
@@ -153,7 +152,7 @@ class Versions:
 
     def _settle(self, versions: Sequence[_Row], attempt: tuple[str, str, int]) -> int:
         with self._storage.read() as connection:
-            counts = _file_counts(connection, self._table, [version.location for version in versions])
+            counts = file_counts(connection, self._table, [version.location for version in versions])
         copies = list(in_parallel(partial(self._compare, counts), versions))
         needed = self._needed([copy.version.home for copy in copies if copy.obsolete])
         done = [copy for copy in copies if copy.problem is None and copy.version.home not in needed]
@@ -166,7 +165,7 @@ class Versions:
         with self._storage.write() as connection:
             self._operations.guard(connection, *attempt)
             table = self._definitions.lock_table(connection, self._table, exclusive=False)
-            _move_home(connection, table, {copy.version.location: copy.version.home for copy in done})
+            move_home(connection, table, {copy.version.location: copy.version.home for copy in done})
             set_state(connection, [copy.version.location for copy in done], VersionState.SETTLED)
             reached(Point.CHANGED)
         obsolete = [file.size_bytes for copy in done for file in copy.obsolete]
@@ -236,29 +235,3 @@ class Versions:
             return folders
         self._problems += [f"{folder}: table {name} has files in it" for folder, name in needed.items()]
         return needed
-
-
-def _file_counts(connection: Connection, table: Table, locations: Sequence[str]) -> dict[str, int | None]:
-    """Return the number of files that partitions have in some folders, by folder."""
-    row = PartitionRow
-    query = select(row.location, row.file_count).where(
-        row.table_id == table.id, among(connection, row.location, locations)
-    )
-    return {location: count for location, count in connection.execute(query) if location is not None}
-
-
-def _move_home(connection: Connection, table: Table, homes: dict[str, str]) -> None:
-    """Set the location of the partitions in some folders; None if it is the default one of their values."""
-    row = PartitionRow
-    query = select(row.id, row.location, row.packed_values).where(
-        row.table_id == table.id, among(connection, row.location, list(homes))
-    )
-    changes = []
-    for partition in connection.execute(query.order_by(row.id).with_for_update()):
-        home = homes[partition.location]
-        default = table.default_partition_location(table.partition_name(partition.packed_values))
-        changes.append({"partition_id": partition.id, "home": None if home == default else home})
-    if changes:
-        connection.execute(
-            update(row).where(row.id == bindparam("partition_id")).values(location=bindparam("home")), changes
-        )

@@ -85,8 +85,8 @@ def withdraw_attempt(connection: Connection, staged: AttemptName, staging: str) 
         JobRow.operation_number == staged.number, JobRow.attempt == staged.attempt
     )
     for step, result in connection.execute(jobs).all():
-        # The attempt that stages an append also publishes it.
-        if row.kind == OperationKind.APPEND_ROWS or result.get("staging") == staging:
+        # The attempt of a statement that stages rows also publishes them.
+        if row.kind in (OperationKind.APPEND_ROWS, OperationKind.CHANGE_ROWS) or result.get("staging") == staging:
             connection.execute(
                 update(JobRow)
                 .where(JobRow.operation_number == staged.number, JobRow.step == step)

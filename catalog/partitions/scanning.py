@@ -270,24 +270,24 @@ class Scanner:
         values = spec_values(table, spec)
         if not values:
             raise InvalidPartitionSpecError(f"the partition spec for {table.full_name} is empty; name at least one key")
-        ids = self._with_values(table, values)
+        ids = [partition.id for partition in self.with_values(table, values)]
         if not ids and not or_none:
             named = ", ".join(f"{table.key_names[position]}={value}" for position, value in values.items())
             raise PartitionNotFoundError(f"table {table.full_name} has no partition with {named}")
         return ids
 
-    def _with_values(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
-        """Return the ids of the partitions with these values, given by position of the key."""
+    def with_values(self, table: Table, values: Mapping[int, str | None]) -> list[Partition]:
+        """Return the partitions with these values, given by position of the key, including hidden ones."""
         if len(values) == len(table.partition_keys):
             try:
-                return [self.get(table, tuple(values.values())).id]
+                return [self.get(table, tuple(values.values()))]
             except PartitionNotFoundError:
                 return []
         scan = self.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
         encoder = ValueEncoder(table)
         expected = {position: encoder.encoded(position, value) for position, value in values.items()}
         return [
-            partition.id
+            partition
             for partition in scan.partitions
             if all(encoder.encoded(position, partition.values[position]) == expected[position] for position in expected)
         ]

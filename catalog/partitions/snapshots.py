@@ -202,6 +202,19 @@ def remove_partition_files(connection: Connection, table: Table, ids: Iterable[i
     return removed
 
 
+def remove_partitions(connection: Connection, table: Table, ids: Iterable[int]) -> list[str]:
+    """Drop partitions with their index items and their files; return the files' paths.
+
+    The caller has locked the table exclusively, and publishes the change.
+    """
+    removed: list[str] = []
+    for batch in batched(sorted(ids), _BATCH):
+        drop_partitions(connection, table, batch)
+        files = list(map(attrgetter("id"), read_files(connection, table, batch)))
+        removed += retire_files(connection, table, files)
+    return removed
+
+
 def _quarantined(connection: Connection, table: Table, ids: Sequence[int]) -> list[int]:
     row = PartitionRow
     query = select(row.id).where(row.table_id == table.id, row.is_quarantined)
@@ -229,8 +242,7 @@ def drop_partition_files(storage: Storage, definitions: Definitions, name: str, 
             dropped += drop_partitions(connection, table, _quarantined(connection, table, batch))
             table = take_in(connection, definitions, table)
             dropped += drop_partitions(connection, table, batch)
-            files = list(map(attrgetter("id"), read_files(connection, table, batch)))
-            if removed := retire_files(connection, table, files):
+            if removed := remove_partitions(connection, table, batch):
                 publish(connection, table, FileSwap(removed=removed))
             reached(Point.CHANGED)
         reached(Point.PARTLY_COMMITTED)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from catalog.errors import ConflictError
 from catalog.model import Table
@@ -23,7 +23,7 @@ from catalog.model.partition_names import partition_path, unpack_values
 from catalog.operations.staging import VERSIONS
 from catalog.storage.bulk import among, batched, insert_rows
 from catalog.storage.clock import CurrentMs, read_clock_ms
-from catalog.storage.schema import PartitionVersionRow, VersionState
+from catalog.storage.schema import PartitionRow, PartitionVersionRow, VersionState
 
 
 class Version(NamedTuple):
@@ -122,4 +122,30 @@ def refuse_unsettled(connection: Connection, table: Table, identities: Sequence[
             f"the folder of partition {path} of {table.full_name} still has files that were replaced or deleted; load "
             f"the partition's rows, or add it after `calve vacuum {table.full_name}`, which exchanges the files of "
             "changes that are older than the grace period"
+        )
+
+
+def file_counts(connection: Connection, table: Table, locations: Sequence[str]) -> dict[str, int | None]:
+    """Return the number of files that partitions have in some folders, by folder."""
+    row = PartitionRow
+    query = select(row.location, row.file_count).where(
+        row.table_id == table.id, among(connection, row.location, locations)
+    )
+    return {location: count for location, count in connection.execute(query) if location is not None}
+
+
+def move_home(connection: Connection, table: Table, homes: Mapping[str, str]) -> None:
+    """Set the location of the partitions in some folders; None if it is the default one of their values."""
+    row = PartitionRow
+    query = select(row.id, row.location, row.packed_values).where(
+        row.table_id == table.id, among(connection, row.location, list(homes))
+    )
+    changes = []
+    for partition in connection.execute(query.order_by(row.id).with_for_update()):
+        home = homes[partition.location]
+        default = table.default_partition_location(table.partition_name(partition.packed_values))
+        changes.append({"partition_id": partition.id, "home": None if home == default else home})
+    if changes:
+        connection.execute(
+            update(row).where(row.id == bindparam("partition_id")).values(location=bindparam("home")), changes
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
 from catalog.migration.requests import MigrationRequest
-from catalog.model import PartitionIndex, Table
+from catalog.model import Partition, PartitionIndex, Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.statements.results import StatementResult
@@ -45,12 +45,19 @@ class Engine(Protocol):
         ...
 
     def insert_values(
-        self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
+        self,
+        operation: NewOperation,
+        table: Table,
+        rows: Sequence[Sequence[str | None]],
+        *,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add rows to a table, all or nothing.
 
         Args:
             rows: One string per column for a cast, the partition keys last; bytes in hexadecimal digits.
+            overwritten: Values of some keys: the rows replace all partitions that have them. Empty to replace the
+                partitions of the rows; None to replace nothing.
 
         Returns:
             A report with the number of `rows`.
@@ -66,22 +73,60 @@ class Engine(Protocol):
         *,
         columns: Sequence[str] = (),
         values: Mapping[str, str | None] | None = None,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add the rows of a SELECT to a table, all or nothing.
 
         Args:
             columns: The target columns of the SELECT's columns, in order; the others are null. Empty for all.
             values: Constant values of partition keys, which the SELECT does not return.
+            overwritten: As for `insert_values`.
+        """
+        ...
+
+    def delete_rows(self, operation: NewOperation, table: Table, where: str) -> Mapping[str, Any]:
+        """Delete the rows of a table that meet a condition.
+
+        Returns:
+            A report with the numbers of `partitions_replaced` and `partitions_removed`.
+        """
+        ...
+
+    def update_rows(
+        self, operation: NewOperation, table: Table, assignments: Mapping[str, str], where: str
+    ) -> Mapping[str, Any]:
+        """Update the rows of a table that meet a condition.
+
+        Args:
+            assignments: Column → expression of its new value.
+
+        Returns:
+            A report as that of `delete_rows`.
+        """
+        ...
+
+    def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
+        """Write the rows of partitions to fewer and larger files.
+
+        Returns:
+            A report with the numbers of `partitions_replaced`, `files_before` and `files`.
         """
         ...
 
     def load_data(
-        self, operation: NewOperation, table: Table, path: str, options: Mapping[str, str]
+        self,
+        operation: NewOperation,
+        table: Table,
+        path: str,
+        options: Mapping[str, str],
+        *,
+        overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
         """Add the rows of files to a table, all or nothing.
 
         Args:
             options: Options, with names in upper case.
+            overwritten: As for `insert_values`.
         """
         ...
 

@@ -445,13 +445,15 @@ class RollBackToTimestamp(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class InsertStatement(TableStatement):
-    """An INSERT INTO.
+    """An INSERT INTO or INSERT OVERWRITE.
 
     Attributes:
         columns: The columns that get values, in order; empty for all.
         values: Constant values of partition keys.
+        overwrite: Replace the partitions with these values; without values, those that the rows belong to.
     """
 
+    overwrite: bool = False
     columns: tuple[str, ...] = ()
     values: PartitionValues = field(default_factory=dict)
 
@@ -471,14 +473,62 @@ class InsertQuery(InsertStatement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeleteRows(TableStatement):
+    """DELETE FROM.
+
+    Attributes:
+        where: The condition as it was written; None for all rows.
+    """
+
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRows(TableStatement):
+    """UPDATE.
+
+    Attributes:
+        assignments: Column → expression of the new value, as it was written.
+        where: The condition as it was written; None for all rows.
+    """
+
+    assignments: Mapping[str, str]
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncateTable(TableStatement):
+    """TRUNCATE TABLE.
+
+    Attributes:
+        values: Values of some keys; empty for all partitions.
+    """
+
+    values: PartitionValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactTable(TableStatement):
+    """ALTER TABLE … [PARTITION (…)] COMPACT.
+
+    Attributes:
+        values: Values of some keys; empty for all partitions.
+    """
+
+    values: PartitionValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadData(TableStatement):
     """LOAD DATA INPATH.
 
     Attributes:
         options: Options, with names in upper case.
+        overwrite: Replace the partitions that the rows belong to.
     """
 
     path: str
+    overwrite: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -64,7 +64,6 @@ _ELSEWHERE = {
     "ANALYZE": "row counts and sizes are known without it",
     "CACHE": "Spark's cache belongs to one session",
     "CLUSTER": None,
-    "DELETE": "rows leave with their partition; see ALTER TABLE … DROP PARTITION",
     "EXPORT": None,
     "FROM": "begin with SELECT or INSERT",
     "GRANT": "who may do what is up to the database and the file system",
@@ -77,10 +76,8 @@ _ELSEWHERE = {
     "RESET": None,
     "REVOKE": "who may do what is up to the database and the file system",
     "SET": None,
-    "TRUNCATE": "drop partitions WITH DATA, or drop the table with PURGE",
     "UNCACHE": "Spark's cache belongs to one session",
     "UNLOCK": "operations hold their table by themselves",
-    "UPDATE": None,
     "VACUUM": None,
 }
 """First words of statements of other systems → advice on what to do instead."""

@@ -11,6 +11,7 @@ _PIECE = re.compile(
     r"""|(?P<comment>--[^\n]*+|/\*)|(?P<end>;)|(?P<blank>\s++)|[^\s'"`;/-]++|.""",
     re.DOTALL,
 )
+_WORD_OR_SIGN = re.compile(r"\w+|\W")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
@@ -44,6 +45,45 @@ def split(script: str) -> Iterator[StatementText]:
         elif kind not in ("comment", "blank"):
             first = start if first < 0 else first
             last = end
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a statement as it was written, without blanks around it, and its position."""
+
+    text: str
+    position: int
+
+
+def split_update(text: str, start: int) -> tuple[list[tuple[Part, Part]], Part | None]:
+    """Return the assignments and the condition of an UPDATE; a part is empty if the statement lacks it.
+
+    Args:
+        start: The position after SET.
+    """
+    edges: list[tuple[str, int, int]] = []
+    depth = 0
+    for kind, piece_start, piece_end in _pieces(text):
+        if piece_end <= start or kind in ("quoted", "comment", "blank"):
+            continue
+        for word in _WORD_OR_SIGN.finditer(text, max(piece_start, start), piece_end):
+            sign = word.group().upper()
+            depth += (sign in "([") - (sign in ")]")
+            if depth == 0 and sign in (",", "=", "WHERE"):
+                edges.append((sign, word.start(), word.end()))
+    where = next((edge for edge in edges if edge[0] == "WHERE"), ("WHERE", len(text), len(text)))
+    assignments, begin = [], start
+    commas = [edge for edge in edges if edge[0] == "," and edge[1] < where[1]]
+    for _, end, next_begin in (*commas, where):
+        middle = next((edge for edge in edges if edge[0] == "=" and begin <= edge[1] < end), ("=", end, end))
+        assignments.append((_part(text, begin, middle[1]), _part(text, middle[2], end)))
+        begin = next_begin
+    return assignments, None if where[1] == len(text) else _part(text, where[2], len(text))
+
+
+def _part(text: str, start: int, end: int) -> Part:
+    blanks = len(text[start:end]) - len(text[start:end].lstrip())
+    return Part(text[start:end].strip(), start + blanks)
 
 
 def without_comments(text: str) -> str:

@@ -1,19 +1,23 @@
-"""Appending of rows to tables without a partition scheme, partitioned or not."""
+"""Writing of rows to tables without a partition scheme, partitioned or not."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Catalog, Table
+from catalog import Catalog, LoadMode, Partition, Table
+from catalog.datafiles.manifest import read_manifest
 from catalog.errors import CommitOutcomeUnknownError, FencedError, InvalidRowsError, VerificationFailedError
-from catalog.operations.records import OperationKind
-from catalog.operations.staging import STAGED_DATA
+from catalog.files.filesystem import Folder
+from catalog.operations.records import Operation, OperationKind
+from catalog.operations.staging import STAGED_DATA, read_staged
+from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import require_value_rows
 from catalog.types.key_types import FloatingType, parse_key_type
 from spark_jobs.reading.files import reader_errors
@@ -66,33 +70,89 @@ def append_rows(
         ConflictError: A partition is quarantined, or was added concurrently.
     """
     definition = catalog.get_table(table)
-    _refuse_others(definition)
+    refuse_others(definition)
     rows, columns = shaped_rows(definition, frame)
     operation = catalog.operations.begin(
         operation_id, OperationKind.APPEND_ROWS, table, is_exclusive=True, requested_by=requested_by
     )
+    return publish_rows(spark, catalog, operation, APPEND, definition, lambda: NewRows(rows, columns))
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows to write to a table.
+
+    Attributes:
+        rows, columns: As `shaped_rows` returns them.
+        replaced: The partitions whose rows they replace; those without new rows are dropped. None to add the rows.
+    """
+
+    rows: DataFrame
+    columns: Sequence[CheckedColumn]
+    replaced: Sequence[Partition] | None = None
+
+
+def publish_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    step: str,
+    table: Table,
+    prepare: Callable[[], NewRows],
+) -> dict[str, Any]:
+    """Write rows and make them visible in one transaction; return the report of `Loading.publish`.
+
+    Args:
+        operation: It has reserved the table.
+        prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone.
+
+    Raises:
+        CatalogError: See `append_rows`.
+    """
     if operation.is_committed:
-        job = catalog.operations.get_job(operation_id, APPEND)
+        job = catalog.operations.get_job(operation.id, step)
         attempt = 0 if job is None else job.attempt
-        staging = catalog.loading.files_folder(definition, operation, attempt)
-        return catalog.loading.publish(operation_id, APPEND, attempt, staging, is_load=False)
-    with attempt_here(catalog, operation, APPEND) as attempt:
-        catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
+        staging = catalog.loading.files_folder(table, operation, attempt)
+        return catalog.loading.publish(operation.id, step, attempt, staging, is_load=False)
+    with attempt_here(catalog, operation, step) as attempt:
+        catalog.loading.discard_staging(table, (operation.id, step, attempt))
         try:
-            staging = catalog.loading.files_folder(definition, operation, attempt)
-            _stage(spark, catalog, definition, staging, rows, columns)
-            return catalog.loading.publish(operation_id, APPEND, attempt, staging, is_load=False)
+            staging = catalog.loading.files_folder(table, operation, attempt)
+            new = prepare()
+            _stage(spark, catalog, table, staging, new)
+            mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
+            removed = _without_rows(table, staging, new.replaced or ())
+            return catalog.loading.publish(
+                operation.id, step, attempt, staging, is_load=False, mode=mode, removed=removed
+            )
         except (FencedError, CommitOutcomeUnknownError):
             # The files may be another attempt's, or those of a commit that succeeded.
             raise
         except Exception:
             require_attempt()
             # No other operation works on the table, so the files of this attempt are not needed.
-            catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
+            catalog.loading.discard_staging(table, (operation.id, step, attempt))
             raise
 
 
-def _refuse_others(table: Table) -> None:
+def _without_rows(table: Table, staging: str, partitions: Sequence[Partition]) -> list[int]:
+    """Return the ids of those partitions for which no rows were written."""
+    if not partitions:
+        return []
+    encoder = ValueEncoder(table)
+    if table.is_stored_as_iceberg:
+        written = {encoder.identity(values) for values in {file.values for file in read_manifest(table, staging)}}
+    else:
+        written = {encoder.identity(staged.values) for staged in read_staged(Folder(table.location), staging)}
+    return [partition.id for partition in partitions if encoder.identity(partition.values) not in written]
+
+
+def refuse_others(table: Table) -> None:
+    """Refuse tables to which rows cannot be written.
+
+    Raises:
+        NotATableError, UnsupportedFormatError, InvalidRowsError: The table is one.
+    """
     require_value_rows(table)
     if not table.columns:
         raise InvalidRowsError(f"table {table.full_name} has only partition keys, so rows cannot be added")
@@ -125,8 +185,7 @@ def _stage(
     catalog: Catalog,
     table: Table,
     staging: str,
-    rows: DataFrame,
-    columns: Sequence[CheckedColumn],
+    new: NewRows,
 ) -> None:
     """Write the rows, and the list of their files, to a folder.
 
@@ -134,6 +193,7 @@ def _stage(
         InvalidRowsError: A value does not have its column's type.
         VerificationFailedError: The files do not have as many rows as were given.
     """
+    rows, columns = new.rows, new.columns
     check = RowCheck(table, first_problem(columns))
     if table.is_stored_as_iceberg:
         listed = write_partition_files(check.observe(rows), table, columns, staging)
@@ -154,6 +214,6 @@ def _compare(table: Table, folder: str, given_rows: int, listed: int) -> None:
     if listed != given_rows:
         raise VerificationFailedError(
             f"table {table.full_name}: {given_rows:,} rows were given, but {listed:,} are in the files written to "
-            f"{table.location}/{folder}; nothing was added. Append them again"
+            f"{table.location}/{folder}; nothing was changed. Run the statement again"
         )
     log.info("%s: wrote %d rows to %s", table.full_name, listed, folder)

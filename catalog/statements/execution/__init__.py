@@ -67,6 +67,10 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.RevertTable: migrations.revert,
     m.InsertValues: rows.insert_values,
     m.InsertQuery: rows.insert_query,
+    m.DeleteRows: rows.delete_rows,
+    m.UpdateRows: rows.update_rows,
+    m.TruncateTable: rows.truncate_table,
+    m.CompactTable: rows.compact_table,
     m.LoadData: rows.load_data,
     m.Select: rows.select,
 }

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from catalog.errors import InvalidPartitionSpecError, InvalidTableError, InvalidValueError
+from catalog.errors import (
+    ExpressionError,
+    InvalidPartitionSpecError,
+    InvalidTableError,
+    InvalidValueError,
+    UnsupportedChangeError,
+)
+from catalog.expressions import parse_expression
 from catalog.model import Column, Table
-from catalog.partitions.specs import spec_values
+from catalog.partitions.specs import spec_filter, spec_values
 from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
@@ -22,29 +29,131 @@ def select(context: Context, statement: m.Select) -> StatementResult:
 
 
 def insert_values(context: Context, statement: m.InsertValues) -> StatementResult:
-    """Run INSERT INTO … VALUES; check all rows before the engine starts."""
+    """Run INSERT INTO or INSERT OVERWRITE … VALUES; check all rows before the engine starts."""
     table = _writable(context, statement)
     rows = _rows(context.text, table, statement)
     with context.operation() as operation:
-        return _added(context.engine.insert_values(operation, table, rows))
+        return _added(context.engine.insert_values(operation, table, rows, overwritten=_overwritten(table, statement)))
 
 
 def insert_query(context: Context, statement: m.InsertQuery) -> StatementResult:
-    """Run INSERT INTO … SELECT."""
+    """Run INSERT INTO or INSERT OVERWRITE … SELECT."""
     table = _writable(context, statement)
     _given_columns(table, statement)
     with context.operation() as operation:
         report = context.engine.insert_query(
-            operation, table, statement.query, context.database, columns=statement.columns, values=statement.values
+            operation,
+            table,
+            statement.query,
+            context.database,
+            columns=statement.columns,
+            values=statement.values,
+            overwritten=_overwritten(table, statement),
         )
     return _added(report)
+
+
+def _overwritten(table: Table, statement: m.InsertStatement) -> Mapping[str, str | None] | None:
+    """Return the values of the partitions that an INSERT replaces, empty for those of its rows; None to add rows."""
+    if not statement.overwrite:
+        return None
+    _refuse_schemes(table, "INSERT OVERWRITE")
+    return statement.values
+
+
+def delete_rows(context: Context, statement: m.DeleteRows) -> StatementResult:
+    """Run DELETE: by the catalog alone if the condition is on partition keys, and otherwise with the engine."""
+    table = _writable(context, statement)
+    _refuse_schemes(table, "DELETE")
+    if _is_on_keys(table, statement.where):
+        return _delete_partitions(context, table, statement.where)
+    assert statement.where is not None
+    with context.operation() as operation:
+        return _changed(context.engine.delete_rows(operation, table, statement.where))
+
+
+def update_rows(context: Context, statement: m.UpdateRows) -> StatementResult:
+    """Run UPDATE."""
+    table = _writable(context, statement)
+    _refuse_schemes(table, "UPDATE")
+    with context.operation() as operation:
+        report = context.engine.update_rows(operation, table, statement.assignments, statement.where or "true")
+    return _changed(report)
+
+
+def truncate_table(context: Context, statement: m.TruncateTable) -> StatementResult:
+    """Run TRUNCATE TABLE, without the engine."""
+    table = _writable(context, statement)
+    _refuse_schemes(table, "TRUNCATE")
+    return _delete_partitions(context, table, spec_filter(table, spec_values(table, statement.values)))
+
+
+def compact_table(context: Context, statement: m.CompactTable) -> StatementResult:
+    """Run ALTER TABLE … COMPACT."""
+    table = _writable(context, statement)
+    _refuse_schemes(table, "COMPACT")
+    values = statement.values
+    partitions = list(
+        context.catalog.partitions_of(table.full_name, values)
+        if values
+        else context.catalog.get_partitions(table.full_name)
+    )
+    many = [partition for partition in partitions if partition.file_count is None or partition.file_count > 1]
+    if not many:
+        text = f"{len(partitions):,} partition(s) have one file each; nothing to compact"
+        return StatementResult(("partitions", "files_before", "files"), [[0, 0, 0]], text=text)
+    with context.operation() as operation:
+        report = context.engine.compact(operation, table, many)
+    count, before, after = report["partitions_replaced"], report["files_before"], report["files"]
+    text = f"{before:,} file(s) of {count:,} partition(s) became {after:,}"
+    return StatementResult(("partitions", "files_before", "files"), [[count, before, after]], text=text)
+
+
+def _is_on_keys(table: Table, where: str | None) -> bool:
+    """Return whether a condition is one of the catalog's, on partition keys alone."""
+    try:
+        parse_expression(where, table)
+    except ExpressionError:
+        return False
+    return True
+
+
+def _delete_partitions(context: Context, table: Table, where: str | None) -> StatementResult:
+    with context.operation() as operation:
+        count = context.catalog.delete_partitions(
+            operation.id, table.full_name, where, requested_by=operation.requested_by
+        )
+    return StatementResult(("partitions_removed",), [[count]], text=f"{count:,} partition(s) removed with their rows")
+
+
+def _changed(report: Mapping[str, Any]) -> StatementResult:
+    replaced, removed = report["partitions_replaced"], report["partitions_removed"]
+    text = f"{replaced + removed:,} partition(s) changed; {removed:,} of them have no rows left and were removed"
+    return StatementResult(("partitions_replaced", "partitions_removed"), [[replaced, removed]], text=text)
+
+
+def _refuse_schemes(table: Table, statement: str) -> None:
+    if table.scheme is not None:
+        raise UnsupportedChangeError(
+            f"{statement} is not supported for tables with a partition scheme, and {table.full_name} has one; other "
+            "engines can change its rows through Iceberg's catalog, or drop partitions WITH DATA"
+        )
+    if not table.partition_keys:
+        raise UnsupportedChangeError(
+            f"{statement} replaces partitions, and table {table.full_name} has no partition keys; create a table "
+            "that has, or write the rows to a new table"
+        )
 
 
 def load_data(context: Context, statement: m.LoadData) -> StatementResult:
     """Run LOAD DATA INPATH."""
     table = _writable(context, statement)
+    if statement.overwrite:
+        _refuse_schemes(table, "OVERWRITE")
+    overwritten: Mapping[str, str | None] | None = {} if statement.overwrite else None
     with context.operation() as operation:
-        return _added(context.engine.load_data(operation, table, statement.path, statement.options))
+        report = context.engine.load_data(operation, table, statement.path, statement.options, overwritten=overwritten)
+    return _added(report)
 
 
 def _writable(context: Context, statement: m.TableStatement) -> Table:

@@ -99,6 +99,9 @@ class Changes(Words):
     ) -> Change:
         return m.SetPartitionProperties, {"values": values, "properties": properties}
 
+    def compact_table(self, values: Placed[dict[str, str | None]] | None, _word: Token, _kind: Token | None) -> Change:
+        return m.CompactTable, {"values": values}
+
     def rename_partition(
         self, values: Placed[dict[str, str | None]], new_values: Placed[dict[str, str | None]]
     ) -> Change:

@@ -6,6 +6,7 @@ from lark import Token
 from lark.visitors import v_args
 
 from catalog.statements import model as m
+from catalog.statements.splitting import split_update
 from catalog.statements.terms import Literal, TableReference
 from catalog.statements.translation.words import Placed, Words, made
 
@@ -44,29 +45,60 @@ class Rows(Words):
     def show_indexes(self, table: Placed[TableReference]) -> m.Statement:
         return made(m.ShowIndexes, table=table)
 
+    def insert_into(self) -> bool:
+        return False
+
+    def insert_overwrite(self) -> bool:
+        return True
+
     def insert_values(
         self,
+        overwrite: bool,
         table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         columns: Placed[tuple[str, ...]] | None,
         *rows: tuple[Literal, ...],
     ) -> m.Statement:
-        return made(m.InsertValues, table=table, values=values, columns=columns, rows=rows)
+        return made(m.InsertValues, overwrite=overwrite, table=table, values=values, columns=columns, rows=rows)
 
     def row(self, *literals: Literal) -> tuple[Literal, ...]:
         return literals
 
     def insert_query(
         self,
+        overwrite: bool,
         table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         columns: Placed[tuple[str, ...]] | None,
         query: Token,
     ) -> m.Statement:
-        return made(m.InsertQuery, table=table, values=values, columns=columns, query=self.verbatim(query))
+        verbatim = self.verbatim(query)
+        return made(m.InsertQuery, overwrite=overwrite, table=table, values=values, columns=columns, query=verbatim)
 
-    def insert_overwrite(self, word: Token, _rest: Token) -> m.Statement:
-        raise self.unsupported("INSERT OVERWRITE is not supported, because rows are only added; use INSERT INTO", word)
+    def delete_rows(self, table: Placed[TableReference], where: Token | None) -> m.Statement:
+        return made(m.DeleteRows, table=table, where=None if where is None else self.verbatim(where))
+
+    def update_rows(self, table: Placed[TableReference], rest: Token) -> m.Statement:
+        assignments, where = split_update(self.original, rest.start_pos or 0)
+        values: dict[str, str] = {}
+        for name, value in assignments:
+            if not name.text or not value.text:
+                raise self.wrong(
+                    "an assignment is a column, = and its new value", (value if name.text else name).position
+                )
+            column = self.column_name(name.text, name.position)
+            if column in values:
+                raise self.wrong(f"column {column} is set twice", name.position)
+            values[column] = value.text
+        if where is not None and not where.text:
+            raise self.wrong("WHERE has no condition", where.position)
+        condition = None if where is None else Placed(where.text, where.position)
+        return made(m.UpdateRows, table=table, assignments=values, where=condition)
+
+    def truncate_table(
+        self, table: Placed[TableReference], values: Placed[dict[str, str | None]] | None
+    ) -> m.Statement:
+        return made(m.TruncateTable, table=table, values=values)
 
     def load_data(
         self,
@@ -76,14 +108,12 @@ class Rows(Words):
         values: Placed[dict[str, str | None]] | None,
         options: Placed[dict[str, str]] | None,
     ) -> m.Statement:
-        if overwrite is not None:
-            raise self.unsupported("OVERWRITE is not supported, because rows are only added; remove it", overwrite)
         if values is not None:
             raise self.wrong("the values of partition keys come from the files; remove PARTITION", values.position)
         upper = None
         if options is not None:
             upper = Placed({name.upper(): value for name, value in options.value.items()}, options.position)
-        return made(m.LoadData, table=table, path=path, options=upper)
+        return made(m.LoadData, table=table, path=path, options=upper, overwrite=overwrite is not None)
 
     def select(self, query: Token) -> m.Statement:
         return made(m.Select, query=self.verbatim(query))

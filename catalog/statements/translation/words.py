@@ -108,12 +108,17 @@ class Words(Transformer_NonRecursive[Token, Any]):
             fields.update(clause.fields)
         return fields
 
-    def _identifier(self, text: str, token: Token) -> Placed[str]:
+    def column_name(self, text: str, position: int) -> str:
+        """Return the name of a column from its text, which may be in backquotes."""
+        is_quoted = len(text) > 1 and text[0] == text[-1] == "`"
+        return self._identifier(text[1:-1].replace("``", "`") if is_quoted else text, position).value
+
+    def _identifier(self, text: str, position: int) -> Placed[str]:
         try:
-            return Placed(normalise_identifier(text, "a"), token.start_pos or 0)
+            return Placed(normalise_identifier(text, "a"), position)
         except InvalidIdentifierError as error:
             placed_error = InvalidIdentifierError(str(error).removeprefix("a "))
-            placed_error.position = token.start_pos
+            placed_error.position = position
             raise placed_error from None
 
     # --- words --------------------------------------------------------------------------------------------------
@@ -128,7 +133,8 @@ class Words(Transformer_NonRecursive[Token, Any]):
         return True
 
     def name(self, token: Token) -> Placed[str]:
-        return self._identifier(token[1:-1].replace("``", "`") if token.type == "BACKQUOTED" else str(token), token)
+        text = token[1:-1].replace("``", "`") if token.type == "BACKQUOTED" else str(token)
+        return self._identifier(text, token.start_pos or 0)
 
     def names(self, *names: Placed[str]) -> Placed[tuple[str, ...]]:
         return together(names)

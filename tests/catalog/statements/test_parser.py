@@ -310,6 +310,46 @@ def test_delimiters_are_those_of_text_files() -> None:
     assert (read.format, read.delimiters["field.delim"], read.delimiters["line.delim"]) == ("TEXTFILE", "|", "\n")
 
 
+def test_the_parts_of_an_update_are_as_they_were_written() -> None:
+    read = parse_statement(
+        "UPDATE t /* , b = 2 */ SET a = if(x = 1, 'it''s, WHERE', arr[1]) -- c = 3\n, `B c` = (SELECT 1 WHERE true)\n"
+        "where a IN (1, 2) and b = '='"
+    )
+    assert read == m.UpdateRows(
+        table=TableReference(None, "t"),
+        assignments={"a": "if(x = 1, 'it''s, WHERE', arr[1]) -- c = 3", "b c": "(SELECT 1 WHERE true)"},
+        where="a IN (1, 2) and b = '='",
+    )
+    everything = parse_statement("update d.t set a = -1")
+    assert everything == m.UpdateRows(table=TableReference("d", "t"), assignments={"a": "-1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DELETE FROM t", m.DeleteRows(table=TableReference(None, "t"))),
+        ("delete from d.t where a = 1", m.DeleteRows(table=TableReference("d", "t"), where="a = 1")),
+        ("TRUNCATE TABLE t", m.TruncateTable(table=TableReference(None, "t"))),
+        ("TRUNCATE TABLE t PARTITION (a = 1)", m.TruncateTable(table=TableReference(None, "t"), values={"a": "1"})),
+        ("ALTER TABLE t COMPACT", m.CompactTable(table=TableReference(None, "t"))),
+        (
+            "ALTER TABLE t PARTITION (a = '1') COMPACT 'major'",
+            m.CompactTable(table=TableReference(None, "t"), values={"a": "1"}),
+        ),
+        (
+            "INSERT OVERWRITE TABLE t PARTITION (a = 1) SELECT 2",
+            m.InsertQuery(table=TableReference(None, "t"), overwrite=True, values={"a": "1"}, query="SELECT 2"),
+        ),
+        (
+            "LOAD DATA INPATH 'x' OVERWRITE INTO TABLE t",
+            m.LoadData(table=TableReference(None, "t"), path="x", overwrite=True),
+        ),
+    ],
+)
+def test_changes_of_rows(text: str, expected: m.Statement) -> None:
+    assert parse_statement(text) == expected
+
+
 def test_rows_keep_what_was_written() -> None:
     read = parse_statement(
         "INSERT INTO t (a, b) VALUES (-1.50e3, 'it''s'), (007, NULL), (true, X'0aFF'), (DATE '2020-01-01', 5L)"
@@ -326,9 +366,13 @@ def test_rows_keep_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CALL, CREATE, DESC"),
+        ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CALL, CREATE, DELETE, DESC"),
         ("CREATE TABLE", None, "ends too early; expected IF, a name"),
-        ("ALTER TABLE t PARTITIONX (4)", "PARTITIONX", "expected '.', ADD, CHANGE, DROP, EXECUTE, MERGE, PARTITION"),
+        (
+            "ALTER TABLE t PARTITIONX (4)",
+            "PARTITIONX",
+            "expected '.', ADD, CHANGE, COMPACT, DROP, EXECUTE, MERGE",
+        ),
         ("ALTER TABLE t SPLIT PARTITION ('4') INTO ('a')", "'4'", "expected a whole number"),
         ("ALTER TABLE t DROP PARTITION (1.5)", "1.5", "cannot be read"),
         ("ALTER TABLE t MERGE PARTITION (1, 2", None, "expected ')', ','"),
@@ -367,11 +411,8 @@ def test_a_syntax_error_points_at_the_place(text: str, place: str | None, said: 
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("UPDATE t SET a = 1", "UPDATE", "UPDATE is no statement here"),
-        ("-- first\n delete from t", "delete", "ALTER TABLE … DROP PARTITION"),
-        ("TRUNCATE TABLE t", "TRUNCATE", "WITH DATA"),
-        ("INSERT OVERWRITE TABLE t SELECT 1", "OVERWRITE", "use INSERT INTO"),
-        ("LOAD DATA INPATH 'x' OVERWRITE INTO TABLE t", "OVERWRITE", "only added"),
+        ("OPTIMIZE t", "OPTIMIZE", "OPTIMIZE is no statement here"),
+        ("-- first\n merge into t", "merge", "ALTER TABLE … MERGE PARTITION"),
         ("DROP DATABASE d CASCADE", "CASCADE", "drop its tables first"),
         ("CREATE TABLE t AS SELECT 1", "AS", "INSERT INTO … SELECT"),
         ("CREATE TABLE t LIKE u", "LIKE", "SHOW CREATE TABLE"),

@@ -23,6 +23,7 @@ WRITERS = {
     "PartitionCheckRow": {"loading", "partitions"},
     "PartitionIndexRow": {"indexes", "tables"},
     "PartitionRow": {"importing", "loading", "partitions", "tables"},
+    "PartitionVersionRow": {"partitions"},
     "PurgedFolderRow": {"tables"},
     "RevisionRow": {"datafiles"},
     "SharedLocationRow": {"iceberg"},

@@ -1,6 +1,7 @@
 """Add the versions of partitions whose files were replaced.
 
-The downgrade fails while versions exist: vacuum settles and deletes them, each after its grace period.
+The downgrade fails while partitions wait for vacuum, because earlier versions would never give their folders the
+current files. It leaves folders in `_calve_versions` that nobody needs.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Take the revision back."""
-    count = op.get_bind().scalar(sa.text(f"SELECT count(*) FROM {_TABLE}"))
+    count = op.get_bind().scalar(sa.text(f"SELECT count(*) FROM {_TABLE} WHERE state = 'current'"))
     if count:
         raise RuntimeError(
-            f"{count} partitions have replaced files in _calve_versions, which earlier versions do not know; run "
-            "`calve vacuum --grace-hours 0` twice without running readers, and downgrade again"
+            f"{count} replaced partition(s) have their files in _calve_versions, which earlier versions do not know; "
+            "run `calve vacuum --grace-hours 0` while no reader is running, and downgrade again"
         )
     op.drop_table(_TABLE)

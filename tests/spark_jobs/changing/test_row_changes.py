@@ -1,0 +1,228 @@
+"""INSERT OVERWRITE, DELETE, UPDATE, TRUNCATE and COMPACT on real sessions, against the same change of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import (
+    CatalogError,
+    InvalidRowsError,
+    RefusedStatementError,
+    StatementSyntaxError,
+    UnsupportedChangeError,
+)
+from catalog.operations.failpoints import Point
+from catalog.statements.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+NOW = timedelta(0)
+ROWS = """(1, 'a', 1.5, 'US', '2026-01-01'), (2, 'b', NULL, 'US', '2026-01-01'), (3, NULL, 3.5, 'US', '2026-01-02'),
+(4, 'd', 4.5, 'DE', '2026-01-01'), (5, 'e', 5.5, 'DE', NULL)"""
+Row = tuple[Any, ...]
+BEFORE: list[Row] = [
+    (1, "a", 1.5, "US", "2026-01-01"),
+    (2, "b", None, "US", "2026-01-01"),
+    (3, None, 3.5, "US", "2026-01-02"),
+    (4, "d", 4.5, "DE", "2026-01-01"),
+    (5, "e", 5.5, "DE", None),
+]
+
+FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STORED AS ICEBERG"}
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    from spark_jobs.sessions.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["hive", "iceberg"])
+def orders(session: Session, request: pytest.FixtureRequest) -> Session:
+    """A session with the table `orders` of some rows, in partitions by country and day."""
+    create(session, request.param)
+    return session
+
+
+def create(session: Session, kind: str) -> None:
+    session.execute(
+        "CREATE TABLE orders (id int, name string, amount double) PARTITIONED BY (country string, day date) "
+        f"{FORMATS[kind]}"
+    )
+    session.execute(f"INSERT INTO orders VALUES {ROWS}")
+
+
+def rows(session: Session, table: str = "orders") -> list[Row]:
+    answer = session.execute(f"SELECT id, name, amount, country, CAST(day AS STRING) FROM {table} ORDER BY id")
+    return [tuple(row) for row in answer.rows]
+
+
+def counted(catalog: Catalog) -> dict[tuple[str | None, ...], int | None]:
+    return {partition.values: partition.row_count for partition in catalog.get_partitions("shop.orders")}
+
+
+def assert_consistent(session: Session, catalog: Catalog, expected: list[Row]) -> None:
+    """Check that readers through the catalog and its counts agree with rows, also after vacuum."""
+    counts: dict[tuple[str | None, ...], int] = {}
+    for row in expected:
+        counts[row[3:]] = counts.get(row[3:], 0) + 1
+    for _ in range(3):
+        assert rows(session) == sorted(expected)
+        assert counted(catalog) == counts
+        assert catalog.vacuum(grace=NOW).problems == ()
+
+
+def keep(condition: Callable[[Row], bool], *added: Row) -> Callable[[list[Row]], list[Row]]:
+    """Return a change that keeps some rows and adds others."""
+    return lambda rows: [*filter(condition, rows), *added]
+
+
+def is_first(row: Row) -> bool:
+    return row[3:] == ("US", "2026-01-01")
+
+
+CHANGES: dict[str, Callable[[list[Row]], list[Row]]] = {
+    "DELETE FROM orders WHERE id = 2": keep(lambda row: row[0] != 2),
+    "DELETE FROM orders WHERE name = 'd' OR amount > 3": keep(lambda row: row[1] != "d" and (row[2] or 0) <= 3),
+    "DELETE FROM orders WHERE country = 'DE' AND amount IS NOT NULL AND upper(name) = 'E'": keep(
+        lambda row: row[1] != "e"
+    ),
+    "DELETE FROM orders WHERE day = DATE '2026-01-01' AND country = 'US'": keep(lambda row: not is_first(row)),
+    "DELETE FROM orders WHERE name = 'nobody'": keep(lambda row: True),
+    "DELETE FROM orders": keep(lambda row: False),
+    "TRUNCATE TABLE orders": keep(lambda row: False),
+    "TRUNCATE TABLE orders PARTITION (country = 'DE')": keep(lambda row: row[3] != "DE"),
+    "UPDATE orders SET amount = amount + 1, name = concat(name, ', ', 'x') WHERE country = 'US'": lambda rows: [
+        (row[0], row[1] and f"{row[1]}, x", row[2] and row[2] + 1, *row[3:]) if row[3] == "US" else row for row in rows
+    ],
+    "UPDATE orders SET `amount` = 0": lambda rows: [(row[0], row[1], 0.0, *row[3:]) for row in rows],
+    "INSERT OVERWRITE orders VALUES (9, 'z', 9, 'US', '2026-01-01'), (8, 'y', 8, 'FR', '2026-01-03')": keep(
+        lambda row: not is_first(row), (9, "z", 9.0, "US", "2026-01-01"), (8, "y", 8.0, "FR", "2026-01-03")
+    ),
+    "INSERT OVERWRITE TABLE orders PARTITION (country = 'US') SELECT 7, 'q', 1.0, DATE '2026-01-05'": keep(
+        lambda row: row[3] != "US", (7, "q", 1.0, "US", "2026-01-05")
+    ),
+    "INSERT OVERWRITE orders PARTITION (country = 'US', day = '2026-01-01') SELECT id, name, amount FROM orders "
+    "WHERE id = 1": keep(lambda row: row[0] == 1 or not is_first(row)),
+    "INSERT OVERWRITE orders PARTITION (country = 'US') SELECT id, name, amount, day FROM orders WHERE false": keep(
+        lambda row: row[3] != "US"
+    ),
+}
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("statement", CHANGES)
+def test_a_change_has_the_effect_of_the_same_change_of_a_list(
+    orders: Session, catalog: Catalog, statement: str
+) -> None:
+    orders.execute(statement)
+    assert_consistent(orders, catalog, CHANGES[statement](BEFORE))
+
+
+def test_changes_follow_each_other(orders: Session, catalog: Catalog) -> None:
+    expected = BEFORE
+    for statement in list(CHANGES)[:3] + list(CHANGES)[8:12]:
+        orders.execute(statement)
+        expected = CHANGES[statement](sorted(expected))
+        assert rows(orders) == sorted(expected), statement
+    assert_consistent(orders, catalog, expected)
+
+
+def test_small_files_become_one_for_each_partition(orders: Session, catalog: Catalog) -> None:
+    for number in range(3):
+        orders.execute(f"INSERT INTO orders VALUES ({10 + number}, 'n', 1, 'US', '2026-01-01')")
+    before = rows(orders)
+    answer = orders.execute("ALTER TABLE orders PARTITION (country = 'US') COMPACT 'major'")
+    assert [list(row) for row in answer.rows] == [[1, 4, 1]]
+    assert_consistent(orders, catalog, before)
+    files = {partition.values: partition.file_count for partition in catalog.get_partitions("shop.orders")}
+    assert files["US", "2026-01-01"] == 1
+    assert "nothing to compact" in str(orders.execute("ALTER TABLE orders COMPACT").text)
+
+
+def test_a_reader_that_began_before_a_change_keeps_its_rows(
+    session: Session, spark: SparkSession, catalog: Catalog
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    create(session, "csv")
+    before = read_table(spark, "shop.orders", catalog=catalog)
+    session.execute("DELETE FROM orders WHERE id < 4")
+    assert before.count() == 5
+    assert_consistent(session, catalog, BEFORE[3:])
+    location = Path(catalog.get_table("shop.orders").location)
+    assert not list(location.glob("country=US/*/*.csv*"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "message"),
+    [
+        ("DELETE FROM orders WHERE id IN (SELECT id FROM orders)", UnsupportedChangeError, "reads another table"),
+        ("DELETE FROM orders WHERE java_method('x', 'y') = 1", RefusedStatementError, "the function java_method"),
+        ("DELETE FROM orders WHERE 1 = 1) UNION SELECT (1", CatalogError, "Syntax error at or near"),
+        ("UPDATE orders SET country = 'X'", InvalidRowsError, "column country of shop.orders is a partition key"),
+        ("UPDATE orders SET nothing = 1", InvalidRowsError, "column nothing of shop.orders does not exist"),
+        ("UPDATE orders SET id = 'abc' WHERE id = 1", InvalidRowsError, "column id: 'abc' is no int"),
+        ("UPDATE orders SET id = 1, id = 2", StatementSyntaxError, "column id is set twice"),
+        ("UPDATE orders SET id", StatementSyntaxError, "an assignment is a column, = and its new value"),
+        ("UPDATE orders SET id = 1 WHERE", StatementSyntaxError, "WHERE has no condition"),
+    ],
+)
+def test_wrong_changes_change_nothing(
+    session: Session, catalog: Catalog, statement: str, error: type[CatalogError], message: str
+) -> None:
+    create(session, "hive")
+    with pytest.raises(error, match=message):
+        session.execute(statement)
+    assert_consistent(session, catalog, BEFORE)
+
+
+def test_tables_without_partition_keys_and_with_schemes_refuse_changes(session: Session) -> None:
+    session.execute("CREATE TABLE plain (id int)")
+    session.execute(
+        "CREATE TABLE hashed (name string) PARTITIONED BY (id int) STORED BY 'carbondata' "
+        "TBLPROPERTIES ('PARTITION_TYPE'='HASH', 'NUM_PARTITIONS'='2')"
+    )
+    for statement in ("DELETE FROM {}", "UPDATE {} SET id = 1", "TRUNCATE TABLE {}", "INSERT OVERWRITE {} VALUES (1)"):
+        with pytest.raises(UnsupportedChangeError, match="has no partition keys"):
+            session.execute(statement.format("plain"))
+    for statement in ("DELETE FROM {}", "UPDATE {} SET id = 1", "TRUNCATE TABLE {}", "ALTER TABLE {} COMPACT"):
+        with pytest.raises(UnsupportedChangeError, match=r"shop\.hashed has one; other engines can change"):
+            session.execute(statement.format("hashed"))
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("point", [Point.LISTED, Point.RESERVED, Point.MOVED, Point.CHANGED])
+def test_a_change_that_fails_changes_nothing(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, point: Point
+) -> None:
+    """What a process does that is killed at these points is in tests/catalog/loading; here the engine goes on."""
+    create(session, "hive")
+
+    def fail(current: Point) -> None:
+        if current is point:
+            raise OSError("the disk is full")
+
+    for module in ("catalog.loading.loading", "catalog.loading.publishing"):
+        monkeypatch.setattr(f"{module}.reached", fail)
+    if point is Point.LISTED:
+        monkeypatch.setattr("spark_jobs.writing.value_loading.list_staged", lambda *_: 0)
+    with pytest.raises((CatalogError, OSError)):
+        session.execute("DELETE FROM orders WHERE id = 1")
+    monkeypatch.undo()
+    assert_consistent(session, catalog, BEFORE)
+    session.execute("DELETE FROM orders WHERE id = 1")
+    assert_consistent(session, catalog, BEFORE[1:])
