@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from catalog.catalog import Catalog
+from catalog.cli.configuration import validate_config
 from catalog.cli.reporting import ReportingGroup
 from catalog.cli.statements import sql
 from catalog.datafiles.conversion import unpublished_tables
@@ -62,6 +63,7 @@ def main() -> None:
 
 
 main.add_command(sql)
+main.add_command(validate_config)
 
 
 @main.command()

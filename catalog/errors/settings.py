@@ -19,4 +19,13 @@ class WrongFieldError(InvalidRequestError):
 
 
 class InvalidConfigurationError(InvalidRequestError):
-    """Invalid entry in the YAML list of tables, or invalid environment variable."""
+    """Invalid entry in the YAML list of tables, or invalid environment variable.
+
+    Attributes:
+        problems: All that is wrong, each in a sentence; the message has a line for each.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        """Build the message."""
+        self.problems = problems
+        super().__init__("\n".join(problems))

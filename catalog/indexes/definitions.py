@@ -23,6 +23,7 @@ from catalog.errors import (
 )
 from catalog.model import (
     MAINTAINED_INDEX_STATES,
+    MAXIMUM_INDEXES,
     IndexDefinition,
     IndexState,
     OffendingPartition,
@@ -33,9 +34,6 @@ from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage.bulk import among
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import BackfillRangeRow, DatabaseRow, PartitionIndexRow, PartitionRow, TableRow
-
-MAXIMUM_INDEXES = 3
-"""Maximum number of indexes per table, without FAILED ones. Source: AWS Glue, partition indexes."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class FileFormat(StrEnum):
 ICEBERG = "iceberg"
 """The format of tables of partition values that are stored as Iceberg; their data files are Parquet."""
 
+MAXIMUM_INDEXES = 3
+"""Maximum number of indexes per table, without FAILED ones. Source: AWS Glue, partition indexes."""
+
 READABLE_FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO, FileFormat.CSV)
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from catalog.errors import InvalidConfigurationError
+from catalog.settings.problems import Problems
 
 
 class OnFailure(StrEnum):
@@ -77,25 +78,42 @@ class QualityRules:
         Raises:
             InvalidConfigurationError: A field is unknown or has an invalid value.
         """
-        _check_fields("quality", _mapping("quality", config), ("on_failure", "row_count", "columns", "agree"))
-        on_failure = config.get("on_failure", OnFailure.WARN)
-        if on_failure not in list(OnFailure):
-            raise InvalidConfigurationError(f"quality.on_failure is {on_failure!r}, expected warn, fail or quarantine")
-        agree = _mapping("quality.agree", config.get("agree"))
-        _check_keys("quality.agree", agree, keys)
-        columns = _mapping("quality.columns", config.get("columns"))
-        return cls(
-            OnFailure(on_failure),
-            _row_count_rule(_mapping("quality.row_count", config.get("row_count")), keys),
-            {str(name).lower(): _column_rule(name, rule) for name, rule in columns.items()},
-            {str(name).lower(): str(expression) for name, expression in agree.items()},
-        )
+        _mapping("quality", config)
+        problems = Problems()
+        with problems:
+            _check_fields("quality", config, ("on_failure", "row_count", "columns", "agree"))
+        with problems:
+            on_failure = _on_failure(config)
+        with problems:
+            agree = _agree(config, keys)
+        with problems:
+            row_count = _row_count_rule(_mapping("quality.row_count", config.get("row_count")), keys)
+        columns: dict[str, ColumnRule] = {}
+        with problems:
+            for name, rule in _mapping("quality.columns", config.get("columns")).items():
+                with problems:
+                    columns[str(name).lower()] = _column_rule(name, rule)
+        problems.report()
+        return cls(on_failure, row_count, columns, agree)
+
+
+def _on_failure(config: Mapping[str, Any]) -> OnFailure:
+    value = config.get("on_failure", OnFailure.WARN)
+    if value not in list(OnFailure):
+        raise InvalidConfigurationError(f"quality.on_failure is {value!r}, expected warn, fail or quarantine")
+    return OnFailure(value)
+
+
+def _agree(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
+    agree = _mapping("quality.agree", config.get("agree"))
+    _check_keys("quality.agree", agree, keys)
+    return {str(name).lower(): str(expression) for name, expression in agree.items()}
 
 
 def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountRule:
     _check_fields("quality.row_count", config, ("min", "usual", "per"))
     minimum, usual, per = config.get("min", 1), config.get("usual"), config.get("per") or ()
-    if not isinstance(minimum, int) or minimum < 0:
+    if isinstance(minimum, bool) or not isinstance(minimum, int) or minimum < 0:
         raise InvalidConfigurationError(f"quality.row_count.min is {minimum!r}, expected a whole number, 0 or more")
     if not isinstance(per, (list, tuple)):
         raise InvalidConfigurationError(f"quality.row_count.per is {per!r}, expected a list of partition keys")
@@ -123,7 +141,12 @@ def _column_rule(name: object, config: Any) -> ColumnRule:
     ratio = rule.get("max_null_ratio")
     if ratio is not None and not (_is_number(ratio) and 0 <= ratio <= 1):
         raise InvalidConfigurationError(f"{place}.max_null_ratio is {ratio!r}, expected a number from 0 to 1")
-    return ColumnRule(rule.get("min"), rule.get("max"), ratio)
+    minimum, maximum = rule.get("min"), rule.get("max")
+    if type(minimum) is type(maximum) and minimum is not None and minimum > maximum:
+        raise InvalidConfigurationError(
+            f"{place} has min {minimum!r} and max {maximum!r}, which no value fits; exchange them"
+        )
+    return ColumnRule(minimum, maximum, ratio)
 
 
 def _mapping(place: str, value: Any) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from catalog.errors import InvalidConfigurationError
+from catalog.settings.problems import Problems
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,17 @@ class RebalanceRules:
             InvalidConfigurationError: A field is unknown or has an invalid value.
         """
         known = {rule.name for rule in fields(cls)}
-        if unknown := sorted(map(str, set(entry) - known)):
-            raise InvalidConfigurationError(
-                f"unknown rebalance field {', '.join(unknown)}; the fields are {', '.join(sorted(known))}"
-            )
-        values: dict[str, Any] = {}
-        for name, value in entry.items():
-            if name == "apply":
-                if not isinstance(value, bool):
-                    raise InvalidConfigurationError(f"rebalance.apply is {value!r}, expected true or false")
-                values[name] = value
-                continue
-            low, high = _LIMITS[name]
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        problems = Problems()
+        with problems:
+            if unknown := sorted(map(str, set(entry) - known)):
                 raise InvalidConfigurationError(
-                    f"rebalance.{name} is {value!r}, expected a number from {low} to {high}"
+                    f"unknown rebalance field {', '.join(unknown)}; the fields are {', '.join(sorted(known))}"
                 )
-            values[name] = float(value)
+        values: dict[str, Any] = {}
+        for name in sorted(known.intersection(entry)):
+            with problems:
+                values[name] = _value(name, entry[name])
+        problems.report()
         rules = cls(**values)
         if rules.maximum_files < 2 * rules.split_files:
             raise InvalidConfigurationError(
@@ -60,6 +55,17 @@ class RebalanceRules:
                 "be at least twice the second"
             )
         return rules
+
+
+def _value(name: str, value: Any) -> bool | float:
+    if name == "apply":
+        if not isinstance(value, bool):
+            raise InvalidConfigurationError(f"rebalance.apply is {value!r}, expected true or false")
+        return value
+    low, high = _LIMITS[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidConfigurationError(f"rebalance.{name} is {value!r}, expected a number from {low} to {high}")
+    return float(value)
 
 
 # Within these limits the next run proposes neither to split nor to merge the parts of a split again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,20 @@ from croniter import croniter
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.model import ICEBERG, READABLE_FORMATS, LoadMode, Table
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
+from catalog.settings.entry_fields import (
+    check_column_type,
+    check_key_type,
+    check_quality,
+    read_indexes,
+    read_texts,
+    read_types,
+)
 from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
-from catalog.settings.quality_rules import QualityRules
+from catalog.settings.problems import Problems
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
-from catalog.types.key_types import parse_key_type
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
@@ -174,20 +181,29 @@ def read_table_list(path: Path | None = None, *, is_needed: Callable[[str], bool
     configs: dict[str, TableConfig] = {}
     wrong: dict[str, WrongEntry] = {}
     for written, read_entry in read_entries(path):
-        name, place, entry = _printable(written), f"{path}, table {written}", None
-        try:
+        name, place = _printable(written), f"{path}, table {written}"
+        problems, entry = Problems(), None
+        with problems:
             name = str(TableName.parse(written))
             if is_needed and not is_needed(name):
                 continue
-            entry = read_entry()
+            if "." not in written:
+                raise InvalidConfigurationError(f"the name has no database; write it as database.table: {name}")
+        with problems:
             if name in configs or name in wrong:
-                raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
+                raise InvalidConfigurationError(f"the list has two entries of {name}; remove one")
+        with problems:
+            entry = read_entry()
             config = _table_config(place, name, entry)
+        with problems:
             # Not for forms, which would show the worker's environment to their user.
-            configs[name] = replace(config, source=_require_path(place, _expand(place, config.source)))
-        except (CatalogError, ValueError, RecursionError) as error:
+            source = _require_path(place, _expand(place, _source(entry)))
+        if problems.found:
             configs.pop(name, None)
-            wrong[name] = WrongEntry(_located(place, error), _schedule_of_wrong(place, entry))
+            earlier = wrong[name].error.problems if name in wrong else ()
+            wrong[name] = WrongEntry(_located(place, problems.found, earlier), _schedule_of_wrong(place, entry))
+        else:
+            configs[name] = replace(config, source=source)
     return TableList(configs, wrong)
 
 
@@ -198,8 +214,14 @@ def _schedule_of_wrong(place: str, entry: Any) -> str | None:
         return "@once"
 
 
-def _located(place: str, error: Exception) -> InvalidConfigurationError:
-    return InvalidConfigurationError(_printable(f"{place}: {str(error).removeprefix(f'{place}: ')}"))
+def _source(entry: Any) -> str:
+    return str(entry.get("source") or "") if isinstance(entry, dict) else ""
+
+
+def _located(place: str, problems: Iterable[str], earlier: Iterable[str] = ()) -> InvalidConfigurationError:
+    """Return an error with the place before each problem; `earlier` have theirs."""
+    sentences = (_printable(f"{place}: {problem.removeprefix(f'{place}: ')}") for problem in problems)
+    return InvalidConfigurationError(*dict.fromkeys((*earlier, *sentences)))
 
 
 def _printable(text: str) -> str:
@@ -293,23 +315,48 @@ def _name_and_keys(text: str) -> tuple[str, list[str]]:
 def _table_config(place: str, name: str, entry: Any) -> TableConfig:
     if not isinstance(entry, dict):
         raise InvalidConfigurationError(f"{place}: {entry!r} is not a mapping; give at least its source")
-    if unknown := sorted(map(str, set(entry) - _FIELDS)):
-        known = ", ".join(sorted(_FIELDS))
-        raise InvalidConfigurationError(f"{place}: unknown field {', '.join(unknown)}; the fields are {known}")
-    if not entry.get("source") and not entry.get("rebalance"):
-        raise InvalidConfigurationError(f"{place}: field source is missing")
+    problems = Problems()
+    with problems:
+        if unknown := sorted(map(str, set(entry) - _FIELDS)):
+            known = ", ".join(sorted(_FIELDS))
+            raise InvalidConfigurationError(f"unknown field {', '.join(unknown)}; the fields are {known}")
+    with problems:
+        if not entry.get("source") and not entry.get("rebalance"):
+            raise InvalidConfigurationError("field source is missing; add the file, folder or glob of the raw files")
+    fields = {field_name: value for field_name, value in entry.items() if field_name in _FIELDS}
     try:
-        return _read_fields(place, name, entry)
-    except CatalogError as error:
-        raise _located(place, error) from error
+        config = _read_fields(place, name, fields)
+    except (CatalogError, ValueError, RecursionError):
+        problems.found += _problems_of_fields(place, name, fields)
+    if problems.found:
+        raise _located(place, problems.found)
+    return config
+
+
+def _problems_of_fields(place: str, name: str, fields: Mapping[str, Any]) -> list[str]:
+    """Return all that is wrong with the fields of an entry.
+
+    A field is wrong if it cannot be read with those fields that can be read alone: it may need some of them.
+    """
+    keys = fields.get("keys")
+    # Other fields name the keys, whatever is wrong with their types.
+    named = {"keys": dict.fromkeys(keys, "string")} if isinstance(keys, dict) else {}
+
+    def problems_of(chosen: Iterable[str]) -> list[str]:
+        problems = Problems()
+        with problems:
+            _read_fields(place, name, {**named, **{field_name: fields[field_name] for field_name in chosen}})
+        return problems.found
+
+    doubtful = [field_name for field_name in fields if problems_of([field_name])]
+    sound = [field_name for field_name in fields if field_name not in doubtful]
+    return [problem for field_name in doubtful for problem in problems_of([*sound, field_name])] or problems_of(fields)
 
 
 def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig:
-    keys = {normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "keys").items()}
-    for key_type in keys.values():
-        parse_key_type(key_type)
+    keys = read_types(place, entry, "keys", check_key_type)
     quality = entry.get("quality") or {}
-    QualityRules.from_config(quality, keys=tuple(keys))
+    check_quality(quality, keys, entry)
     rebalance = entry.get("rebalance") or {}
     if not isinstance(rebalance, dict):
         raise InvalidConfigurationError(
@@ -332,9 +379,9 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         table=str(TableName.parse(name)),
         source=str(entry.get("source") or ""),
         keys=keys,
-        columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
+        columns=read_types(place, entry, "columns", check_column_type),
         required=_names(place, entry, "required"),
-        indexes=_indexes(place, entry, keys),
+        indexes=read_indexes(place, entry, keys),
         schedule=_schedule(place, entry),
         quality=quality,
         rebalance=rebalance,
@@ -369,15 +416,8 @@ def _name_and_type(place: str, text: str) -> tuple[str, str]:
     return name, key_type.strip()
 
 
-def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:
-    value = entry.get(name) or {}
-    if not isinstance(value, dict):
-        raise InvalidConfigurationError(f"{place}: {name} is {value!r}, expected a mapping such as {{name: value}}")
-    return {str(key): _text(text) for key, text in value.items()}
-
-
 def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
-    options = _texts(place, entry, "source_options")
+    options = read_texts(place, entry, "source_options")
     # Spark treats an option with a dot as a setting of the file system, such as its endpoint.
     if refused := [name for name in options if "." in name or name.lower() in ("path", "paths")]:
         raise InvalidConfigurationError(
@@ -387,37 +427,10 @@ def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
     if entry[name] not in allowed:
         raise InvalidConfigurationError(f"{place}: {name} is {entry[name]!r}, expected one of {', '.join(allowed)}")
     return str(entry[name])
-
-
-def _indexes(place: str, entry: Mapping[str, Any], keys: Collection[str]) -> dict[str, list[str]]:
-    indexes = entry.get("indexes") or {}
-    if not isinstance(indexes, dict) or not all(isinstance(index_keys, list) for index_keys in indexes.values()):
-        raise InvalidConfigurationError(
-            f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}"
-        )
-    parsed = {
-        str(name): [normalise_identifier(str(key), "column") for key in index_keys]
-        for name, index_keys in indexes.items()
-    }
-    for name, index_keys in parsed.items():
-        unknown = ", ".join(repr(key) for key in index_keys if key not in keys)
-        if unknown and keys:
-            raise InvalidConfigurationError(
-                f"{place}: index {name} has {unknown}, not a partition key; the keys are {', '.join(keys)}"
-            )
-        if not index_keys or len(set(index_keys)) < len(index_keys):
-            raise InvalidConfigurationError(
-                f"{place}: index {name} is on {index_keys!r}; name one or more keys, each once"
-            )
-    return parsed
 
 
 def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:

@@ -87,7 +87,7 @@ def _dag(
         load_dag_id(table),
         arguments,
         schedule=schedule,
-        doc_md=__doc__ if error is None else f"**Wrong entry.** {error}\n\n{__doc__}",
+        doc_md=__doc__ if error is None else "\n\n".join((f"**Wrong entry.** {error}".replace("\n", "\n\n"), __doc__)),
         tags=["calve", "partitions", *(["wrong entry"] if error else [])],
         max_active_runs=1,
         default_args={"operation_id": OPERATION_ID, "on_failure_callback": fail_operation},

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.errors import InvalidConfigurationError, WrongFieldError
 from catalog.model import Column, FileFormat, Table
@@ -329,3 +331,55 @@ def test_message_has_no_character_that_a_database_refuses(write: Any, tmp_path: 
     for text in (*wrong, *(str(entry.error) for entry in wrong.values())):
         text.encode()
         assert "\0" not in text
+
+
+FAULTS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "sorce": ({"sorce": "/y"}, {"unknown field sorce"}),
+    "keys": ({"keys": {"country": "text", "day": "int"}}, {"keys.country: type 'text'"}),
+    "columns": ({"columns": {"a": "blob", "b": "int", "c": "char(0)"}}, {"columns.a: ", "columns.c: "}),
+    "indexes": ({"indexes": {"i": ["dya"], "j": []}}, {"index i has 'dya'", "index j is on []"}),
+    "schedule": ({"schedule": "soon"}, {"schedule is 'soon'"}),
+    "format": ({"format": "xml"}, {"format is 'xml'"}),
+    "quality": (
+        {"quality": {"agree": {"hour": "1", "day": "yer(d"}}},
+        {"quality.agree names hour", "quality.agree.day is 'yer(d'"},
+    ),
+    "rebalance": ({"rebalance": {"apply": 1, "x": 1}}, {"unknown rebalance field x", "rebalance.apply is 1"}),
+    "required": ({"required": "id"}, {"required is 'id'"}),
+    "spark": ({"spark": 5}, {"spark"}),
+    "connection": ({"connection": "a b"}, {"connection is 'a b'"}),
+    "source": ({"source": "${CALVE_NO_SUCH}"}, {"source ${CALVE_NO_SUCH} needs"}),
+}
+
+
+@given(chosen=st.sets(st.sampled_from(sorted(FAULTS)), min_size=1))
+def test_all_problems_of_an_entry_are_named_at_once(tmp_path_factory: pytest.TempPathFactory, chosen: set[str]) -> None:
+    path = tmp_path_factory.mktemp("list") / "tables.yaml"
+    faults = [FAULTS[name] for name in sorted(chosen)]
+    entry = dict(ENTRY)
+    for fields, _ in faults:
+        entry |= fields
+    path.write_text(yaml.safe_dump({"tables": {"shop.orders": entry}}, sort_keys=False))
+    error = read_table_list(path).wrong["shop.orders"].error
+    expected = {start for _, starts in faults for start in starts}
+    said = [problem.removeprefix(f"{path}, table shop.orders: ") for problem in error.problems]
+    assert {start for start in expected if any(problem.startswith(start) for problem in said)} == expected
+    assert len(said) == len(expected)
+    assert str(error).splitlines() == list(error.problems)
+
+
+def test_the_problems_of_both_entries_of_a_table_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "tables.yaml"
+    path.write_text("tables: {shop.a: {source: /x, format: xml}, SHOP.a: {source: /x, mode: x}}")
+    assert [problem.partition(": ")[2] for problem in read_table_list(path).wrong["shop.a"].error.problems] == [
+        "format is 'xml', expected one of parquet, orc, avro, csv, iceberg",
+        "the list has two entries of shop.a; remove one",
+        "mode is 'x', expected one of new, append, replace",
+    ]
+
+
+def test_fields_that_need_each_other_are_read_together(write: Any) -> None:
+    write(rebalance={"maximum_files": 6, "split_files": 2.5}, schedule="soon", indexes={"i": ["day"]})
+    with pytest.raises(InvalidConfigurationError) as refused:
+        load_table_configs()
+    assert [problem.partition(": ")[2][:18] for problem in refused.value.problems] == ["schedule is 'soon'"]

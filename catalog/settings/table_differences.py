@@ -1,0 +1,100 @@
+"""Comparison of the list of tables with the tables of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from catalog.model import IndexState, PartitionIndex, Table
+from catalog.settings.table_config import TableConfig
+from catalog.types.key_types import parse_key_type
+
+
+def compare_with_tables(
+    configs: Mapping[str, TableConfig],
+    tables: Iterable[Table],
+    indexes_of: Callable[[str], Iterable[PartitionIndex]],
+) -> dict[str, list[str]]:
+    """Return what entries of the list say otherwise than the tables that they are for.
+
+    Args:
+        configs: Name of the table → entry.
+        tables: The tables of the catalog; entries of others are for tables that a load will create.
+        indexes_of: Returns the partition indexes of a table.
+
+    Returns:
+        Name of the table → sentences, without file and table.
+    """
+    differences = {
+        table.full_name: list(_compare(configs[table.full_name], table, indexes_of))
+        for table in tables
+        if table.full_name in configs
+    }
+    return {name: sentences for name, sentences in differences.items() if sentences}
+
+
+def _compare(config: TableConfig, table: Table, indexes_of: Callable[[str], Iterable[PartitionIndex]]) -> Iterator[str]:
+    if config.source and (kind := _unloadable(table)):
+        yield f"source is {config.source}, but the table in the catalog is {kind}; remove the source"
+        return
+    yield from _compare_keys(config, table)
+    if config.indexes:
+        existing = [index for index in indexes_of(table.full_name) if index.state is not IndexState.FAILED]
+        yield from _compare_indexes(config, table, existing)
+
+
+def _unloadable(table: Table) -> str:
+    if table.is_view:
+        return "a view, which has no rows of its own"
+    if table.is_iceberg:
+        return "an Iceberg table whose files Calve does not manage"
+    return "" if table.scheme is None else "one with a partition scheme, which statements load"
+
+
+def _compare_keys(config: TableConfig, table: Table) -> Iterator[str]:
+    if not config.keys:
+        return
+    if unknown := [name for name in config.keys if name not in table.key_names]:
+        yield (
+            f"keys has {', '.join(unknown)}, which the table in the catalog does not have; its keys are "
+            f"{_keys(table)}. Write these, or leave out keys"
+        )
+    elif list(config.keys) != list(table.key_names):
+        yield (
+            f"keys are {', '.join(config.keys)}, but those of the table in the catalog are {_keys(table)}; write "
+            "these in their order, or leave out keys"
+        )
+    for key in table.partition_keys:
+        written = config.keys.get(key.name, key.type)
+        if parse_key_type(written).name != parse_key_type(key.type).name:
+            yield (
+                f"keys.{key.name} is {written}, but the table in the catalog has the type {key.type}; write "
+                f"{key.type}, or change the table: ALTER TABLE {table.full_name} CHANGE COLUMN {key.name} {key.name} "
+                f"{written}"
+            )
+
+
+def _compare_indexes(config: TableConfig, table: Table, existing: Sequence[PartitionIndex]) -> Iterator[str]:
+    present = {index.name: index for index in existing}
+    for name, keys in config.indexes.items():
+        if unknown := [key for key in keys if key not in table.key_names]:
+            if not config.keys:
+                yield (
+                    f"index {name} has {', '.join(unknown)}, not a partition key of the table in the catalog; its "
+                    f"keys are {_keys(table)}; correct the index"
+                )
+        elif name in present and present[name].keys != tuple(keys):
+            yield (
+                f"index {name} is on {', '.join(keys)}, but that of the table in the catalog is on "
+                f"{', '.join(present[name].keys)}; write these keys, another name, or drop the index"
+            )
+        else:
+            for index in existing:
+                if index.name != name and index.keys == tuple(keys):
+                    yield (
+                        f"index {name} is on {', '.join(keys)}, as the index {index.name} of the table in the catalog "
+                        "already is; write that name"
+                    )
+
+
+def _keys(table: Table) -> str:
+    return ", ".join(f"{key.name} {key.type}" for key in table.partition_keys) or "none"

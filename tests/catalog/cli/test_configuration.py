@@ -1,0 +1,115 @@
+"""`calve validate-config`: beside the catalog's tables. Its sentences about single entries: tests/dags."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog, IndexDefinition
+from catalog.schemes.hashing import HashScheme
+from tests.support.commands import calve
+
+
+@pytest.fixture
+def orders(catalog: Catalog) -> Catalog:
+    catalog.create_table(
+        "demo.orders",
+        columns=[("id", "int"), ("amount", "double")],
+        partition_keys=[("country", "string"), ("day", "date")],
+        indexes=[IndexDefinition("by_day", ("day", "country"))],
+    )
+    catalog.create_table("demo.hashed", columns=[("id", "int")], scheme=HashScheme("id", "int", count=4))
+    catalog.create_view("demo.late", "SELECT 1")
+    return catalog
+
+
+def write(folder: Path, *entries: str) -> str:
+    path = folder / "tables.yaml"
+    path.write_text(f"tables: {{{', '.join(entries)}}}")
+    return str(path)
+
+
+def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "demo.orders: {source: /x, keys: {country: string, day: DATE}, indexes: {by_day: [day, country], i: [day]}}",
+        "demo.hashed: {rebalance: {apply: true}}",
+        "demo.new: {source: /x, keys: {day: date}}",
+    )
+    done = calve("validate-config", path)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "3 tables, all valid\n", "")
+    assert [table.name for table in orders.list_tables("demo")] == ["hashed", "late", "orders"]
+    assert len(orders.get_partition_indexes("demo.orders")) == 1
+    assert calve("validate-config", write(tmp_path)).stdout == "0 tables, all valid\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentences"),
+    [
+        (
+            "demo.orders: {source: /x, indexes: {i: [dya], by_day: [day], j: [day, country]}}",
+            [
+                "index i has dya, not a partition key of the table in the catalog; its keys are country string, day "
+                "date; correct the index",
+                "index by_day is on day, but that of the table in the catalog is on day, country; write these keys, "
+                "another name, or drop the index",
+                "index j is on day, country, as the index by_day of the table in the catalog already is; write that "
+                "name",
+            ],
+        ),
+        (
+            "demo.orders: {source: /x, keys: {day: string, country: string}}",
+            [
+                "keys are day, country, but those of the table in the catalog are country string, day date; write "
+                "these in their order, or leave out keys",
+                "keys.day is string, but the table in the catalog has the type date; write date, or change the table: "
+                "ALTER TABLE demo.orders CHANGE COLUMN day day string",
+            ],
+        ),
+        (
+            "demo.orders: {source: /x, keys: {region: string, day: date}, indexes: {i: [region]}}",
+            [
+                "keys has region, which the table in the catalog does not have; its keys are country string, day "
+                "date. Write these, or leave out keys",
+            ],
+        ),
+        (
+            "demo.hashed: {source: /x}",
+            [
+                "source is /x, but the table in the catalog is one with a partition scheme, which statements load; "
+                "remove the source"
+            ],
+        ),
+        (
+            "demo.late: {source: /x}",
+            ["source is /x, but the table in the catalog is a view, which has no rows of its own; remove the source"],
+        ),
+    ],
+)
+def test_what_an_entry_says_otherwise_than_its_table(
+    orders: Catalog, tmp_path: Path, entry: str, sentences: list[str]
+) -> None:
+    path = write(tmp_path, entry, "demo.new: {source: /x}")
+    done = calve("validate-config", path, "--json")
+    assert done.exit_code == 1
+    assert done.stderr == "InvalidConfigurationError: 1 of 2 tables are wrong; correct their entries\n"
+    table = entry.partition(":")[0]
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"table": table, "problem": f"{path}, table {table}: {sentence}"} for sentence in sentences
+    ]
+
+
+def test_without_a_catalog_the_list_is_checked_alone(tmp_path: Path) -> None:
+    path, database = write(tmp_path, "demo.orders: {source: /x}"), tmp_path / "none.db"
+    done = calve("validate-config", path, CALVE_CATALOG_URL=f"sqlite:///{database}")
+    assert (done.exit_code, done.stdout) == (0, "1 table, all valid\n")
+    assert done.stderr.startswith("The entries were not compared with a catalog: there is no catalog at")
+    assert not database.exists()
+
+
+def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
+    done = calve("validate-config", str(tmp_path / "none.yaml"))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "none.yaml cannot be read: No such file or directory; set CALVE_TABLES to the list" in done.stderr
