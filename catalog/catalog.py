@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection
 
-from catalog.datafiles.committing import Committer
-from catalog.datafiles.conversion import publish_earlier, unpublished_tables
-from catalog.datafiles.intake import catch_up, lock_current, reading_current
-from catalog.datafiles.partitions import SchemePartition, scheme_partitions
-from catalog.datafiles.pruning import FileScan, scan_files
-from catalog.datafiles.publishing import delete_metadata, publish, publish_altered
-from catalog.datafiles.rolling_back import RollBacks
 from catalog.errors import (
     InvalidTableError,
     StorageError,
@@ -27,18 +20,8 @@ from catalog.errors import (
     UnreadableMetadataError,
     UnsupportedCommitError,
 )
-from catalog.iceberg.pointers import delete_pointer
-from catalog.importing.imports import Imports
-from catalog.indexes.definitions import (
-    create_index,
-)
-from catalog.indexes.verifying import Verification
-from catalog.loading.loading import Loading
-from catalog.loading.quality_results import QualityResults
-from catalog.loading.repairing import RepairMode, RepairReport, Repairs
-from catalog.maintenance.maintenance import GRACE, Maintenance
-from catalog.maintenance.reports import VacuumReport
 from catalog.model import (
+    GRACE,
     ICEBERG,
     AddResult,
     Buckets,
@@ -51,50 +34,49 @@ from catalog.model import (
     Partition,
     PartitionIndex,
     PartitionState,
+    RepairMode,
     Table,
     TableKind,
 )
 from catalog.model.identifiers import TableName
-from catalog.operations.approvals import Approvals
-from catalog.operations.confirmation import Confirmation, PurgedPartition
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
-from catalog.operations.records import OperationKind
-from catalog.partitions.adding import PartitionAdder, require_partition_keys
-from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions_in_batches
-from catalog.partitions.explaining import Explanation, explain
-from catalog.partitions.indexing import Indexing
-from catalog.partitions.purging import (
-    PartitionPurge,
-    purge_partitions,
-)
-from catalog.partitions.quarantine import LoadedPartitions, loaded_partitions, lock_to_release, release_partitions
-from catalog.partitions.scanning import Scan, Scanner
-from catalog.partitions.snapshots import PartitionFiles, drop_partition_files, scan_partition_files
-from catalog.partitions.specs import PartitionSpec, spec_values, whole_values
-from catalog.partitions.spooling import is_here, taken_in
-from catalog.rebalancing.rebalancing import Rebalancing
-from catalog.schemes.model import Scheme
 from catalog.settings.places import require_root
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
-from catalog.storage.upgrade import check_revision, upgrade
-from catalog.tables.altering import TableChange, alter_table
-from catalog.tables.checks import check_stored_as_iceberg, refuse_stored_as_iceberg, require_scheme
 from catalog.tables.definitions import (
     ColumnLike,
     Definitions,
     parse_format,
 )
-from catalog.tables.dropping import drop_table, finish_drop, finish_drops
-from catalog.tables.own_files import OthersFiles
-from catalog.tables.own_properties import check_own_properties
-from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
 if TYPE_CHECKING:
+    from catalog.datafiles.committing import Committer
+    from catalog.datafiles.partitions import SchemePartition
+    from catalog.datafiles.pruning import FileScan
+    from catalog.datafiles.rolling_back import RollBacks
+    from catalog.importing.imports import Imports
+    from catalog.indexes.verifying import Verification
+    from catalog.loading.loading import Loading
+    from catalog.loading.quality_results import QualityResults
+    from catalog.loading.repairing import RepairReport, Repairs
+    from catalog.maintenance.maintenance import Maintenance
+    from catalog.maintenance.reports import VacuumReport
     from catalog.migration.migrations import Migrations
+    from catalog.operations.approvals import Approvals
+    from catalog.operations.confirmation import Confirmation
+    from catalog.partitions.explaining import Explanation
+    from catalog.partitions.indexing import Indexing
+    from catalog.partitions.purging import PartitionPurge
+    from catalog.partitions.quarantine import LoadedPartitions
+    from catalog.partitions.scanning import Scan, Scanner
+    from catalog.partitions.snapshots import PartitionFiles
+    from catalog.partitions.specs import PartitionSpec
+    from catalog.rebalancing.rebalancing import Rebalancing
+    from catalog.schemes.model import Scheme
+    from catalog.tables.own_files import OthersFiles
 
+# Most modules are imported by the methods that need them, because a command should import only what it uses.
 log = logging.getLogger(__name__)
 
 
@@ -103,18 +85,6 @@ class Catalog:
 
     Table names are written `database.table`; the default database is `default`. Names are case-insensitive. An object
     is thread-safe.
-
-    Attributes:
-        operations: The journal of long-running changes.
-        approvals: Approvals of deletions, with the persons who gave them.
-        loading: Loads of source files.
-        quality: Results of quality checks.
-        rebalancing: Changes of the partitions of tables with a partition scheme.
-        roll_backs: Roll-backs of these tables to earlier snapshots.
-        migrations: Migrations of Hive tables to Iceberg, and reverts.
-        committer: Commits the files that jobs have written into tables with a partition scheme.
-        maintenance: Removes obsolete files and records.
-        imports: Imports tables from Hive Metastores and Glue.
     """
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
@@ -122,26 +92,91 @@ class Catalog:
         self.storage = storage
         self._definitions = Definitions(storage, warehouse)
         self._definitions.follow_files = _follow_files
-        self._scanner = Scanner(storage, self._definitions)
-        self._indexing = Indexing(storage, self._definitions)
         self.operations = Operations(storage)
-        self.approvals = Approvals(storage)
-        self.loading = Loading(storage, self._definitions, self.operations)
-        self._repairs = Repairs(storage, self._definitions, self.operations, self.loading)
-        self.quality = QualityResults(storage, self._definitions, self.operations)
-        self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
-        self.roll_backs = RollBacks(storage, self._definitions, self.operations)
-        self.committer = Committer(storage, self._definitions, self.operations)
-        self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
-        self.imports = Imports(storage, self._definitions, self.operations)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Approvals of deletions, with the persons who gave them."""
+        from catalog.operations.approvals import Approvals
+
+        return Approvals(self.storage)
+
+    @cached_property
+    def loading(self) -> Loading:
+        """Loads of source files."""
+        from catalog.loading.loading import Loading
+
+        return Loading(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def quality(self) -> QualityResults:
+        """Results of quality checks."""
+        from catalog.loading.quality_results import QualityResults
+
+        return QualityResults(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def rebalancing(self) -> Rebalancing:
+        """Changes of the partitions of tables with a partition scheme."""
+        from catalog.rebalancing.rebalancing import Rebalancing
+
+        return Rebalancing(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def roll_backs(self) -> RollBacks:
+        """Roll-backs of published tables to earlier snapshots."""
+        from catalog.datafiles.rolling_back import RollBacks
+
+        return RollBacks(self.storage, self._definitions, self.operations)
 
     @cached_property
     def migrations(self) -> Migrations:
         """Migrations of Hive tables to Iceberg, and reverts."""
-        # Imported late: importing PyIceberg takes longer than most commands.
         from catalog.migration.migrations import Migrations
 
         return Migrations(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def committer(self) -> Committer:
+        """Commits of the files that jobs have written into tables with a partition scheme."""
+        from catalog.datafiles.committing import Committer
+
+        return Committer(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Removal of obsolete files and records."""
+        from catalog.maintenance.maintenance import Maintenance
+
+        return Maintenance(self.storage, self._definitions, self.operations, self.loading)
+
+    @cached_property
+    def imports(self) -> Imports:
+        """Imports of tables from Hive Metastores and Glue."""
+        from catalog.importing.imports import Imports
+
+        return Imports(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def _repairs(self) -> Repairs:
+        """Repairs of tables by their folders."""
+        from catalog.loading.repairing import Repairs
+
+        return Repairs(self.storage, self._definitions, self.operations, self.loading)
+
+    @cached_property
+    def _scanner(self) -> Scanner:
+        """Searches of partitions."""
+        from catalog.partitions.scanning import Scanner
+
+        return Scanner(self.storage, self._definitions)
+
+    @cached_property
+    def _indexing(self) -> Indexing:
+        """Partition indexes."""
+        from catalog.partitions.indexing import Indexing
+
+        return Indexing(self.storage, self._definitions)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
@@ -155,11 +190,15 @@ class Catalog:
             CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema has another version.
             InvalidLocationError: The warehouse contains a password or options.
         """
+        from catalog.storage.upgrade import check_revision
+
         return cls._opened(url, warehouse, check_revision)
 
     @classmethod
     def initialise(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
         """Create or upgrade the schema, and open the catalog; safe to repeat."""
+        from catalog.storage.upgrade import upgrade
+
         return cls._opened(url, warehouse, upgrade)
 
     @classmethod
@@ -282,6 +321,11 @@ class Catalog:
             InvalidRequestError: A name, a type, the format or an index is invalid.
             LimitExceededError: There are more than 3 indexes.
         """
+        from catalog.datafiles.publishing import publish
+        from catalog.indexes.definitions import create_index
+        from catalog.tables.checks import check_stored_as_iceberg
+        from catalog.tables.own_properties import check_own_properties
+
         check_own_properties(properties)
         is_published = scheme is not None
         if format.strip().lower() == ICEBERG:
@@ -329,6 +373,8 @@ class Catalog:
             TableAlreadyExistsError: A table or view of this name exists, and `if_not_exists` is false.
             InvalidRequestError: A name is not allowed.
         """
+        from catalog.tables.own_properties import check_own_properties
+
         check_own_properties(properties)
         try:
             with self.storage.write() as connection:
@@ -358,6 +404,8 @@ class Catalog:
         table = self._definitions.get_table(name)
         if table.live_location == table.published_location:
             return table
+        from catalog.datafiles.intake import catch_up
+
         try:
             catch_up(self.storage, self._definitions, table)
         except (UnsupportedCommitError, UnreadableMetadataError, StorageError) as error:
@@ -423,6 +471,10 @@ class Catalog:
             ConflictError: An operation is changing the table, and the change affects more than properties or new
                 columns.
         """
+        from catalog.datafiles.intake import lock_current
+        from catalog.datafiles.publishing import delete_metadata, publish_altered
+        from catalog.tables.altering import TableChange, alter_table
+
         change = TableChange(
             rename_to=rename_to,
             add_columns=add_columns,
@@ -471,6 +523,12 @@ class Catalog:
             UnreadableMetadataError: Which files an Iceberg table needs is unknown.
             FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
         """
+        from catalog.datafiles.publishing import delete_metadata
+        from catalog.iceberg.pointers import delete_pointer
+        from catalog.tables.dropping import drop_table, finish_drop
+        from catalog.tables.own_files import OthersFiles
+        from catalog.tables.purging import refuse_needed_files, refuse_reached_files
+
         if purge:
             with self.storage.read() as connection:
                 table = self._definitions.get_table(name, connection)
@@ -524,6 +582,8 @@ class Catalog:
 
         They have a partition scheme; `publish_table` makes them Iceberg tables, too.
         """
+        from catalog.datafiles.conversion import unpublished_tables
+
         with self.storage.read() as connection:
             return unpublished_tables(connection)
 
@@ -541,6 +601,9 @@ class Catalog:
             TableAlreadyExistsError: There is an Iceberg table or view of this name.
             StorageError: A data file cannot be read, or the metadata cannot be written.
         """
+        from catalog.datafiles.conversion import publish_earlier
+        from catalog.tables.checks import require_scheme
+
         require_scheme(self._definitions.get_hive_table(name))
         return publish_earlier(self.storage, self._definitions, name)
 
@@ -550,6 +613,8 @@ class Catalog:
         Raises:
             FilesNotDeletedError: The file system refused to delete files.
         """
+        from catalog.tables.dropping import finish_drops
+
         return finish_drops(self.storage, self.operations)
 
     # --- partitions ---------------------------------------------------------------------------------------------
@@ -580,6 +645,10 @@ class Catalog:
             LocationInUseError: Another table or partition uses a partition's folder, a load is about to use it, or a
                 purge is deleting it.
         """
+        from catalog.partitions.adding import PartitionAdder, require_partition_keys
+        from catalog.partitions.spooling import is_here, taken_in
+        from catalog.tables.checks import refuse_stored_as_iceberg
+
         if not is_here(partitions):
             # Fail before a long iterable is consumed.
             require_partition_keys(self._definitions.get_hive_table(table))
@@ -619,6 +688,8 @@ class Catalog:
         scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
         if not scan.table.is_stored_as_iceberg:
             return scan
+        from catalog.datafiles.intake import reading_current
+
         with reading_current(self.storage, self._definitions, table):
             # Takes in what other engines have committed.
             pass
@@ -633,6 +704,8 @@ class Catalog:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
+        from catalog.partitions.explaining import explain
+
         if self._definitions.get_hive_table(table).scheme is not None:
             return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
@@ -650,6 +723,8 @@ class Catalog:
             InvalidSchemeError: The table has no partition scheme.
             ExpressionError: The expression is invalid.
         """
+        from catalog.datafiles.pruning import scan_files
+
         with self._reading_scheme(table) as (connection, definition):
             return scan_files(connection, definition, expression, zone)
 
@@ -661,6 +736,9 @@ class Catalog:
             InvalidTableError: The table is not stored as Iceberg.
             ExpressionError: The expression is invalid.
         """
+        from catalog.datafiles.intake import reading_current
+        from catalog.partitions.snapshots import scan_partition_files
+
         with reading_current(self.storage, self._definitions, table) as (connection, definition):
             if not definition.is_stored_as_iceberg:
                 raise InvalidTableError(f"table {definition.full_name} is not stored as Iceberg")
@@ -677,11 +755,16 @@ class Catalog:
             InvalidSchemeError: The table has no partition scheme.
             ExpressionError: The expression is invalid.
         """
+        from catalog.datafiles.partitions import scheme_partitions
+
         with self._reading_scheme(table) as (connection, definition):
             return scheme_partitions(connection, definition, expression)
 
     @contextmanager
     def _reading_scheme(self, name: str) -> Iterator[tuple[Connection, Table]]:
+        from catalog.datafiles.intake import reading_current
+        from catalog.tables.checks import require_scheme
+
         with reading_current(self.storage, self._definitions, name) as (connection, table):
             yield connection, require_scheme(table)
 
@@ -692,6 +775,8 @@ class Catalog:
             TableNotFoundError: The table does not exist.
             InvalidPartitionSpecError: The spec does not fit the table.
         """
+        from catalog.partitions.specs import spec_values
+
         definition = self.get_table(table)
         return self._scanner.with_values(definition, spec_values(definition, spec))
 
@@ -741,6 +826,8 @@ class Catalog:
             ExpressionError: The expression is invalid.
             OperationConflictError: Another operation works on the table.
         """
+        from catalog.operations.records import OperationKind
+
         definition, kind, step = self.get_table(table), OperationKind.CHANGE_ROWS, "delete_partitions"
         request = {"change": "delete", "where": expression}
         self.operations.begin(operation_id, kind, table, request, is_exclusive=True, **options)
@@ -768,6 +855,10 @@ class Catalog:
             ConflictError: A partition was changed after the confirmation.
             FilesNotDeletedError: The partitions are dropped, but the file system refused to delete files.
         """
+        from catalog.operations.confirmation import PurgedPartition
+        from catalog.partitions.purging import purge_partitions
+        from catalog.tables.checks import refuse_stored_as_iceberg
+
         definition = self.get_table(table)
         refuse_stored_as_iceberg(
             definition, "PURGE", "Drop the partitions without PURGE; vacuum deletes their files when snapshots expire"
@@ -796,6 +887,9 @@ class Catalog:
         return self._drop(definition, self._scanner.find_by_spec(definition, spec, or_none=if_exists))
 
     def _drop(self, table: Table, ids: Sequence[int]) -> int:
+        from catalog.partitions.changing import drop_partitions_in_batches
+        from catalog.partitions.snapshots import drop_partition_files
+
         drop = drop_partition_files if table.is_stored_as_iceberg else drop_partitions_in_batches
         return drop(self.storage, self._definitions, table.full_name, ids)
 
@@ -836,6 +930,10 @@ class Catalog:
             LocationInUseError: Another table or partition uses the new location, a load is about to use it, or a purge
                 is deleting it.
         """
+        from catalog.partitions.altering import PartitionChange, alter_partition
+        from catalog.partitions.specs import whole_values
+        from catalog.tables.checks import refuse_stored_as_iceberg
+
         # An engine may have added the partition.
         self.get_table(table)
         with self.storage.write() as connection:
@@ -902,6 +1000,9 @@ class Catalog:
         Raises:
             OperationNotFoundError: The operation does not exist.
         """
+        from catalog.datafiles.intake import reading_current
+        from catalog.partitions.quarantine import LoadedPartitions, loaded_partitions
+
         operation = self.operations.get(operation_id)
         table = self.get_table(operation.table)
         if not table.is_stored_as_iceberg:
@@ -916,6 +1017,8 @@ class Catalog:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
+        from catalog.partitions.quarantine import lock_to_release, release_partitions
+
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         ids = [partition.id for partition in quarantined]
         with self.storage.write() as connection:

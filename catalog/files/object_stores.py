@@ -15,8 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import pyarrow
-
 from catalog.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
@@ -334,6 +332,9 @@ def is_missing_key(error: OSError) -> bool:
 
 def known_cause(error: Exception) -> str | None:
     """Return what was wrong with a request to a store, and what to do; None for other errors."""
+    # Imported late, because settings of stores need no client.
+    import pyarrow
+
     if not isinstance(error, OSError | pyarrow.ArrowException):
         return None
     text = str(error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +19,7 @@ from catalog.errors import FencedError, InvalidPartitionError, VerificationFaile
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import comparable, folder_keys
 from catalog.loading.loading import Loading
-from catalog.model import NewPartition, Table
+from catalog.model import NewPartition, RepairMode, Table
 from catalog.model.partition_names import NULL_TEXTS, folder_start, unescape
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
@@ -41,14 +40,6 @@ MAXIMUM_UNFIT = 100
 
 _STEP = "repair"
 _BATCH = 10_000
-
-
-class RepairMode(StrEnum):
-    """The changes that a repair makes, named as in Hive's MSCK."""
-
-    ADD = "add"
-    DROP = "drop"
-    SYNC = "sync"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from catalog.maintenance.reports import ExpiryReport, TableVacuum, Tally, Vacuum
 from catalog.maintenance.snapshots import expire_table
 from catalog.maintenance.staging import discard_old_staging
 from catalog.maintenance.versions import Versions
-from catalog.model import Table
+from catalog.model import GRACE, Table
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind
 from catalog.partitions.purging import finish_partition_purge
@@ -28,9 +28,6 @@ from catalog.tables.dropping import finish_drop
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
-
-GRACE = timedelta(hours=24)
-"""The time that replaced files are kept, which limits how long readers may run."""
 
 RETENTION = timedelta(days=90)
 """The time that ended operations stay in the journal."""

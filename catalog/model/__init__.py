@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,9 @@ class FileFormat(StrEnum):
 
 ICEBERG = "iceberg"
 """The format of tables of partition values that are stored as Iceberg; their data files are Parquet."""
+
+GRACE = timedelta(hours=24)
+"""The time that replaced files are kept by default, which limits how long readers may run."""
 
 MAXIMUM_INDEXES = 3
 """Maximum number of indexes per table, without FAILED ones. Source: AWS Glue, partition indexes."""
@@ -121,6 +125,14 @@ class LoadMode(StrEnum):
             ValueError: There is no mode of this name.
         """
         return cls(text or (cls.APPEND if table.is_stored_as_iceberg else cls.NEW))
+
+
+class RepairMode(StrEnum):
+    """The changes that a repair makes, named as in Hive's MSCK."""
+
+    ADD = "add"
+    DROP = "drop"
+    SYNC = "sync"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from catalog.errors import ConflictError
-from catalog.indexes import building
 from catalog.indexes.definitions import (
     IndexFailure,
     change_state,
@@ -15,16 +15,21 @@ from catalog.indexes.definitions import (
     index_states,
     list_indexes,
 )
-from catalog.indexes.verifying import Verification, verify
 from catalog.model import IndexDefinition, IndexState, PartitionIndex
 from catalog.model.identifiers import TableName
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 
+if TYPE_CHECKING:
+    from catalog.indexes.verifying import Verification
+
 
 class Indexing:
-    """The partition indexes of the tables of one catalog; `Catalog` describes its methods."""
+    """The partition indexes of the tables of one catalog; `Catalog` describes its methods.
+
+    What needs PyArrow is imported late, because most commands do not need it.
+    """
 
     def __init__(self, storage: Storage, definitions: Definitions) -> None:
         """Set the storage and the definitions in it."""
@@ -33,6 +38,8 @@ class Indexing:
 
     def create(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
         """Create an index: ACTIVE immediately on a table without partitions, else CREATING."""
+        from catalog.indexes import building
+
         definition = self._definitions.get_hive_table(table)
         building.clear_ended(self._storage, definition)
         cuts = building.range_cuts(self._storage, definition)
@@ -42,6 +49,8 @@ class Indexing:
 
     def build(self, table: str, name: str) -> PartitionIndex:
         """Build a CREATING index in this process, and return the index in its final state."""
+        from catalog.indexes import building
+
         definition, index = self._definitions.get_hive_table(table), self.get(table, name)
         building.clear_ended(self._storage, definition)
         if index.state is not IndexState.CREATING:
@@ -56,6 +65,8 @@ class Indexing:
 
     def cancel(self, table: str, name: str, reason: str) -> PartitionIndex:
         """Cancel the build of a CREATING index: it becomes FAILED, and its items are deleted."""
+        from catalog.indexes import building
+
         with self._storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
             index = find_index(connection, held, name)
@@ -69,6 +80,8 @@ class Indexing:
 
     def verify(self, table: str, name: str, *, repair: bool) -> Verification:
         """Compare an ACTIVE index with the partitions in this process."""
+        from catalog.indexes.verifying import verify
+
         return verify(self._storage, self._definitions.get_hive_table(table), self.get(table, name), repair=repair)
 
     def list(self, table: str) -> list[PartitionIndex]:
@@ -92,6 +105,8 @@ class Indexing:
 
     def delete(self, table: str, name: str) -> None:
         """Delete an index; its items are deleted in batches."""
+        from catalog.indexes import building
+
         with self._storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
             index = find_index(connection, held, name)

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError, SourceFileError
 from catalog.files.credentials import has_credentials, without_credentials
-from catalog.files.filesystem import FileInfo, find_files
 from catalog.files.locations import (
     has_options,
     has_plain_names,
@@ -31,6 +30,7 @@ from catalog.files.locations import (
 from catalog.settings.environment import tables_path
 
 if TYPE_CHECKING:
+    from catalog.files.filesystem import FileInfo
     from catalog.model import Table
 
 LOCATIONS, HOSTS = "CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"
@@ -223,6 +223,9 @@ def allowed_files(source: str) -> list[FileInfo]:
         LocationNotAllowedError: The source, or one of its files, is outside all allowed folders.
         SourceFileError: No file has this name, none matches, or the name of an object looks like options.
     """
+    # Imported late: PyArrow takes longer than most commands.
+    from catalog.files.filesystem import find_files
+
     # Check the whole source: `?` is a wildcard, but also starts the options of an address.
     require_no_password(source, "source")
     folder = _fixed_part(source)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -31,10 +31,12 @@ from sqlalchemy import (
     text,
     tuple_,
 )
-from sqlalchemy.orm import InstrumentedAttribute
 
 from catalog.storage.engine import Storage
 from catalog.storage.schema import Base
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import InstrumentedAttribute
 
 BATCH = 10_000
 """Number of rows that fit into one statement on every database."""

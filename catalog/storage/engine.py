@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Semaphore
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
@@ -21,9 +20,12 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
-from catalog.storage.failures import commit_translated, translated
+from catalog.storage.failures import commit_translated, lost_connection_errors, translated
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 from catalog.storage.urls import has_half_a_password, shown_url
+
+if TYPE_CHECKING:
+    import psycopg
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
@@ -163,7 +165,7 @@ class Storage:
             try:
                 cursor = driver.cursor(binary=True) if self.is_postgresql else driver.cursor()
                 rows: list[tuple[Any, ...]] = cursor.execute(sql, parameters).fetchall()
-            except (psycopg.OperationalError, sqlite3.OperationalError) as error:
+            except lost_connection_errors() as error:
                 connection.invalidate(error)
                 return []
             return rows
@@ -229,7 +231,7 @@ def _ping_after_a_pause(engine: Engine) -> None:
         if time.monotonic() - record.info.get(_LEFT_AT, time.monotonic()) > _PAUSE_SECONDS:
             try:
                 engine.dialect.do_ping(connection)
-            except psycopg.Error as error:
+            except engine.dialect.loaded_dbapi.Error as error:
                 raise InvalidatePoolError from error
 
     event.listen(engine, "checkin", left)

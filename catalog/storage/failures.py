@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg
 from sqlalchemy import Index
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, StatementError, TimeoutError
@@ -46,6 +45,13 @@ def translated(url: URL) -> Iterator[None]:
         raise translation from error
 
 
+def lost_connection_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of the drivers' errors about lost connections."""
+    import psycopg
+
+    return psycopg.OperationalError, sqlite3.OperationalError
+
+
 @contextmanager
 def commit_translated(url: URL) -> Iterator[None]:
     """Raise a lost connection as an unknown outcome: the server may have committed before it was lost.
@@ -73,6 +79,9 @@ def _translation(error: Exception, url: URL) -> CatalogError | None:
         return InvalidRequestError(
             f"a string is not valid Unicode and cannot be stored: {error.object!r:.100}; decode it first"
         )
+    # Imported late: psycopg takes longer than most commands, and only its connections raise its errors.
+    import psycopg
+
     if isinstance(error, IntegrityError) or not isinstance(error, SQLAlchemyError | psycopg.Error | sqlite3.Error):
         return None
     shown = shown_url(url)
@@ -142,8 +151,9 @@ def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
 def _otherwise(error: Exception, message: str, shown: str) -> CatalogError:
     if "no such table: calve_" in message or 'relation "calve_' in message:
         return CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`")
+
     is_lost = isinstance(error, DBAPIError) and (error.statement is None or error.connection_invalidated)
-    if is_lost or isinstance(error, psycopg.OperationalError):
+    if is_lost or isinstance(error, lost_connection_errors()[0]):
         return _unavailable(message, shown)
     return CatalogRefusedError(f"the catalog {shown} rejected a statement: {message}; nothing was changed")
 
@@ -157,6 +167,8 @@ def _unavailable(message: str, shown: str) -> CatalogUnavailableError:
 
 def violates_unique_index(error: Exception, index: Index) -> bool:
     """Return whether a driver rejected a row because of a unique index; bulk statements bypass SQLAlchemy's errors."""
+    import psycopg
+
     if isinstance(error, psycopg.errors.UniqueViolation):
         return error.diag.constraint_name == index.name
     columns = ", ".join(f"{column.table.name}.{column.name}" for column in index.columns)

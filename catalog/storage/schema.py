@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from catalog.storage.declarations import Declaration, Mapped, mapped_column
 from catalog.storage.texts import String, Text
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
@@ -32,7 +32,7 @@ def _only_rows(condition: str) -> dict[str, Any]:
     return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
-class Base(DeclarativeBase):
+class Base(Declaration):
     """Common metadata, with the same constraint names on every database."""
 
     metadata = MetaData(
@@ -43,7 +43,6 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger}  # noqa: RUF012 - read by SQLAlchemy
 
 
 class CatalogRow(Base):

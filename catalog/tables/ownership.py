@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
-from catalog.files.filesystem import Folder
 from catalog.files.locations import (
     LONGEST_KEY,
     end_of_keys_inside,
@@ -49,6 +48,9 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
     if not is_usual and "://" in location and not location.startswith("file:"):
         return False
     try:
+        # Imported late: PyArrow takes longer than most commands.
+        from catalog.files.filesystem import Folder
+
         return Folder(location).is_empty("")
     except (OSError, ValueError, InvalidLocationError):
         return False

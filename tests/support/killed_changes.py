@@ -18,7 +18,7 @@ from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.footers import DataFileReader
 from catalog.datafiles.manifest import write_manifest
-from catalog.maintenance.maintenance import GRACE
+from catalog.model import GRACE
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import DIE_AT
 from catalog.operations.records import OperationKind

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import PartitionNotFoundError, UnsupportedChangeError
-from catalog.loading.repairing import RepairMode
-from catalog.model import NewPartition, Partition, Table
+from catalog.model import NewPartition, Partition, RepairMode, Table
 from catalog.partitions.specs import spec_filter, spec_values, whole_values
 from catalog.schemes.model import SchemeType
 from catalog.statements import model as m

@@ -47,7 +47,7 @@ class VacuumOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the files."""
-        from catalog.maintenance.maintenance import GRACE
+        from catalog.model import GRACE
         from catalog.settings.fields import flag, hours
 
         with open_catalog() as catalog:
@@ -153,7 +153,8 @@ class SummariseMaintenanceOperator(SummaryOperator):
 
 def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
     """Return the question to approve before a run removes files and operations earlier than usual; None otherwise."""
-    from catalog.maintenance.maintenance import GRACE, RETENTION
+    from catalog.maintenance.maintenance import RETENTION
+    from catalog.model import GRACE
     from catalog.settings.fields import days, hours
 
     form = context["params"]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition
-from catalog.cli.main import main
+from catalog.cli.main import COMMANDS, main
 from catalog.errors import (
     InvalidLocationError,
     InvalidRequestError,
@@ -174,7 +174,7 @@ ODD = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    st.sampled_from(sorted(set(main.commands) - {"advise", "init"})),
+    st.sampled_from(sorted(set(COMMANDS) - {"advise", "init"})),
     st.lists(ODD, max_size=3),
     st.lists(
         st.sampled_from(["--json", "--dry-run", "--explain", "--repair", "--where", "--database", "--table"]),

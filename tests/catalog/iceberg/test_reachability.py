@@ -197,7 +197,7 @@ def test_an_interrupted_purge_waits_for_a_table_that_came_meanwhile(
     table = catalog.create_table(NAME, columns=COLUMNS)
     path = write_rows(table.location, [1, 2], own_name(catalog))
     with monkeypatch.context() as patched:
-        patched.setattr("catalog.catalog.finish_drop", lambda *_: None)
+        patched.setattr("catalog.tables.dropping.finish_drop", lambda *_: None)
         catalog.drop_table(NAME, purge=True)
     make_iceberg(catalog_url, "lake.added", f"{tmp_path}/far", [path])
     with pytest.raises(FilesNotDeletedError):

@@ -34,7 +34,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.loading import publishing
-from catalog.loading.repairing import RepairMode
+from catalog.model import RepairMode
 from catalog.model.partition_names import partition_path
 from catalog.operations.failpoints import DIE_AT, STOP_AT, Point
 from catalog.operations.records import OperationKind, OperationState

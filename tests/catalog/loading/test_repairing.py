@@ -19,7 +19,8 @@ from catalog.errors import (
     VerificationFailedError,
 )
 from catalog.loading import repairing
-from catalog.loading.repairing import RepairMode, RepairReport
+from catalog.loading.repairing import RepairReport
+from catalog.model import RepairMode
 from catalog.operations.records import OperationKind, OperationState
 from tests.support.index_items import assert_every_partition_has_its_item
 

@@ -153,7 +153,7 @@ def test_a_purge_that_is_to_be_finished_is_not_forgotten(catalog: Catalog, monke
     table = catalog.create_table("demo.gone", columns=[("v", "int")])
     file = write_file(Path(table.location) / own_name(catalog))
     with monkeypatch.context() as patch:
-        patch.setattr("catalog.catalog.finish_drop", lambda *_: None)
+        patch.setattr("catalog.tables.dropping.finish_drop", lambda *_: None)
         catalog.drop_table("demo.gone", purge=True)
     grow_old(catalog)
     assert catalog.maintenance.expire_operations().removed == 0

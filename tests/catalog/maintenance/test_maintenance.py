@@ -293,7 +293,7 @@ def leave_everything(catalog: Catalog, table: Table) -> None:
     gone = hashed_table(catalog, "demo.gone")
     write_file(Path(gone.location) / "1-1/a.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("catalog.catalog.finish_drop", lambda *_: None)
+        patch.setattr("catalog.tables.dropping.finish_drop", lambda *_: None)
         catalog.drop_table("demo.gone", purge=True)
 
 

@@ -241,7 +241,7 @@ def test_an_interrupted_purge_is_finished_later(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("catalog.catalog.finish_drop", stop)
+        patched.setattr("catalog.tables.dropping.finish_drop", stop)
         with pytest.raises(KeyboardInterrupt):
             catalog.drop_table("demo.t", purge=True)
     assert catalog.list_tables() == []
@@ -326,7 +326,7 @@ def test_a_purge_of_an_earlier_version_goes_on_unless_a_table_is_there(
 ) -> None:
     file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
     with monkeypatch.context() as patched:
-        patched.setattr("catalog.catalog.finish_drop", lambda *_: None)
+        patched.setattr("catalog.tables.dropping.finish_drop", lambda *_: None)
         catalog.drop_table("demo.t", purge=True)
     with catalog.storage.write() as connection:
         connection.execute(delete(PurgedFolderRow))

@@ -1,0 +1,108 @@
+"""Commands for the catalog itself: its schema, its files, its rights."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from catalog.catalog import Catalog
+from catalog.datafiles.conversion import unpublished_tables
+from catalog.errors import CatalogError, FilesNotDeletedError
+from catalog.settings.fields import hours
+from catalog.storage import Storage
+from catalog.storage.engine import catalog_url
+from catalog.storage.upgrade import newest_revision, read_revision
+from catalog.storage.urls import shown_url
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+def init(dry_run: bool) -> None:
+    """Create or upgrade the catalog's schema. Safe to repeat.
+
+    Tables with a partition scheme that an earlier version has created become Iceberg tables, too, one after the other.
+    No data file is written.
+    """
+    if dry_run:
+        _plan_init()
+        return
+    problems = []
+    with Catalog.initialise() as catalog:
+        for name, files in catalog.unpublished_tables().items():
+            try:
+                catalog.publish_table(name)
+                click.echo(f"{name}: other engines can read it as an Iceberg table now ({files:,} files).")
+            except CatalogError as error:
+                problems.append(f"{name}: other engines cannot read it, and nothing else has changed: {error}")
+        click.echo(f"The catalog {shown_url(catalog.storage.url)} is ready.")
+    if problems:
+        raise CatalogError("\n".join(problems))
+
+
+def _plan_init() -> None:
+    storage = Storage(catalog_url())
+    try:
+        revision = read_revision(storage)
+        newest = newest_revision()
+        if revision is None:
+            click.echo(f"{shown_url(storage.url)} would get the schema of revision {newest}.")
+            return
+        if revision != newest:
+            click.echo(f"The schema would be upgraded from revision {revision} to {newest}.")
+        with storage.read() as connection:
+            tables = unpublished_tables(connection)
+        for name, files in tables.items():
+            click.echo(f"{name} would become an Iceberg table, too ({files:,} files).")
+        if revision == newest and not tables:
+            click.echo("There is nothing to do.")
+    finally:
+        storage.close()
+
+
+@click.command("spark-conf")
+def spark_conf_() -> None:
+    """Print the settings for Spark to read and write the catalog's Iceberg tables.
+
+    Store them in a file for `--properties-file` of spark-sql, spark-shell and spark-submit, where the tables are
+    `calve.database.table`. The settings may contain the database's password.
+    """
+    # Imported late, because other commands do not need this module.
+    from catalog.iceberg.jdbc import spark_conf
+
+    with Catalog.open() as catalog:
+        click.echo(spark_conf(catalog.storage.url), nl=False)
+
+
+@click.command()
+@click.argument("role")
+def grants(role: str) -> None:
+    """Print the SQL of a PostgreSQL role for Spark jobs, with only the rights that they need.
+
+    Jobs use the role if CALVE_JOB_CATALOG_URL is a URL of the catalog with its name and password.
+    """
+    # Imported late, because other commands do not need this module.
+    from catalog.storage.grants import job_grants
+
+    with Catalog.open() as catalog:
+        click.echo(job_grants(catalog.storage, role), nl=False)
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--grace-hours", type=click.FloatRange(0), default=24.0, show_default=True, help="Keep younger files.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be deleted.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) -> None:
+    """Delete obsolete files of TABLE, or of all tables.
+
+    These are files that were replaced or dropped with partitions of a scheme, files of jobs that did not commit, and
+    files left by an interrupted PURGE. Readers that started within the grace period still find their files. Files of
+    tables and of Hive-style partitions that were dropped without PURGE stay. Fails if something could not be deleted.
+    """
+    with Catalog.open() as catalog:
+        report = catalog.vacuum(table, grace=hours("--grace-hours", grace_hours), dry_run=dry_run)
+    if text := json.dumps(report.as_json()) if as_json else str(report):
+        click.echo(text)
+    if report.problems:
+        raise FilesNotDeletedError("; ".join(report.problems))
