@@ -10,6 +10,7 @@ from datetime import timedelta, tzinfo
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
@@ -41,6 +42,7 @@ from catalog.model import (
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.settings.places import require_root
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
@@ -1010,8 +1012,24 @@ class Catalog:
         with reading_current(self.storage, self._definitions, operation.table) as (connection, definition):
             return loaded_partitions(connection, definition, operation.number)
 
-    def release_partitions(self, table: str, expression: str | None = None) -> int:
+    def count_quarantined(self, operations: Sequence[Operation]) -> dict[str, int]:
+        """Return, by operation id, how many partitions of a load failed their quality check and are still hidden.
+
+        Operations without such partitions are missing.
+        """
+        from catalog.partitions.hidden import count_hidden
+
+        with self.storage.read() as connection:
+            return count_hidden(connection, operations)
+
+    def release_partitions(
+        self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None
+    ) -> int:
         """Make the quarantined partitions that match an expression visible; return their number.
+
+        Args:
+            reason: Why they are released; the journal records it. None to record nothing.
+            requested_by: The requester, for the journal.
 
         Raises:
             TableNotFoundError: The table does not exist.
@@ -1023,7 +1041,14 @@ class Catalog:
         ids = [partition.id for partition in quarantined]
         with self.storage.write() as connection:
             held = lock_to_release(connection, self._definitions, table)
-            return release_partitions(connection, self._definitions, held, ids)
+            released = release_partitions(connection, self._definitions, held, ids)
+            if reason and released:
+                request = {"reason": reason, "partitions": released}
+                operation_id = f"release-partitions-{held.full_name}-{uuid4().hex}"
+                kind = OperationKind.RELEASE_PARTITIONS
+                self.operations.record(connection, operation_id, kind, held, request, requested_by=requested_by)
+                self.operations.advance(connection, operation_id, OperationState.CLEANED)
+            return released
 
     # --- partition indexes --------------------------------------------------------------------------------------
 

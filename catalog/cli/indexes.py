@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
 from catalog.catalog import Catalog
+from catalog.cli.arguments import json_option, table_argument
 from catalog.cli.output import print_table
-from catalog.errors import VerificationFailedError
+from catalog.errors import IndexNotFoundError, VerificationFailedError
 from catalog.model import IndexState
 
 
 @click.command()
-@click.argument("table")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def indexes(table: str, as_json: bool) -> None:
+@table_argument
+@click.option(
+    "--state", type=click.Choice([state.value for state in IndexState], case_sensitive=False), help="Only these."
+)
+@json_option
+def indexes(table: str, state: str | None, as_json: bool) -> None:
     """List the partition indexes of TABLE, with the reasons of failures."""
     with Catalog.open() as catalog:
-        listed = catalog.get_partition_indexes(table)
+        listed = [index for index in catalog.get_partition_indexes(table) if state in (None, index.state)]
     if as_json:
         for index in listed:
             fields: dict[str, Any] = {"index": index.name, "keys": list(index.keys), "state": index.state}
@@ -35,14 +40,54 @@ def indexes(table: str, as_json: bool) -> None:
             ],
         )
     else:
-        click.echo(f"{table} has no partition indexes.", err=True)
+        click.echo(f"{table} has no {'' if state is None else f'{state} '}partition indexes.", err=True)
+
+
+@click.command("create-index")
+@table_argument
+@click.argument("index")
+@click.argument("keys", nargs=-1, required=True)
+def create_index(table: str, index: str, keys: tuple[str, ...]) -> None:
+    """Create the partition index INDEX of TABLE on some of its partition KEYS, and build it.
+
+    The table stays readable and writable. Repeat the command to continue an interrupted build. Fails if the index
+    became FAILED; `calve indexes` tells why.
+    """
+    # Imported late, because other commands do not need these modules.
+    from catalog.cli.statements import execute
+    from catalog.model.identifiers import normalise_identifier
+    from catalog.statements import model as m
+    from catalog.statements.terms import table_reference
+
+    columns = tuple(normalise_identifier(key, "column") for key in keys)
+    name = normalise_identifier(index, "partition index")
+    built = execute(m.CreateIndex(table=table_reference(table), index=name, keys=columns)).rows[0]
+    click.echo(f"Partition index {built[0]} of {table} is {built[1]}{f': {built[2]}' if built[2] else '.'}")
+    if built[1] != IndexState.ACTIVE:
+        sys.exit(1)
+
+
+@click.command("drop-index")
+@table_argument
+@click.argument("index")
+@click.option("--if-exists", is_flag=True, help="Do not fail if there is no such index.")
+def drop_index(table: str, index: str, if_exists: bool) -> None:
+    """Drop the partition index INDEX of TABLE; a running build of it ends."""
+    with Catalog.open() as catalog:
+        try:
+            catalog.delete_partition_index(table, index)
+        except IndexNotFoundError:
+            if not if_exists:
+                raise
+            return
+    click.echo(f"Dropped partition index {index} of {table}.")
 
 
 @click.command()
-@click.argument("table")
+@table_argument
 @click.argument("index", required=False)
 @click.option("--repair", is_flag=True, help="Repair differences.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option
 def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
     """Compare the ACTIVE partition indexes of TABLE, or one INDEX, with its partitions.
 
@@ -64,7 +109,7 @@ def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
 
 
 @click.command("cancel-build")
-@click.argument("table")
+@table_argument
 @click.argument("index")
 def cancel_build(table: str, index: str) -> None:
     """Cancel the build of a partition index of TABLE: the index becomes FAILED, and its items are deleted."""

@@ -10,31 +10,54 @@ from typing import Any
 import click
 
 from catalog.catalog import Catalog
+from catalog.cli.arguments import count_option, json_option
 from catalog.cli.output import print_table
-from catalog.operations.records import UNFINISHED, Operation
+from catalog.operations.records import UNFINISHED, Operation, OperationState
 
 
 @click.command()
 @click.argument("operation_id", required=False)
 @click.option("--table", help="Only the operations of this table.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in OperationState], case_sensitive=False), help="Only these."
+)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="List this many at most.")
+@count_option
 @click.option("--follow", is_flag=True, help="Show the progress of OPERATION_ID until it has ended.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def operations(operation_id: str | None, table: str | None, follow: bool, as_json: bool) -> None:
+@json_option
+def operations(
+    operation_id: str | None,
+    table: str | None,
+    state: str | None,
+    limit: int,
+    only_count: bool,
+    follow: bool,
+    as_json: bool,
+) -> None:
     """List the latest operations, or show one."""
     if follow and operation_id is None:
         raise click.UsageError("--follow needs the id of an operation")
     with Catalog.open() as catalog:
         if operation_id is None:
-            listed = catalog.operations.list(table)
+            states = () if state is None else (OperationState(state),)
+            if only_count:
+                count = catalog.operations.count(table, states=states)
+                click.echo(json.dumps({"count": count}) if as_json else count)
+                return
+            listed = catalog.operations.list(table, states=states, limit=limit)
         else:
             listed = [_follow(catalog, operation_id) if follow else catalog.operations.get(operation_id)]
+        quarantined = catalog.count_quarantined(listed)
     if as_json:
         for operation in listed:
-            click.echo(json.dumps(_operation_json(operation)))
+            click.echo(json.dumps(_operation_json(operation, quarantined.get(operation.id, 0))))
     elif listed:
         print_table(
-            ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "FAILURE"),
-            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _shortened(o.failure_detail)) for o in listed],
+            ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "NOTE"),
+            [
+                (o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _note(o, quarantined.get(o.id, 0)))
+                for o in listed
+            ],
         )
     else:
         click.echo("There are no operations yet.", err=True)
@@ -59,6 +82,14 @@ def _follow(catalog: Catalog, operation_id: str) -> Operation:
             time.sleep(0.5)
 
 
+def _note(operation: Operation, quarantined: int) -> str | None:
+    if operation.failure_detail:
+        return _shortened(operation.failure_detail)
+    if quarantined:
+        return f"{quarantined:,} partition(s) are quarantined: calve quarantine {operation.table}"
+    return _shortened(operation.request.get("reason"))
+
+
 def _shortened(text: str | None) -> str | None:
     """Return a string short enough for a table; `--json` shows it completely."""
     return text if text is None or len(text) <= 120 else text[:119] + "…"
@@ -68,7 +99,7 @@ def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _operation_json(operation: Operation) -> dict[str, Any]:
+def _operation_json(operation: Operation, quarantined: int) -> dict[str, Any]:
     return {
         "operation": operation.id,
         "kind": operation.kind,
@@ -81,6 +112,7 @@ def _operation_json(operation: Operation) -> dict[str, Any]:
         },
         "failure_code": operation.failure_code,
         "failure_detail": operation.failure_detail,
+        "quarantined_partitions": quarantined,
         "started_at": _time(operation.created_at_ms),
         "report": dict(operation.report),
     }

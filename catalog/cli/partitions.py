@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import islice
+from typing import Any
 
 import click
 
 from catalog.catalog import Catalog
-from catalog.model import PartitionState
+from catalog.cli.arguments import count_option, json_option, limit_option, table_argument, where_option
+from catalog.cli.output import print_table
+from catalog.model import Partition, PartitionState, Table
+
+_STATES = {"visible": PartitionState.VISIBLE, "quarantined": PartitionState.QUARANTINED, "all": None}
 
 
 @click.command()
-@click.argument("table")
-@click.option(
-    "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."
-)
+@table_argument
+@where_option
 @click.option("--explain", is_flag=True, help="Explain how the partitions were found, instead of listing them.")
-@click.option("--quarantined", is_flag=True, help="List partitions hidden from readers instead.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def partitions(table: str, expression: str | None, explain: bool, quarantined: bool, as_json: bool) -> None:
+@click.option("--quarantined", is_flag=True, help="As --state quarantined.")
+@click.option(
+    "--state",
+    type=click.Choice(list(_STATES)),
+    default="visible",
+    show_default=True,
+    help="Partitions that readers see, those hidden from them, or both.",
+)
+@limit_option
+@count_option
+@json_option
+def partitions(
+    table: str,
+    expression: str | None,
+    explain: bool,
+    quarantined: bool,
+    state: str,
+    limit: int | None,
+    only_count: bool,
+    as_json: bool,
+) -> None:
     """List the partitions of TABLE, or those that match a filter."""
     with Catalog.open() as catalog:
         if explain:
@@ -27,31 +50,125 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
             click.echo(json.dumps(explanation.as_json()) if as_json else str(explanation))
             return
         definition = catalog.get_table(table)
+        found: Iterable[Any]
         if definition.scheme is not None:
-            for scheme_partition in catalog.scheme_partitions(table, expression):
-                click.echo(json.dumps(asdict(scheme_partition)) if as_json else scheme_partition.text)
+            found = catalog.scheme_partitions(table, expression)
+        else:
+            wanted = PartitionState.QUARANTINED if quarantined else _STATES[state]
+            found = catalog.get_partitions(table, expression, state=wanted)
+        found = islice(found, limit)
+        if only_count:
+            count = sum(1 for _ in found)
+            click.echo(json.dumps({"count": count}) if as_json else count)
             return
-        state = PartitionState.QUARANTINED if quarantined else PartitionState.VISIBLE
-        for partition in catalog.get_partitions(table, expression, state=state):
-            if not as_json:
+        for partition in found:
+            click.echo(_line(definition, partition, as_json=as_json))
+
+
+def _line(table: Table, partition: Any, *, as_json: bool) -> str:
+    if table.scheme is not None:
+        return json.dumps(asdict(partition)) if as_json else str(partition.text)
+    if not as_json:
+        return str(partition.name(table))
+    return json.dumps(
+        {
+            "partition": partition.name(table),
+            "values": partition.as_dict(table),
+            "location": None if table.is_stored_as_iceberg else partition.location,
+            "row_count": partition.row_count,
+            "file_count": partition.file_count,
+            "size_bytes": partition.size_bytes,
+            "state": partition.state,
+        }
+    )
+
+
+@click.command("drop-partitions")
+@table_argument
+@where_option
+@click.option("--all", "drops_all", is_flag=True, help="Drop all partitions.")
+@click.option("--purge", is_flag=True, help="Delete the files that Calve has written, too.")
+@click.option("--dry-run", is_flag=True, help="Only list the partitions.")
+def drop_partitions(table: str, expression: str | None, drops_all: bool, purge: bool, dry_run: bool) -> None:
+    """Drop the partitions of TABLE that match a filter. Their files stay unless they are purged."""
+    if (expression is None) != drops_all:
+        raise click.UsageError("give either --where, or --all to drop all partitions")
+    with Catalog.open() as catalog:
+        if dry_run:
+            definition = catalog.get_table(table)
+            for partition in catalog.get_partitions(table, expression):
                 click.echo(partition.name(definition))
-                continue
-            fields = {
-                "partition": partition.name(definition),
-                "values": partition.as_dict(definition),
-                "location": None if definition.is_stored_as_iceberg else partition.location,
-                "row_count": partition.row_count,
-                "file_count": partition.file_count,
-                "size_bytes": partition.size_bytes,
-            }
-            click.echo(json.dumps(fields))
+        elif purge:
+            click.echo(catalog.purge_partitions(table, expression))
+        else:
+            click.echo(f"Dropped {catalog.drop_partitions(table, expression):,} partition(s) of {table}.")
 
 
 @click.command()
-@click.argument("table")
+@table_argument
+@where_option
+@click.option("--release", is_flag=True, help="Make the partitions visible.")
+@click.option("--reason", help="Why they are released; recorded in the journal: `calve operations`.")
+@limit_option
+@count_option
+@json_option
+def quarantine(
+    table: str,
+    expression: str | None,
+    release: bool,
+    reason: str | None,
+    limit: int | None,
+    only_count: bool,
+    as_json: bool,
+) -> None:
+    """List the partitions of TABLE that are hidden from readers, each with the checks that it failed; or release them.
+
+    `calve drop-partitions` cannot drop them; ALTER TABLE … DROP PARTITION does.
+    """
+    if release != bool(reason):
+        raise click.UsageError("a release needs both --release and --reason")
+    with Catalog.open() as catalog:
+        if release:
+            _release(catalog, table, expression, reason)
+            return
+        definition = catalog.get_table(table)
+        found = islice(catalog.get_partitions(table, expression, state=PartitionState.QUARANTINED), limit)
+        if only_count:
+            count = sum(1 for _ in found)
+            click.echo(json.dumps({"count": count}) if as_json else count)
+            return
+        rows = list(_with_failures(catalog, definition, found))
+    if as_json:
+        for name, failures in rows:
+            click.echo(json.dumps({"partition": name, "failures": failures}))
+    elif rows:
+        print_table(("PARTITION", "FAILED CHECKS"), [(name, "; ".join(failures)) for name, failures in rows])
+    else:
+        click.echo(f"{table} has no quarantined partitions.", err=True)
+
+
+def _with_failures(catalog: Catalog, table: Table, partitions: Iterable[Partition]) -> Iterable[tuple[str, list[str]]]:
+    # Imported late: other commands about partitions do not need it.
+    from catalog.storage.bulk import batched
+
+    for batch in batched(partitions):
+        checks = catalog.quality.get_many([partition.id for partition in batch])
+        for partition in batch:
+            check = checks.get(partition.id)
+            failures = ["not checked yet"] if check is None else [str(failure) for failure in check.failures]
+            yield partition.name(table), failures
+
+
+def _release(catalog: Catalog, table: str, expression: str | None, reason: str | None) -> None:
+    released = catalog.release_partitions(table, expression, reason=reason, requested_by="calve")
+    click.echo(f"Released {released:,} partition(s) of {table}.")
+
+
+@click.command()
+@table_argument
 @click.option("--where", "expression", help="Only the partitions that match this filter.")
-def release(table: str, expression: str | None) -> None:
+@click.option("--reason", help="Why they are released; recorded in the journal: `calve operations`.")
+def release(table: str, expression: str | None, reason: str | None) -> None:
     """Make quarantined partitions of TABLE visible."""
     with Catalog.open() as catalog:
-        released = catalog.release_partitions(table, expression)
-    click.echo(f"Released {released:,} partition(s) of {table}.")
+        _release(catalog, table, expression, reason)

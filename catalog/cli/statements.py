@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from catalog.model.identifiers import DEFAULT_DATABASE
+
+if TYPE_CHECKING:
+    from catalog.statements.model import Statement
+    from catalog.statements.results import StatementResult
 
 _SHOWN = 100
 """The number of characters of a statement's line that are shown around an error."""
@@ -70,6 +74,15 @@ def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going:
                     click.echo(line)
             sys.stdout.flush()
     return is_good
+
+
+def execute(statement: Statement) -> StatementResult:
+    """Run a statement that a command consists of."""
+    from catalog.catalog import Catalog
+    from catalog.statements.session import Session
+
+    with Catalog.open() as catalog, Session(catalog, requested_by="calve") as session:
+        return session.run_statement(statement)
 
 
 def pointer(statement: str, position: int | None) -> list[str]:

@@ -85,6 +85,17 @@ class QualityResults:
             return None
         return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
 
+    def get_many(self, partition_ids: Sequence[int]) -> dict[int, PartitionCheck]:
+        """Return the latest checks of partitions by their ids; those that were never checked are missing."""
+        checks: dict[int, PartitionCheck] = {}
+        with self._storage.read() as connection:
+            for batch in batched(partition_ids):
+                is_chosen = among(connection, PartitionCheckRow.partition_id, batch)
+                for row in connection.execute(select(PartitionCheckRow.__table__).where(is_chosen)):
+                    failures = tuple(FailedCheck(**failure) for failure in row.failures)
+                    checks[row.partition_id] = PartitionCheck(row.partition_id, failures)
+        return checks
+
     def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
         """Return row counts of a table's partitions, grouped by some of its keys.
 

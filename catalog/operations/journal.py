@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select, update
 
 from catalog.errors import FencedError, OperationConflictError
 from catalog.model import Table
@@ -125,7 +125,14 @@ class Operations:
         self._others(connection, find_table_id(connection, table), str(TableName.parse(table)), operation_id)
 
     def record(
-        self, connection: Connection, operation_id: str, kind: OperationKind, table: Table, request: Mapping[str, Any]
+        self,
+        connection: Connection,
+        operation_id: str,
+        kind: OperationKind,
+        table: Table,
+        request: Mapping[str, Any],
+        *,
+        requested_by: str | None = None,
     ) -> Operation:
         """Journal a change that the caller's transaction makes and that has work left after the commit."""
         connection.execute(
@@ -136,6 +143,7 @@ class Operations:
                 table_name=table.full_name,
                 is_exclusive=False,
                 request=dict(request),
+                requested_by=requested_by,
                 state=OperationState.COMMITTED,
                 progress_done=0,
                 report={},
@@ -172,17 +180,25 @@ class Operations:
             row = connection.execute(select_operations().where(OperationRow.number == number)).one_or_none()
         return None if row is None else to_operation(row)
 
-    def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
+    def list(
+        self, table: str | None = None, *, states: Sequence[OperationState] = (), limit: int = 50
+    ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
 
         Those of a table include operations that started under this name and those of the table that has it now.
+
+        Args:
+            states: Only operations in one of these states; empty for all.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         with self._storage.read() as connection:
-            if table is not None:
-                is_its = OperationRow.table_id == find_table_id(connection, table)
-                query = query.where(or_(OperationRow.table_name == str(TableName.parse(table)), is_its))
-            return [to_operation(row) for row in connection.execute(query)]
+            return [to_operation(row) for row in connection.execute(query.where(*_chosen(connection, table, states)))]
+
+    def count(self, table: str | None = None, *, states: Sequence[OperationState] = ()) -> int:
+        """Return the number of operations that `list` returns without a limit."""
+        with self._storage.read() as connection:
+            query = select(func.count()).select_from(OperationRow).where(*_chosen(connection, table, states))
+            return connection.scalar(query) or 0
 
     def fail(self, operation_id: str, code: str, detail: str) -> None:
         """Fail an unfinished operation, so that none of its jobs can commit. A retry resumes it."""
@@ -521,3 +537,13 @@ class Operations:
             .where(JobRow.operation_number == number, JobRow.state.in_(ALIVE))
             .values(state=JobState.FAILED, error_class=code, error_message=detail)
         )
+
+
+def _chosen(
+    connection: Connection, table: str | None, states: Sequence[OperationState]
+) -> Iterator[ColumnElement[bool]]:
+    if states:
+        yield OperationRow.state.in_(states)
+    if table is not None:
+        is_its = OperationRow.table_id == find_table_id(connection, table)
+        yield or_(OperationRow.table_name == str(TableName.parse(table)), is_its)

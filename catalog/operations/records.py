@@ -32,6 +32,7 @@ class OperationKind(StrEnum):
     SETTLE_VERSIONS = "settle_versions"
     DROP_TABLE = "drop_table"
     DROP_PARTITIONS = "drop_partitions"
+    RELEASE_PARTITIONS = "release_partitions"
     COUNT_VALUES = "count_values"
     PROPOSE_CHANGES = "propose_changes"
     RUN_STATEMENT = "run_statement"

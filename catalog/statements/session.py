@@ -14,6 +14,7 @@ from catalog.operations.confirmation import Confirmation
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution import HANDLERS
+from catalog.statements.model import Statement
 from catalog.statements.parser import parse_statement
 from catalog.statements.results import Outcome, StatementResult
 from catalog.statements.splitting import split
@@ -94,7 +95,14 @@ class Session:
             CatalogError: The statement is invalid or failed; `position` is the place in the text, if known.
         """
         self._context.text, self._context.operation_id = text, operation_id
-        statement = parse_statement(text)
+        return self.run_statement(parse_statement(text))
+
+    def run_statement(self, statement: Statement) -> StatementResult:
+        """Run a statement that needs no text.
+
+        Raises:
+            CatalogError: It failed; `position` is the place of the statement's field in its text, if it has one.
+        """
         try:
             with storage_errors("a file that the statement needs"):
                 return HANDLERS[type(statement)](self._context, statement)

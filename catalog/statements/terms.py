@@ -15,6 +15,12 @@ class TableReference(NamedTuple):
     name: str
 
 
+def table_reference(text: str) -> TableReference:
+    """Return the name of a table that is written `database.table`, or `table`."""
+    database, point, name = text.rpartition(".")
+    return TableReference(database if point else None, name)
+
+
 class LiteralKind(StrEnum):
     """The kind of a literal."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from catalog.catalog import Catalog
 from catalog.model import Buckets, Column, IndexState, Table, TableKind
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
@@ -26,14 +27,14 @@ _COLUMNS = ("col_name", "data_type", "comment")
 def describe_table(context: Context, statement: m.DescribeTable) -> StatementResult:
     """Run DESCRIBE; as in Hive and Spark, list all columns and then repeat the partition columns."""
     table = context.catalog.get_table(context.name(statement.table))
-    columns, keys = _parts(table)
+    columns, keys = described_columns(table)
     rows: list[list[Cell]] = [_described(column) for column in (*columns, *keys)]
     if keys:
         rows += [["# Partition Information", None, None], ["# col_name", "data_type", "comment"]]
         rows += [_described(key) for key in keys]
     if statement.is_formatted:
         rows += [["", None, None], ["# Detailed Table Information", None, None]]
-        rows += [[name, value, None] for name, value in _facts(context, table) if value]
+        rows += [[name, value, None] for name, value in facts(context.catalog, table) if value]
     return StatementResult(_COLUMNS, rows)
 
 
@@ -41,7 +42,7 @@ def _described(column: Column) -> list[Cell]:
     return [column.name, column.type, column.comment]
 
 
-def _parts(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+def described_columns(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Return a table's columns, and its partition keys or the partition column of its scheme."""
     if table.scheme is None:
         return table.columns, table.partition_keys
@@ -52,7 +53,8 @@ def _parts(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     )
 
 
-def _facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
+def facts(catalog: Catalog, table: Table) -> Iterator[tuple[str, str | None]]:
+    """Yield the names and values of what DESCRIBE FORMATTED tells about a table; those without a value are left out."""
     yield "Database", table.database
     yield "Table", table.name
     yield "Comment", table.description
@@ -65,14 +67,14 @@ def _facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
         yield "Location", table.location
         yield "Metadata Location", table.published_location if table.is_stored_as_iceberg else table.metadata_location
         if not table.is_iceberg:
-            yield from _partition_facts(context, table)
+            yield from _partition_facts(catalog, table)
     if table.buckets is not None:
         yield "Bucket Columns", ", ".join(table.buckets.columns)
         yield "Num Buckets", str(table.buckets.count)
     yield "Table Properties", _pairs(table.properties) if table.properties else None
 
 
-def _partition_facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
+def _partition_facts(catalog: Catalog, table: Table) -> Iterator[tuple[str, str | None]]:
     if table.scheme is not None:
         properties = table.scheme.properties()
         yield "Partition Type", properties["PARTITION_TYPE"]
@@ -80,21 +82,21 @@ def _partition_facts(context: Context, table: Table) -> Iterator[tuple[str, str 
             if name not in ("PARTITION_TYPE", "SORT_COLUMNS"):
                 yield name.replace("_", " ").title(), value
         yield "Sort Columns", ", ".join(table.scheme.sort_columns)
-        partitions = context.catalog.scheme_partitions(table.full_name)
+        partitions = catalog.scheme_partitions(table.full_name)
         yield "Partitions", str(len(partitions))
         yield "Rows", str(sum(partition.row_count for partition in partitions))
         yield "Size in Bytes", str(sum(partition.size_bytes for partition in partitions))
         yield "Files", str(sum(partition.file_count for partition in partitions))
     elif table.partition_keys:
-        total = count_visible(context.catalog.storage, table)
+        total = count_visible(catalog.storage, table)
         yield "Partition Type", "VALUE"
         yield "Partitions", str(total.partitions)
         yield "Rows", _count(total.rows)
         yield "Size in Bytes", _count(total.size_bytes)
         yield "Files", _count(total.files)
-        yield "Partition Indexes", ", ".join(_index_texts(context, table))
+        yield "Partition Indexes", ", ".join(_index_texts(catalog, table))
     elif table.is_stored_as_iceberg:
-        files = context.catalog.scan_partition_files(table.full_name).files
+        files = catalog.scan_partition_files(table.full_name).files
         yield "Rows", str(sum(file.row_count for file in files))
         yield "Size in Bytes", str(sum(file.size_bytes for file in files))
         yield "Files", str(len(files))
@@ -104,8 +106,8 @@ def _count(number: int | None) -> str:
     return "unknown" if number is None else str(number)
 
 
-def _index_texts(context: Context, table: Table) -> list[str]:
-    indexes = context.catalog.get_partition_indexes(table.full_name)
+def _index_texts(catalog: Catalog, table: Table) -> list[str]:
+    indexes = catalog.get_partition_indexes(table.full_name)
     return [f"{index.name} ({', '.join(index.keys)}) {index.state}" for index in indexes]
 
 
@@ -134,7 +136,7 @@ def _create_view(table: Table) -> str:
 
 
 def _create_table(context: Context, table: Table) -> str:
-    columns, keys = _parts(table)
+    columns, keys = described_columns(table)
     external = "EXTERNAL " if table.kind is TableKind.EXTERNAL else ""
     lines = [f"CREATE {external}TABLE {_full_name(table)}{_column_list(columns)}"]
     lines += _description(table)

@@ -40,7 +40,10 @@ def only_sqlite(catalog: Catalog) -> Catalog:
         (["tables"], set()),
         (["indexes", "demo.flights"], set()),
         (["operations"], set()),
+        (["databases"], set()),
         (["partitions", "demo.flights"], {"lark"}),
+        (["drop-partitions", "demo.flights", "--all", "--dry-run"], {"lark"}),
+        (["quarantine", "demo.flights"], {"lark"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -53,6 +56,7 @@ def test_a_command_imports_only_what_it_needs(only_sqlite: Catalog, arguments: l
 def test_the_help_of_a_command_opens_no_other() -> None:
     modules = imported_by("tables", "--help")
     assert {name for name in modules if name.startswith("catalog.cli.")} == {
+        "catalog.cli.arguments",
         "catalog.cli.main",
         "catalog.cli.output",
         "catalog.cli.reporting",

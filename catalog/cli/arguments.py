@@ -1,0 +1,29 @@
+"""Arguments and options that many commands have."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from catalog.errors import CatalogError
+
+
+def _complete_tables(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from catalog.catalog import Catalog
+
+    try:
+        with Catalog.open() as catalog:
+            names = [table.full_name for table in catalog.list_tables()]
+    except CatalogError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
+
+
+table_argument = click.argument("table", shell_complete=_complete_tables)
+
+where_option = click.option(
+    "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+limit_option = click.option("--limit", type=click.IntRange(1), help="List this many at most.")
+count_option = click.option("--count", "only_count", is_flag=True, help="Only print how many there are.")
