@@ -76,7 +76,8 @@ if TYPE_CHECKING:
     from catalog.partitions.specs import PartitionSpec
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.schemes.model import Scheme
-    from catalog.tables.own_files import OthersFiles
+    from catalog.tables.dropping import TableDrop
+    from catalog.tables.own_files import PurgedFiles
 
 # Most modules are imported by the methods that need them, because a command should import only what it uses.
 log = logging.getLogger(__name__)
@@ -277,14 +278,44 @@ class Catalog:
         """
         return self._definitions.alter_database(name, description=description, properties=properties)
 
-    def drop_database(self, name: str) -> None:
-        """Drop a database that has no tables; its folder stays.
+    def drop_database(self, name: str, *, cascade: bool = False) -> list[Table]:
+        """Drop a database; its folder stays.
+
+        Args:
+            cascade: Drop its tables and views, too, in the same transaction; their files stay, as with `drop_table`
+                without PURGE. After the commit, rows of large tables are deleted in short transactions; `vacuum`
+                finishes interrupted deletions.
+
+        Returns:
+            The dropped tables and views.
 
         Raises:
             DatabaseNotFoundError: It does not exist.
-            DatabaseNotEmptyError: It has tables.
+            DatabaseNotEmptyError: It has tables, and `cascade` is false.
+            ConflictError: An operation is changing one of the tables, or a table was created meanwhile; nothing was
+                dropped.
         """
-        self._definitions.drop_database(name)
+        if not cascade:
+            self._definitions.drop_database(name)
+            return []
+        from catalog.datafiles.publishing import delete_metadata
+        from catalog.tables.dropping import finish_drop
+
+        with self.storage.write() as connection:
+            # Tables first, as transactions do that change a table and its name.
+            tables = [
+                self._definitions.lock_table(connection, table, exclusive=True, or_iceberg=True)
+                for table in self._definitions.list_tables(name, connection)
+            ]
+            drops = [self._drop_table(connection, table, with_files=False) for table in tables]
+            self._definitions.drop_database(name, connection)
+        reached(Point.COMMITTED)
+        for drop in drops:
+            if drop.has_metadata_only:
+                delete_metadata(drop.table)
+            if drop.operation_id is not None:
+                finish_drop(self.storage, self.operations, self.operations.get(drop.operation_id))
+        return tables
 
     # --- tables -------------------------------------------------------------------------------------------------
 
@@ -500,7 +531,7 @@ class Catalog:
             delete_metadata(table)
         return altered
 
-    def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
+    def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> PurgedFiles:
         """Drop a table with its partitions and indexes, or a view.
 
         An Iceberg table is dropped with its pointer and with its former Hive table; its files stay. The table
@@ -516,7 +547,7 @@ class Catalog:
             confirmation: Asked before a purge.
 
         Returns:
-            The files that a purge has kept, because Calve did not write them.
+            What a purge has deleted, and the files that it has kept, because Calve did not write them.
 
         Raises:
             TableNotFoundError: It does not exist.
@@ -526,9 +557,8 @@ class Catalog:
             FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
         """
         from catalog.datafiles.publishing import delete_metadata
-        from catalog.iceberg.pointers import delete_pointer
-        from catalog.tables.dropping import drop_table, finish_drop
-        from catalog.tables.own_files import OthersFiles
+        from catalog.tables.dropping import finish_drop
+        from catalog.tables.own_files import PurgedFiles
         from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
         if purge:
@@ -542,21 +572,28 @@ class Catalog:
                 refuse_needed_files(connection, table)
                 if confirmation is not None:
                     confirmation.drop_table(table)
-            with_files = purge and table.kind is TableKind.MANAGED
-            is_empty = (
-                table.is_published
-                and table.live_location == table.published_location
-                and not self._definitions.has_partitions(connection, table)
-            )
-            operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
-            if table.is_iceberg or table.is_published:
-                delete_pointer(connection, table.database, table.name)
+            drop = self._drop_table(connection, table, with_files=purge and table.kind is TableKind.MANAGED)
         reached(Point.COMMITTED)
-        if is_empty and not with_files:
+        if drop.has_metadata_only:
             delete_metadata(table)
-        if operation_id is None:
-            return OthersFiles()
-        return finish_drop(self.storage, self.operations, self.operations.get(operation_id))
+        if drop.operation_id is None:
+            return PurgedFiles()
+        return finish_drop(self.storage, self.operations, self.operations.get(drop.operation_id))
+
+    def _drop_table(self, connection: Connection, table: Table, *, with_files: bool) -> TableDrop:
+        """Drop a table that the caller has locked exclusively, in the caller's transaction."""
+        from catalog.iceberg.pointers import delete_pointer
+        from catalog.tables.dropping import TableDrop, drop_table
+
+        is_empty = (
+            table.is_published
+            and table.live_location == table.published_location
+            and not self._definitions.has_partitions(connection, table)
+        )
+        operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
+        if table.is_iceberg or table.is_published:
+            delete_pointer(connection, table.database, table.name)
+        return TableDrop(table, operation_id, has_metadata_only=is_empty and not with_files)
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
         """Delete obsolete files; safe to repeat after an interruption.

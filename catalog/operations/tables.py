@@ -70,6 +70,29 @@ def refuse_awaited_name(connection: Connection, name: str) -> None:
         )
 
 
+def refuse_awaited_database(connection: Connection, name: str) -> None:
+    """Check that no operation will create a table in a database, which the caller has locked.
+
+    Raises:
+        OperationConflictError: One will.
+    """
+    holder = connection.execute(
+        select(OperationRow.id, OperationRow.table_name)
+        .where(
+            OperationRow.table_id.is_(None),
+            OperationRow.table_name.startswith(f"{name}.", autoescape=True),
+            OperationRow.is_exclusive,
+            OperationRow.state.in_(("PLANNED", "RUNNING")),
+        )
+        .limit(1)
+    ).one_or_none()
+    if holder is not None:
+        raise OperationConflictError(
+            f"operation {holder.id} will create table {holder.table_name}, so database {name} stays; wait for it to "
+            f"end, or cancel it: calve give-up '{holder.id}'"
+        )
+
+
 def hold_name(connection: Connection, name: str) -> None:
     """Lock the operations on a name, which may have no table yet, until the transaction ends."""
     hold(connection, name_lock(name))

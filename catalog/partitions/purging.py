@@ -31,7 +31,7 @@ from catalog.storage.locks import hold
 from catalog.storage.schema import OperationRow, PartitionRow
 from catalog.tables.definitions import Definitions
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import OthersFiles, delete_own_files, find_own_files
+from catalog.tables.own_files import PurgedFiles, delete_own_files, find_own_files
 from catalog.tables.ownership import LOCATIONS
 from catalog.tables.purged_folders import claim_folders, is_unfinished, release_folders
 from catalog.tables.purging import refuse_needed_files, refuse_reached_folders
@@ -50,19 +50,22 @@ class PartitionPurge:
         dropped: The number of dropped partitions.
         purged: The number of dropped partitions whose folders were cleared; several may share a folder.
         kept: The reason why the files of the others stay; empty if all were deleted.
-        others: Files in the folders that stay, because Calve did not write them.
+        others: Files in the folders that stay, because Calve did not write them, and what was deleted.
     """
 
     dropped: int
     purged: int
     kept: str = ""
-    others: OthersFiles = field(default_factory=OthersFiles)
+    others: PurgedFiles = field(default_factory=PurgedFiles)
 
     def __str__(self) -> str:
         """Return a one-line summary."""
         stay = f"; the files of {self.dropped - self.purged:,} stay, because {self.kept}" if self.kept else ""
         left = f". Left {self.others}" if self.others.count else ""
-        return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
+        deleted = self.others.deletion
+        return (
+            f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,} ({deleted}){stay}{left}."
+        )
 
 
 def purge_partitions(
@@ -78,7 +81,7 @@ def purge_partitions(
         confirmation.purge_partitions(table, partitions)
     folders, kept = own_folders(table, (partition.location for partition in partitions))
     refuse_reached_folders(storage, table.full_name, folders)
-    dropped, purged, others = 0, 0, OthersFiles()
+    dropped, purged, others = 0, 0, PurgedFiles()
     for confirmed in batched(sorted(partitions)):
         batch = [partition.id for partition in confirmed]
         with storage.write() as connection:
@@ -166,7 +169,7 @@ def journal_partition_purge(
 
 def finish_partition_purge(
     storage: Storage, definitions: Definitions, operations: Operations, operation: Operation
-) -> tuple[int, OthersFiles]:
+) -> tuple[int, PurgedFiles]:
     """Delete the files of dropped partitions, except those of other tables and partitions, and those of others.
 
     Claims the folders first, so that no table or partition gets a location there during the deletion
@@ -197,7 +200,7 @@ def finish_partition_purge(
         for neighbour in neighbours(connection, claimed):
             if neighbour.path:
                 kept[neighbour.folder].append(neighbour.path)
-    problems, others = [], OthersFiles()
+    problems, others = [], PurgedFiles()
     delete = partial(_delete, storage.identity, partial(is_unfinished, operations, operation))
     for problem, remaining in in_parallel(delete, kept.items()):
         problems += [problem] if problem else []
@@ -271,10 +274,10 @@ def _in_use(
 
 def _delete(
     catalog: str, may_go_on: Callable[[], bool], purge: tuple[str, list[str]]
-) -> tuple[str | None, OthersFiles]:
+) -> tuple[str | None, PurgedFiles]:
     """Delete Calve's files in a folder, except some paths; return an error message or None, and what stays."""
     folder, kept = purge
     try:
         return None, delete_own_files(folder, catalog, kept, may_go_on=may_go_on)
     except (CatalogError, OSError, ValueError) as error:
-        return f"{folder}: {error}", OthersFiles()
+        return f"{folder}: {error}", PurgedFiles()

@@ -45,10 +45,11 @@ class CreateDatabase(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class DropDatabase(Statement):
-    """DROP DATABASE."""
+    """DROP DATABASE; CASCADE drops its tables, too."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,9 @@ class UseDatabase(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowDatabases(Statement):
-    """SHOW DATABASES."""
+    """SHOW DATABASES, all or those that match a pattern (`catalog.tables.patterns.hive_pattern`)."""
+
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +78,15 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowTables(Statement):
-    """SHOW TABLES; without a database, the session's database applies."""
+    """SHOW TABLES, all or those that match a pattern; without a database, the session's database applies."""
 
     database: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowColumns(TableStatement):
+    """SHOW COLUMNS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,10 +354,11 @@ class RepairTable(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateIndex(TableStatement):
-    """CREATE PARTITION INDEX."""
+    """CREATE PARTITION INDEX, or Hive's CREATE INDEX, whose columns may be others than partition keys."""
 
     index: str
     keys: tuple[str, ...]
+    is_of_hive: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
@@ -25,7 +26,14 @@ from catalog.files.object_stores import is_on_s3
 from catalog.iceberg.pointers import pointer_of
 from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
-from catalog.operations.tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
+from catalog.operations.tables import (
+    adopt_operations,
+    has_waiting,
+    hold_operations,
+    name_lock,
+    refuse_awaited_database,
+    refuse_awaited_name,
+)
 from catalog.schemes.model import Scheme
 from catalog.settings.places import require_location, require_properties, require_root
 from catalog.storage import Storage
@@ -227,14 +235,23 @@ class Definitions:
             )
         return self.get_database(name)
 
-    def drop_database(self, name: str) -> None:
-        """Drop a database; see `Catalog.drop_database`."""
+    def drop_database(self, name: str, joined: Connection | None = None) -> None:
+        """Drop a database without tables; see `Catalog.drop_database`.
+
+        Args:
+            joined: The caller's transaction, which has dropped the tables.
+        """
         name = normalise_identifier(name, "database")
-        with self._storage.write() as connection:
+        with self._storage.write() if joined is None else nullcontext(joined) as connection:
             row = self._database_row(connection, name, lock=True)
             count = connection.scalar(select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id))
+            if count and joined is not None:
+                raise ConflictError(f"a table of database {name} was created meanwhile; nothing was dropped, try again")
             if count:
-                raise DatabaseNotEmptyError(f"database {name} still has {count} table(s); drop them first")
+                raise DatabaseNotEmptyError(
+                    f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
+                )
+            refuse_awaited_database(connection, name)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
@@ -344,14 +361,18 @@ class Definitions:
             refuse_iceberg(table)
         return table
 
-    def list_tables(self, database: str | None = None) -> list[Table]:
-        """Return the tables of one database, or of all databases, sorted by name."""
+    def list_tables(self, database: str | None = None, joined: Connection | None = None) -> list[Table]:
+        """Return the tables of one database, or of all databases, sorted by name.
+
+        Args:
+            joined: The caller's transaction.
+        """
         query = select(DatabaseRow.name.label("database_name"), TableRow.__table__, _POINTER).join(
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
         if database is not None:
             query = query.where(DatabaseRow.name == self.get_database(database).name)
-        with self._storage.read() as connection:
+        with self._storage.read() if joined is None else nullcontext(joined) as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
         return [_table(row.database_name, row, row.pointer) for row in rows]
 

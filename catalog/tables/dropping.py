@@ -9,6 +9,7 @@ of a table that is dropped with PURGE are deleted last (`catalog.tables.purging`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlalchemy import Connection, delete, func, select
@@ -36,7 +37,7 @@ from catalog.storage.schema import (
     VersionState,
 )
 from catalog.tables.definitions import Definitions
-from catalog.tables.own_files import OthersFiles
+from catalog.tables.own_files import PurgedFiles
 from catalog.tables.purged_folders import claim_folders, release_folders
 from catalog.tables.purging import purge
 
@@ -56,6 +57,20 @@ _ROWS_OF_TABLES = (
         (StagedPartitionRow.identity, StagedPartitionRow.operation_number, StagedPartitionRow.attempt),
     ),
 )
+
+
+@dataclass(frozen=True)
+class TableDrop:
+    """A dropped table, whose transaction may not be committed yet.
+
+    Attributes:
+        operation_id: The operation that `finish_drop` must finish after the commit; None if nothing remains to delete.
+        has_metadata_only: Whether nothing but Iceberg's metadata is in the table's folder.
+    """
+
+    table: Table
+    operation_id: str | None
+    has_metadata_only: bool
 
 
 def drop_table(
@@ -109,13 +124,13 @@ def _rows(table_id: int, index_ids: Sequence[int]) -> list[tuple[Rows, int]]:
     return [*((ITEMS, index_id) for index_id in index_ids), *((rows, table_id) for rows in _ROWS_OF_TABLES)]
 
 
-def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> PurgedFiles:
     """Delete the remaining rows of a dropped table, and its files if requested; see `purging.purge`.
 
     Safe to repeat, and to run in several processes at once.
 
     Returns:
-        The files that stay, because Calve did not write them.
+        The files that stay, because Calve did not write them, and what was deleted.
 
     Raises:
         FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
@@ -126,7 +141,7 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
         for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
             for _ in rows.delete_all(storage, owner_id, turn, BATCH):
                 reached(Point.PARTLY_COMMITTED)
-    others = OthersFiles() if operation.request["location"] is None else purge(storage, operations, operation)
+    others = PurgedFiles() if operation.request["location"] is None else purge(storage, operations, operation)
     with storage.write() as connection:
         release_folders(connection, operation.number)
         operations.advance(connection, operation.id, OperationState.CLEANED)

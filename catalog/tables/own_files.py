@@ -90,30 +90,44 @@ def find_own_files(location: str, catalog: str) -> OwnFiles:
 
 
 @dataclass(frozen=True)
-class OthersFiles:
-    """Files of others that a purge did not delete.
+class PurgedFiles:
+    """The files of others that a purge did not delete, and what it deleted.
 
     Attributes:
-        count: Their number.
-        first: The paths of the first `SHOWN` files.
+        count: The number of files that stay.
+        first: The paths of the first `SHOWN` of them.
+        deleted: The number of deleted files.
+        deleted_bytes: Their size.
     """
 
     count: int = 0
     first: tuple[str, ...] = ()
+    deleted: int = 0
+    deleted_bytes: int = 0
 
-    def __add__(self, other: OthersFiles) -> OthersFiles:
-        """Return the union of both."""
-        return OthersFiles(self.count + other.count, (self.first + other.first)[:SHOWN])
+    def __add__(self, other: PurgedFiles) -> PurgedFiles:
+        """Return the sum of both."""
+        return PurgedFiles(
+            self.count + other.count,
+            (self.first + other.first)[:SHOWN],
+            self.deleted + other.deleted,
+            self.deleted_bytes + other.deleted_bytes,
+        )
+
+    @property
+    def deletion(self) -> str:
+        """A phrase for messages about what was deleted."""
+        return f"{self.deleted:,} file(s), {self.deleted_bytes:,} bytes"
 
     def __str__(self) -> str:
-        """Return a phrase for messages."""
+        """Return a phrase for messages about the files that stay."""
         more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
         return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
 
 
 def delete_own_files(
     location: str, catalog: str, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
-) -> OthersFiles:
+) -> PurgedFiles:
     """Delete the files in a folder that this catalog wrote, and then the empty folders, including the folder itself.
 
     Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed.
@@ -125,7 +139,7 @@ def delete_own_files(
             arrive later have new names, and stay.
 
     Returns:
-        The files that stay besides `kept`.
+        The files that stay besides `kept`, and what was deleted.
 
     Raises:
         OSError, ValueError: The file system refused.
@@ -134,11 +148,11 @@ def delete_own_files(
 
 
 class _Contents(NamedTuple):
-    """The contents of one folder: folders, own files, others' files, and whether an entry is in `kept`."""
+    """The contents of one folder: folders, own files with sizes, others' files, and whether an entry is in `kept`."""
 
     folders: list[str]
-    own: list[str]
-    others: OthersFiles
+    own: dict[str, int]
+    others: PurgedFiles
     has_kept: bool
 
 
@@ -149,18 +163,18 @@ class _Deletion:
         self._kept = kept
         self._may_go_on = may_go_on
 
-    def run(self) -> OthersFiles:
+    def run(self) -> PurgedFiles:
         """Delete own files and empty folders; each batch of folders is listed before its files are deleted."""
-        others = OthersFiles()
+        others = PurgedFiles()
         pending, listed, staying = [""], list[str](), set[str]()
         while pending:
             names = pending[-_BATCH:]
             del pending[-_BATCH:]
-            own: list[str] = []
+            own: dict[str, int] = {}
             for name, contents in zip(names, in_parallel(self._contents, names), strict=True):
                 listed.append(name)
                 pending += contents.folders
-                own += contents.own
+                own |= contents.own
                 others += contents.others
                 if contents.has_kept or contents.others.count:
                     staying.add(name)
@@ -169,6 +183,7 @@ class _Deletion:
             # File by file, not the whole folder: files that arrived after the listing may belong to others.
             for _ in in_parallel(self._folder.delete_file, own):
                 pass
+            others += PurgedFiles(deleted=len(own), deleted_bytes=sum(own.values()))
         self._delete_empty(listed, staying)
         return others
 
@@ -187,14 +202,16 @@ class _Deletion:
         return self._folder.inside(name) if name else self._folder
 
     def _contents(self, name: str) -> _Contents:
-        contents = _Contents([], [], OthersFiles(), has_kept=False)
+        contents = _Contents([], {}, PurgedFiles(), has_kept=False)
         for info, is_folder in self._inside(name).entries(recursive=False):
             path = posixpath.join(name, posixpath.basename(info.path))
             if path in self._kept:
                 contents = contents._replace(has_kept=True)
             elif self._folder.is_link(path) or not (is_folder or is_own_file(path, self._catalog)):
-                other = OthersFiles(1, (f"{self._folder.location}/{path}",))
+                other = PurgedFiles(1, (f"{self._folder.location}/{path}",))
                 contents = contents._replace(others=contents.others + other)
+            elif is_folder:
+                contents.folders.append(path)
             else:
-                (contents.folders if is_folder else contents.own).append(path)
+                contents.own[path] = info.size_bytes
         return contents

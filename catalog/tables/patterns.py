@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import WrongFieldError
 from catalog.model import Table
@@ -62,6 +62,19 @@ def matching_tables(tables: Iterable[Table], wanted: Sequence[str], field: str) 
         for name in matches:
             selected.setdefault(name, False)
     return selected
+
+
+def hive_pattern(text: str | None) -> Callable[[str], bool]:
+    """Return a function that tells whether a name matches a pattern of Hive's SHOW TABLES, ignoring case.
+
+    Args:
+        text: `*` or `%` matches any characters, and `|` separates alternatives; None matches all names.
+    """
+    if text is None:
+        return lambda _name: True
+    alternatives = (re.escape(part.strip().lower()) for part in text.split("|"))
+    pattern = re.compile("|".join(part.replace(r"\*", ".*").replace("%", ".*") for part in alternatives), re.DOTALL)
+    return lambda name: pattern.fullmatch(name) is not None
 
 
 def _compiled(text: str) -> re.Pattern[str]:

@@ -21,7 +21,7 @@ from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.locks import hold
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import OthersFiles, delete_own_files
+from catalog.tables.own_files import PurgedFiles, delete_own_files
 from catalog.tables.ownership import LOCATIONS
 from catalog.tables.purged_folders import claim_folders, is_unfinished
 
@@ -91,14 +91,14 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
         raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 
-def purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+def purge(storage: Storage, operations: Operations, operation: Operation) -> PurgedFiles:
     """Delete the files of a dropped table, except those of other tables and those that Calve did not write.
 
     The transaction that dropped the table claimed the folder, so no table or partition was added there since. Safe to
     repeat, and to run in several processes at once.
 
     Returns:
-        The files that stay, because Calve did not write them.
+        The files that stay, because Calve did not write them, and what was deleted.
 
     Raises:
         FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
@@ -113,7 +113,7 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Oth
         others = list(neighbours(connection, [location]))
         if covering := [other.location for other in others if not other.path]:
             log.warning("kept %s, because another table has its files in %s", location, covering[0])
-            return OthersFiles()
+            return PurgedFiles()
         # Earlier versions dropped the table without claiming its folder.
         claim_folders(connection, operation, [location])
     try:

@@ -39,6 +39,7 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.DropColumns: tables.drop_columns,
     m.RenameTable: tables.rename_table,
     m.SetLocation: tables.set_location,
+    m.ShowColumns: descriptions.show_columns,
     m.DescribeTable: descriptions.describe_table,
     m.ShowCreateTable: descriptions.show_create_table,
     m.AddSchemePartitions: schemes.add_partitions,

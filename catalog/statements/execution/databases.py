@@ -6,7 +6,8 @@ from catalog.errors import DatabaseNotFoundError
 from catalog.model import Table, TableType
 from catalog.statements import model as m
 from catalog.statements.context import Context
-from catalog.statements.results import DONE, StatementResult
+from catalog.statements.results import DONE, Cell, StatementResult
+from catalog.tables.patterns import hive_pattern
 
 _VIEW = "VIEW"
 
@@ -24,13 +25,18 @@ def create_database(context: Context, statement: m.CreateDatabase) -> StatementR
 
 
 def drop_database(context: Context, statement: m.DropDatabase) -> StatementResult:
-    """Run DROP DATABASE."""
+    """Run DROP DATABASE; with CASCADE, the result names the tables that were dropped with it."""
     try:
-        context.catalog.drop_database(statement.name)
+        dropped = context.catalog.drop_database(statement.name, cascade=statement.cascade)
     except DatabaseNotFoundError:
         if not statement.if_exists:
             raise
-    return DONE
+        return DONE
+    if not dropped:
+        return DONE
+    rows: list[list[Cell]] = [[table.full_name, *_type_of(table), table.location or None] for table in dropped]
+    text = f"Dropped {len(dropped):,} table(s) and view(s) of {statement.name}; their files stay"
+    return StatementResult(("table", "type", "metadata_location", "location"), rows, text=text)
 
 
 def use_database(context: Context, statement: m.UseDatabase) -> StatementResult:
@@ -40,9 +46,11 @@ def use_database(context: Context, statement: m.UseDatabase) -> StatementResult:
     return DONE
 
 
-def show_databases(context: Context, _statement: m.ShowDatabases) -> StatementResult:
+def show_databases(context: Context, statement: m.ShowDatabases) -> StatementResult:
     """Run SHOW DATABASES."""
-    return StatementResult(("database",), [[database.name] for database in context.catalog.list_databases()])
+    matches = hive_pattern(statement.pattern)
+    names = [database.name for database in context.catalog.list_databases()]
+    return StatementResult(("database",), [[name] for name in names if matches(name)])
 
 
 def describe_database(context: Context, statement: m.DescribeDatabase) -> StatementResult:
@@ -56,10 +64,11 @@ def describe_database(context: Context, statement: m.DescribeDatabase) -> Statem
 def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
     """Run SHOW TABLES, which also returns the type of each table (Hive, Iceberg or view) and Iceberg's metadata."""
     context.make_default_database(statement.database)
+    matches = hive_pattern(statement.pattern)
     tables = context.catalog.list_tables(statement.database or context.database)
     return StatementResult(
         ("database", "table", "type", "metadata_location"),
-        [[table.database, table.name, *_type_of(table)] for table in tables],
+        [[table.database, table.name, *_type_of(table)] for table in tables if matches(table.name)],
     )
 
 

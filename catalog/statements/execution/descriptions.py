@@ -38,6 +38,12 @@ def describe_table(context: Context, statement: m.DescribeTable) -> StatementRes
     return StatementResult(_COLUMNS, rows)
 
 
+def show_columns(context: Context, statement: m.ShowColumns) -> StatementResult:
+    """Run SHOW COLUMNS: the names of the columns, and then those of the partition keys."""
+    columns, keys = described_columns(context.catalog.get_table(context.name(statement.table)))
+    return StatementResult(_COLUMNS[:1], [[column.name] for column in (*columns, *keys)])
+
+
 def _described(column: Column) -> list[Cell]:
     return [column.name, column.type, column.comment]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from catalog.catalog import Catalog
-from catalog.errors import IndexAlreadyExistsError, IndexNotFoundError
-from catalog.model import IndexState, PartitionIndex
+from catalog.errors import IndexAlreadyExistsError, IndexNotFoundError, InvalidIndexError
+from catalog.model import IndexState, PartitionIndex, Table
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
 from catalog.statements.context import Context
@@ -18,6 +18,8 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     """Run CREATE PARTITION INDEX, and return when the index is ACTIVE or FAILED."""
     catalog, name = context.catalog, context.name(statement.table)
     table = catalog.get_table(name)
+    if statement.is_of_hive:
+        _refuse_other_columns(table, statement)
     is_large = count_visible(catalog.storage, table).partitions > LARGE_TABLE
     # Start the engine first: if there is none, no index is created.
     engine = context.engine if is_large else None
@@ -28,6 +30,25 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
         with context.operation() as operation:
             built = engine.build_index(operation, table, created.name)
     return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
+
+
+def _refuse_other_columns(table: Table, statement: m.CreateIndex) -> None:
+    """Refuse Hive's index on columns that are no partition keys.
+
+    Raises:
+        InvalidIndexError: One is none.
+    """
+    if others := [name for name in statement.keys if name not in table.key_names]:
+        keys = [name for name in statement.keys if name in table.key_names] or table.key_names
+        instead = (
+            f"write CREATE PARTITION INDEX {statement.index} ON {table.full_name} ({', '.join(keys)})"
+            if keys
+            else "the table has none"
+        )
+        raise InvalidIndexError(
+            f"{', '.join(others)} is no partition key of {table.full_name}, and indexes are on partition keys only: "
+            f"{instead}"
+        )
 
 
 def _create(catalog: Catalog, table: str, statement: m.CreateIndex) -> PartitionIndex:

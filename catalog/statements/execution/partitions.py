@@ -115,7 +115,9 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
     if statement.purge:
         purge = context.catalog.purge_partitions(table.full_name, condition, confirmation=context.confirmation)
         return StatementResult(
-            ("dropped", "purged", "kept"), [[purge.dropped, purge.purged, purge.kept]], text=str(purge)
+            ("dropped", "purged", "kept", "files_deleted", "bytes_deleted"),
+            [[purge.dropped, purge.purged, purge.kept, purge.others.deleted, purge.others.deleted_bytes]],
+            text=str(purge),
         )
     context.catalog.drop_partitions(table.full_name, condition)
     return DONE

@@ -16,7 +16,7 @@ from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
 from catalog.statements.terms import TableReference
 from catalog.tables.definitions import parse_format
-from catalog.tables.own_files import OthersFiles
+from catalog.tables.own_files import PurgedFiles
 from catalog.tables.schemes import SCHEME_PROPERTIES, scheme_from_properties
 
 _STORAGE_HANDLERS = ("carbondata", "org.apache.carbondata.format")
@@ -132,14 +132,20 @@ def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
     """Run DROP TABLE."""
     table = _find(context, statement.table)
     if not statement.if_exists or table is not None:
-        others = _drop(context, statement, must_be_view=False, purge=statement.purge)
-        if others.count:
-            return StatementResult(text=f"Dropped {context.name(statement.table)}. Left {others}")
-    if statement.purge and table is not None and table.kind is TableKind.EXTERNAL:
-        return StatementResult(
-            text=f"Dropped {table.full_name}. Its files stay, because it is an external table: {table.location}"
-        )
+        purged = _drop(context, statement, must_be_view=False, purge=statement.purge)
+        if statement.purge and table is not None:
+            return _purge_result(table, purged)
     return DONE
+
+
+def _purge_result(table: Table, purged: PurgedFiles) -> StatementResult:
+    if table.kind is TableKind.EXTERNAL:
+        text = f"Dropped {table.full_name}. Its files stay, because it is an external table: {table.location}"
+    else:
+        left = f". Left {purged}" if purged.count else ""
+        text = f"Dropped {table.full_name} and deleted {purged.deletion}{left}"
+    columns = ("files_deleted", "bytes_deleted", "files_left")
+    return StatementResult(columns, [[purged.deleted, purged.deleted_bytes, purged.count]], text=text)
 
 
 def drop_view(context: Context, statement: m.DropView) -> StatementResult:
@@ -149,7 +155,7 @@ def drop_view(context: Context, statement: m.DropView) -> StatementResult:
     return DONE
 
 
-def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, purge: bool = False) -> OthersFiles:
+def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, purge: bool = False) -> PurgedFiles:
     table = context.catalog.get_table(context.name(statement.table))
     if table.is_view and not must_be_view:
         raise NotATableError(f"{table.full_name} is a view; use DROP VIEW")

@@ -40,21 +40,29 @@ class Definitions(Words):
         return made(m.CreateDatabase, name=name, if_not_exists=exists, **self.clauses(clauses))
 
     def drop_database(self, exists: bool | None, name: Placed[str], cascade: Token | None) -> m.Statement:
-        if cascade is not None:
-            raise self.unsupported("only an empty database can be dropped; drop its tables first", cascade)
-        return made(m.DropDatabase, name=name, if_exists=exists)
+        return made(m.DropDatabase, name=name, if_exists=exists, cascade=cascade is not None)
 
     def use_database(self, name: Placed[str]) -> m.Statement:
         return made(m.UseDatabase, name=name)
 
-    def show_databases(self) -> m.Statement:
-        return m.ShowDatabases()
+    def show_databases(self, pattern: Placed[str] | None) -> m.Statement:
+        return made(m.ShowDatabases, pattern=pattern)
 
     def describe_database(self, name: Placed[str]) -> m.Statement:
         return made(m.DescribeDatabase, name=name)
 
-    def show_tables(self, database: Placed[str] | None) -> m.Statement:
-        return made(m.ShowTables, database=database)
+    def show_tables(self, database: Placed[str] | None, pattern: Placed[str] | None) -> m.Statement:
+        return made(m.ShowTables, database=database, pattern=pattern)
+
+    def show_columns(self, table: Placed[TableReference], database: Placed[str] | None) -> m.Statement:
+        if database is not None:
+            if table.value.database not in (None, database.value):
+                raise self.wrong(
+                    f"the table is in {table.value.database}, not in {database.value}; name one database",
+                    database.position,
+                )
+            table = Placed(TableReference(database.value, table.value.name), table.position)
+        return made(m.ShowColumns, table=table)
 
     def describe_table(self, detail: Token | None, table: Placed[TableReference]) -> m.Statement:
         return made(m.DescribeTable, table=table, is_formatted=detail is not None)

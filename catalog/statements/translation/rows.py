@@ -39,6 +39,23 @@ class Rows(Words):
     ) -> m.Statement:
         return made(m.CreateIndex, table=table, index=index, keys=keys)
 
+    def create_hive_index(
+        self,
+        index: Placed[str],
+        table: Placed[TableReference],
+        columns: Placed[tuple[str, ...]],
+        _word: Token | None,
+        _kind: Token | None,
+    ) -> m.Statement:
+        return made(m.CreateIndex, table=table, index=index, keys=columns, is_of_hive=True)
+
+    def alter_hive_index(self, word: Token, _rest: Token) -> m.Statement:
+        raise self.unsupported(
+            "partition indexes are never out of date, so there is nothing to rebuild; SHOW PARTITION INDEXES ON … "
+            "tells their states, and CREATE PARTITION INDEX … ON … builds a new one",
+            word,
+        )
+
     def drop_index(self, exists: bool | None, index: Placed[str], table: Placed[TableReference]) -> m.Statement:
         return made(m.DropIndex, table=table, index=index, if_exists=exists)
 

@@ -22,7 +22,7 @@ from catalog.storage.schema import (
     SourceFileRow,
 )
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import OthersFiles
+from catalog.tables.own_files import PurgedFiles
 from tests.support import killed_changes
 from tests.support.effort import sampled
 from tests.support.processes import context
@@ -211,7 +211,7 @@ def test_partitions_of_a_dropped_table_keep_no_files_of_others(
 ) -> None:
     folder = f"{indexed.location}/own"
     catalog.add_partitions(TABLE, [NewPartition(["1", "own"], location=folder)])
-    monkeypatch.setattr("catalog.tables.dropping.finish_drop", lambda *_: OthersFiles())
+    monkeypatch.setattr("catalog.tables.dropping.finish_drop", lambda *_: PurgedFiles())
     with killed_changes.small_batches():
         catalog.drop_table(TABLE)
     assert rows_left(catalog, indexed)["calve_partition"] == 251

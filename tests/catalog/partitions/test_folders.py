@@ -19,7 +19,7 @@ from catalog.operations.failpoints import Point
 from catalog.partitions import purging as partition_purging
 from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import PurgedFolderRow
-from catalog.tables.own_files import OthersFiles
+from catalog.tables.own_files import PurgedFiles
 from tests.catalog.loading.test_loading import TABLE, Load
 from tests.catalog.loading.test_loading import landing as landing
 from tests.catalog.loading.test_loading import table as table
@@ -321,7 +321,7 @@ def test_no_partition_comes_to_a_folder_while_a_purge_deletes_its_files(
         assert folders(catalog) == before
         refused.append("")
 
-    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> PurgedFiles:
         refuse()
         if len(refused) == 1:
             raise KeyboardInterrupt
@@ -365,7 +365,7 @@ def test_a_purge_that_another_process_has_finished_deletes_nothing_of_the_next_p
     put(catalog, f"{table.location}/origin=a/month=1")
     delete, files = partition_purging.delete_own_files, list[Path]()
 
-    def delete_late(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+    def delete_late(location: str, *arguments: Any, **options: Any) -> PurgedFiles:
         if not files:
             files.append(Path())
             assert catalog.vacuum(grace=NOW).purged == (f"{TABLE} (partitions)",)
@@ -392,7 +392,9 @@ def test_a_purge_counts_the_partitions_that_share_a_folder(catalog: Catalog, tab
     shared = f"{table.location}/shared"
     add(catalog, (("a", "1"), shared), (("b", "1"), shared))
     file = put(catalog, shared)
-    assert str(catalog.purge_partitions(TABLE)) == "Dropped 2 partition(s) and deleted the files of 2."
+    size = file.stat().st_size
+    purge = catalog.purge_partitions(TABLE)
+    assert str(purge) == f"Dropped 2 partition(s) and deleted the files of 2 (1 file(s), {size} bytes)."
     assert not file.exists()
 
 
@@ -424,7 +426,7 @@ def test_a_purge_of_a_table_that_is_renamed_meanwhile_excludes_those_who_add_par
     monkeypatch.setattr(partition_purging, "_in_use", look_while_one_comes)
     delete = partition_purging.delete_own_files
 
-    def delete_afterwards(*arguments: Any, **options: Any) -> OthersFiles:
+    def delete_afterwards(*arguments: Any, **options: Any) -> PurgedFiles:
         thread.join()
         return delete(*arguments, **options)
 

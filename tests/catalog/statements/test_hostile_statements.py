@@ -38,7 +38,6 @@ UNKNOWN = {
     "metadata of a folder": "CALL iceberg.system.register_table(schema_name => 'shop', table_name => 'x', "
     "table_location => '{foreign}')",
     "orphans of a folder": "CALL iceberg.system.remove_orphan_files(table => 'shop.t', location => '{foreign}')",
-    "a database with its tables": "DROP DATABASE shop CASCADE",
     "a shell": "!rm -r {foreign}",
     "a file system's shell": "DFS -rm -r {foreign}",
 }

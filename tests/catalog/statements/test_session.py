@@ -616,7 +616,7 @@ def test_purge_deletes_the_files_of_dropped_partitions(session: Session, catalog
     assert [path.exists() for path in (one, two, other, outside, inside)] == [False, False, True, True, True]
     assert lines(session, "SHOW PARTITIONS sales") == ["region=US/month=1"]
     assert lines(session, "ALTER TABLE sales DROP IF EXISTS PARTITION (region='EU') PURGE") == [
-        "Dropped 0 partition(s) and deleted the files of 0."
+        "Dropped 0 partition(s) and deleted the files of 0 (0 file(s), 0 bytes)."
     ]
 
 
@@ -630,7 +630,8 @@ def test_purge_leaves_the_files_of_external_tables_and_tells_so(
         "ALTER TABLE t ADD PARTITION (day=1)",
     )
     assert lines(session, "ALTER TABLE t DROP PARTITION (day=1) PURGE") == [
-        "Dropped 1 partition(s) and deleted the files of 0; the files of 1 stay, because demo.t is an external table."
+        "Dropped 1 partition(s) and deleted the files of 0 (0 file(s), 0 bytes); the files of 1 stay, because "
+        "demo.t is an external table."
     ]
     assert lines(session, "DROP TABLE t PURGE") == [
         f"Dropped demo.t. Its files stay, because it is an external table: {tmp_path}/theirs"

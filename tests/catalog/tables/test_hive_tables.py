@@ -28,7 +28,7 @@ from catalog.storage.schema import PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.tables import purging
 from catalog.tables.checks import require_readable_format
-from catalog.tables.own_files import OthersFiles, _Deletion
+from catalog.tables.own_files import PurgedFiles, _Deletion
 from tests.support.written_files import own_name
 
 COLUMNS = [("a", "int"), ("b", "string")]
@@ -277,7 +277,7 @@ def test_no_table_and_no_partition_comes_to_a_folder_before_its_purge_has_ended(
     file = file_in(catalog, f"{root}/k=1")
     delete, refused = purging.delete_own_files, list[str]()
 
-    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> PurgedFiles:
         with pytest.raises(FolderBeingPurgedError, match=r"run `calve vacuum`") as error:
             come(catalog, root)
         refused.append(error.value.operation)
@@ -307,7 +307,7 @@ def test_a_purge_that_another_process_has_finished_deletes_nothing_of_the_next_t
     file_in(catalog, f"{root}/k=1")
     delete, files = purging.delete_own_files, list[Path]()
 
-    def delete_late(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+    def delete_late(location: str, *arguments: Any, **options: Any) -> PurgedFiles:
         if not files:
             files.append(Path())
             assert catalog.vacuum().purged == ("demo.t",)

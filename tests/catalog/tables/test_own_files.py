@@ -122,8 +122,12 @@ def test_purge_of_partitions_leaves_and_names_the_files_of_others(
     names = ("000000_0", "_SUCCESS", SPARK_NAME, "deep/notes.txt")
     others = [put(root / "k=2" / name) for name in names]
     session.execute("ALTER TABLE own ADD PARTITION (k=1) PARTITION (k=2)")
+    size = sum(path.stat().st_size for path in own)
     answer = session.execute("ALTER TABLE own DROP PARTITION (k>0) PURGE")
-    assert "deleted the files of 2. Left 4 file(s) that Calve did not write: " in (answer.text or "")
+    assert answer.rows == [[2, 2, "", 3, size]]
+    assert f"deleted the files of 2 (3 file(s), {size} bytes). Left 4 file(s) that Calve did not write: " in (
+        answer.text or ""
+    )
     assert all(str(path) in (answer.text or "") for path in others)
     assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 4
     assert sorted(path.name for path in root.iterdir()) == ["k=2"]
@@ -133,19 +137,23 @@ def test_purge_of_a_table_leaves_and_names_the_files_of_others(
     session: Session, foreign: Path, name_of_own: str
 ) -> None:
     root = foreign.parent / "own"
-    for name in (
+    names = (
         f"k=1/{name_of_own}",
         f"k=1/.{name_of_own}.crc",
         f"k=2/.calve-{name_of_own}",
         "_calve_staging/1-1/data/x",
         "_calve_staging/1-1/data/_SUCCESS",
-    ):
-        put(root / name)
+    )
+    own = [put(root / name) for name in names]
     others = [put(root / name) for name in (f"k=1/{SPARK_NAME}", "k=3/theirs.orc", "README")]
     elsewhere = put(foreign / name_of_own)
     (root / "k=4").symlink_to(foreign)
+    size = sum(path.stat().st_size for path in own)
     answer = session.execute("DROP TABLE own PURGE")
-    assert (answer.text or "").startswith("Dropped shop.own. Left 4 file(s) that Calve did not write: ")
+    assert answer.rows == [[5, size, 4]]
+    assert (answer.text or "").startswith(
+        f"Dropped shop.own and deleted 5 file(s), {size} bytes. Left 4 file(s) that Calve did not write: "
+    )
     assert all(str(path) in (answer.text or "") for path in (*others, root / "k=4"))
     assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()) == [
         "README",
