@@ -10,16 +10,19 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
+from catalog.model import LoadMode
 from catalog.operations.job_requests import WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
+from spark_jobs.changing.merging import merge_rows
 from spark_jobs.reading.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
-from spark_jobs.rows.value_checks import CheckedColumn, checked_column
+from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
 from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
+from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows
 
 log = logging.getLogger("spark_jobs.write_partitions")
 
@@ -30,7 +33,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     Each attempt has its own staging folder. Leftovers of earlier loads are removed first.
 
     Returns:
-        The report: the staging folder and its number of rows.
+        The report: the staging folder and its number of rows; with mode `merge` these are all rows of the partitions
+        that it changes, and `removed` has the ids of those that have none left.
 
     Raises:
         SourceFileError: A file cannot be parsed.
@@ -41,6 +45,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         return dict(operation.report.get(job.step, {}))
     table = catalog.get_table(operation.table)
     require_readable_format(table)
+    if job.mode == LoadMode.MERGE:
+        return _write_merged(spark, catalog, job, table)
     staging = catalog.loading.files_folder(table, operation, job.attempt)
     catalog.loading.discard_staging(table, (job.operation_id, job.step, job.attempt), keep=staging)
     folder = spark_path(f"{table.location}/{staging}")
@@ -65,6 +71,27 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         )
     log.info("%s: staged %d rows in %s", table.full_name, written, folder)
     return {"staging": staging, "rows": written}
+
+
+def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
+    """Write the rows of all partitions that a merge changes."""
+    operation = catalog.operations.get(job.operation_id)
+    staging = catalog.loading.files_folder(table, operation, job.attempt)
+    catalog.loading.discard_staging(table, (job.operation_id, job.step, job.attempt), keep=staging)
+    with source_errors():
+        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        read = Observation()
+        new = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        rows, concerned = merge_rows(spark, catalog, table, new, _checked(new, table), job.merge_rule)
+        written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
+    counts = metrics(read)
+    if counts.get("bad"):
+        raise unreadable_lines(source)
+    log.info(
+        "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
+        *(table.full_name, counts.get("rows", 0), len(concerned), written, staging),
+    )
+    return {"staging": staging, "rows": written, "removed": partitions_without_rows(table, staging, concerned)}
 
 
 def _checked(rows: DataFrame, table: Table) -> list[CheckedColumn]:

@@ -95,7 +95,8 @@ class Loading:
         Args:
             source: A file, a folder, or a glob.
             reload: Include files that were loaded before, even if they have changed since.
-            mode: With REPLACE, files that changed after they were loaded are loaded again, and named in the log.
+            mode: With REPLACE and MERGE, files that changed after they were loaded are loaded again, and named in the
+                log.
             is_dry_run: Do not reserve the table for the operation.
             settings: Settings for the load's later steps (`settings_of`), as JSON values.
 
@@ -160,8 +161,9 @@ class Loading:
             if (versions := known.get(_same_path(file.path))) and (file.size_bytes, file.modified_at_ms) not in versions
         ]
         what = f"{len(changed):,} file(s) changed after they were loaded into {table.full_name}"
-        if changed and mode is LoadMode.REPLACE:
-            log.warning("%s; their partitions are replaced: %s", what, ", ".join(changed[:_SHOWN]))
+        if changed and mode in (LoadMode.REPLACE, LoadMode.MERGE):
+            done = "their partitions are replaced" if mode is LoadMode.REPLACE else "they are merged again"
+            log.warning("%s; %s: %s", what, done, ", ".join(changed[:_SHOWN]))
         elif changed:
             raise SourceFileError(
                 f"source {source}: {what}: {', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the "
@@ -314,6 +316,9 @@ class Loading:
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
+        if mode is LoadMode.MERGE:
+            # The attempt has merged the rows, so its files have all rows of their partitions.
+            mode = LoadMode.REPLACE
         if mode is LoadMode.REPLACE and not (table.partition_keys or table.is_stored_as_iceberg):
             raise UnsupportedChangeError(
                 f"table {table.full_name} has no partition keys, and readers list its folder, so its rows cannot be "

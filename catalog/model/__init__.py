@@ -111,11 +111,16 @@ class OnInvalid(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What a load may do to the partitions of a table: add new ones, add rows to existing ones, or replace these."""
+    """What a load may do to the partitions of a table.
+
+    It adds new ones (NEW), adds rows to existing ones, too (APPEND), replaces these (REPLACE), or merges its rows into
+    these by keys (MERGE).
+    """
 
     NEW = "new"
     APPEND = "append"
     REPLACE = "replace"
+    MERGE = "merge"
 
     @classmethod
     def of(cls, text: str, table: Table) -> LoadMode:

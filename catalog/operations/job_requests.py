@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 from catalog.errors import InvalidRequestError
 from catalog.settings.fields import whole_number
+from catalog.settings.merge_rules import MergeRule
 
 _MOST_PARTITIONS = 1_000_000_000
 
@@ -82,6 +83,7 @@ class SourceJob(JobRequest):
 
     Attributes:
         required: Columns that each file has to have.
+        merge: The rule of a load with mode `merge` (`catalog.settings.merge_rules.MergeRule.from_config`).
         keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
             keep the order of fields, and the order of the keys is that of the path.
     """
@@ -95,6 +97,7 @@ class SourceJob(JobRequest):
     invalid_partitions: str = "fail"
     mode: str = ""
     required: Sequence[str] = ()
+    merge: Mapping[str, Any] = field(default_factory=dict)
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -102,6 +105,15 @@ class SourceJob(JobRequest):
         for name in ("columns", "keys"):
             object.__setattr__(self, name, tuple((column, text) for column, text in getattr(self, name)))
         object.__setattr__(self, "required", tuple(self.required))
+
+    @property
+    def merge_rule(self) -> MergeRule:
+        """The rule of a load with mode `merge`.
+
+        Raises:
+            InvalidConfigurationError: The request has none.
+        """
+        return MergeRule.from_config(self.merge)
 
     @property
     def key_types(self) -> dict[str, str]:

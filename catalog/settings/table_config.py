@@ -24,6 +24,7 @@ from catalog.settings.entry_fields import (
 )
 from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
+from catalog.settings.merge_rules import MergeRule
 from catalog.settings.problems import Problems
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
@@ -56,6 +57,8 @@ class TableConfig:
         invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
             are set aside and reported).
         mode: What a load may do to existing partitions (`LoadMode`); empty for the default of the table's format.
+        merge: With the mode `merge`: `keys`, the columns that identify a row; `order`, the column by which the latest
+            row is found; `delete`, a condition on rows that are deleted (`catalog.settings.merge_rules.MergeRule`).
         rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
             applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
         spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.
@@ -74,6 +77,7 @@ class TableConfig:
     schedule: str | None = None
     invalid_partitions: str = "fail"
     mode: str = ""
+    merge: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, Any] = field(default_factory=dict)
     rebalance: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +96,7 @@ class TableConfig:
             "invalid_partitions": self.invalid_partitions,
             "mode": self.mode,
             "required": list(self.required),
+            "merge": dict(self.merge),
         }
 
     def quality_request(self) -> dict[str, Any]:
@@ -381,6 +386,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         keys=keys,
         columns=read_types(place, entry, "columns", check_column_type),
         required=_names(place, entry, "required"),
+        merge=_merge(entry),
         indexes=read_indexes(place, entry, keys),
         schedule=_schedule(place, entry),
         quality=quality,
@@ -389,6 +395,13 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         connection=_connection(place, entry),
         **defaults,
     )
+
+
+def _merge(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    merge = entry.get("merge") or {}
+    if merge or entry.get("mode") == LoadMode.MERGE:
+        MergeRule.from_config(merge)
+    return dict(merge)
 
 
 def _names(place: str, entry: Mapping[str, Any], name: str) -> tuple[str, ...]:

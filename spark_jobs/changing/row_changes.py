@@ -19,7 +19,7 @@ from catalog.operations.records import OperationKind
 from catalog.storage.values import ValueEncoder
 from spark_jobs.queries.checked_plans import check_expression
 from spark_jobs.queries.query import prune_query
-from spark_jobs.reading.files import read_data_files, read_partitions
+from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
 from spark_jobs.reading.sources import quoted
 from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
@@ -90,7 +90,7 @@ def delete_rows(
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
-    _check(spark, where)
+    check(spark, where)
     operation = catalog.operations.begin(
         operation_id,
         OperationKind.CHANGE_ROWS,
@@ -103,7 +103,7 @@ def delete_rows(
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
         kept = ~f.coalesce(f.expr(where), f.lit(False))
-        return _new_rows(definition, _rows(spark, catalog, definition, concerned).where(kept), concerned)
+        return _new_rows(definition, rows_of(spark, catalog, definition, concerned).where(kept), concerned)
 
     return publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
 
@@ -138,7 +138,7 @@ def update_rows(
                 "rows to other partitions, insert them there and delete them here"
             )
     for expression in (*assignments.values(), where):
-        _check(spark, expression)
+        check(spark, expression)
     operation = catalog.operations.begin(
         operation_id,
         OperationKind.CHANGE_ROWS,
@@ -150,7 +150,7 @@ def update_rows(
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
-        rows = _rows(spark, catalog, definition, concerned)
+        rows = rows_of(spark, catalog, definition, concerned)
         return NewRows(rows, _updated(definition, rows, assignments, where), concerned)
 
     return publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
@@ -184,14 +184,19 @@ def compact_partitions(
     )
 
     def prepare() -> NewRows:
-        return _new_rows(definition, _rows(spark, catalog, definition, partitions), partitions)
+        return _new_rows(definition, rows_of(spark, catalog, definition, partitions), partitions)
 
     report = publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
     return {**report, "files_before": sum(partition.file_count or 0 for partition in partitions)}
 
 
-def _check(spark: SparkSession, expression: str) -> None:
-    """Check that an expression only uses the columns of the table, and functions that are allowed."""
+def check(spark: SparkSession, expression: str) -> None:
+    """Check that an expression only uses the columns of the table, and functions that are allowed.
+
+    Raises:
+        RefusedStatementError: It calls another function.
+        UnsupportedChangeError: It reads a table.
+    """
     try:
         check_expression(spark, expression)
     except TableNotFoundError as error:
@@ -233,24 +238,32 @@ def _updated(table: Table, rows: DataFrame, assignments: Mapping[str, str], wher
 
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
     """Return the partitions that have rows which meet a condition."""
-    keys = ", ".join(f"CAST({quoted(key)} AS STRING)" for key in table.key_names)
+    keys = ", ".join(map(quoted, table.key_names))
     sql = f"SELECT DISTINCT {keys} FROM {quoted(table.database)}.{quoted(table.name)} WHERE ({where}\n)"
     pruned = prune_query(spark, sql, catalog=catalog, untrusted=sql)
-    encoder = ValueEncoder(table)
-    matching = {encoder.identity(tuple(row)) for row in pruned.frame.toLocalIterator()}
-    partitions = catalog.get_partitions(table.full_name, pruned.tables[0].where if pruned.tables else None)
-    concerned = [partition for partition in partitions if encoder.identity(partition.values) in matching]
-    if len(concerned) < len(matching):
-        raise InvalidRowsError(
-            f"table {table.full_name}: {len(matching) - len(concerned):,} partition(s) with such rows have a value "
-            "that is not of its key's type, so they cannot be found by it; drop or rename them first"
-        )
+    concerned = partitions_of_rows(catalog, table, pruned.frame, pruned.tables[0].where if pruned.tables else None)
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
     return concerned
 
 
-def _rows(spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition]) -> DataFrame:
+def partitions_of_rows(catalog: Catalog, table: Table, rows: DataFrame, where: str | None = None) -> list[Partition]:
+    """Return the existing partitions that rows belong to.
+
+    Args:
+        rows: The partition keys, with their types.
+        where: A filter of partitions that all of them meet; None for all.
+    """
+    encoder = ValueEncoder(table)
+    texts = rows.select(*[f.col(quoted(key)).cast("string") for key in table.key_names]).distinct()
+    matching = {encoder.identity(tuple(row)) for row in texts.toLocalIterator()}
+    partitions = catalog.get_partitions(table.full_name, where)
+    return [partition for partition in partitions if encoder.identity(partition.values) in matching]
+
+
+def rows_of(spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition]) -> DataFrame:
     """Return all rows of partitions, without those that other engines have deleted."""
+    if not partitions:
+        return empty_table(spark, table)
     if not table.is_stored_as_iceberg:
         return read_partitions(spark, table, partitions)
     found = catalog.scan_partition_files(table.full_name)

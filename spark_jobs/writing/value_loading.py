@@ -119,9 +119,9 @@ def publish_rows(
         try:
             staging = catalog.loading.files_folder(table, operation, attempt)
             new = prepare()
-            _stage(spark, catalog, table, staging, new)
+            stage_rows(spark, catalog, table, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
-            removed = _without_rows(table, staging, new.replaced or ())
+            removed = partitions_without_rows(table, staging, new.replaced or ())
             return catalog.loading.publish(
                 operation.id, step, attempt, staging, is_load=False, mode=mode, removed=removed
             )
@@ -135,8 +135,8 @@ def publish_rows(
             raise
 
 
-def _without_rows(table: Table, staging: str, partitions: Sequence[Partition]) -> list[int]:
-    """Return the ids of those partitions for which no rows were written."""
+def partitions_without_rows(table: Table, staging: str, partitions: Sequence[Partition]) -> list[int]:
+    """Return the ids of those partitions for which no rows were written to an attempt's folder."""
     if not partitions:
         return []
     encoder = ValueEncoder(table)
@@ -180,14 +180,14 @@ def _key_text(checked: CheckedColumn) -> SparkColumn:
 # --- staging --------------------------------------------------------------------------------------------------------
 
 
-def _stage(
+def stage_rows(
     spark: SparkSession,
     catalog: Catalog,
     table: Table,
     staging: str,
     new: NewRows,
-) -> None:
-    """Write the rows, and the list of their files, to a folder.
+) -> int:
+    """Write the rows, and the list of their files, to a folder; return their number.
 
     Raises:
         InvalidRowsError: A value does not have its column's type.
@@ -198,7 +198,7 @@ def _stage(
     if table.is_stored_as_iceberg:
         listed = write_partition_files(check.observe(rows), table, columns, staging)
         _compare(table, staging, check.finish(), listed)
-        return
+        return listed
     written = check.observe(rows).select(*_written(table, columns))
     folder = f"{spark_path(table.location)}/{staging}"
     keys = [f.col(f"`{key}`") for key in table.key_names]
@@ -207,7 +207,9 @@ def _stage(
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
         writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
-    _compare(table, staging, check.finish(), list_staged(spark, table, staging))
+    listed = list_staged(spark, table, staging)
+    _compare(table, staging, check.finish(), listed)
+    return listed
 
 
 def _compare(table: Table, folder: str, given_rows: int, listed: int) -> None:

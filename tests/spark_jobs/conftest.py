@@ -70,14 +70,16 @@ class Loader:
                 on_invalid=changes.get("on_invalid", OnInvalid.REFUSE),
                 is_quarantined=changes.get("is_quarantined", False),
                 mode=LoadMode(changes["mode"]) if changes.get("mode") else None,
+                removed=changes.get("removed", ()),
             )
 
     def load(self, source: Path, *, on_invalid: OnInvalid = OnInvalid.REFUSE, **changes: Any) -> dict[str, Any]:
         operation_id = self.new_operation()
         try:
             self.validate(operation_id, source, **changes)
-            staging = self.write(operation_id, **changes)["staging"]
-            return self.register(operation_id, staging, on_invalid=on_invalid, mode=changes.get("mode"))
+            written = self.write(operation_id, **changes)
+            mode, removed = changes.get("mode"), written.get("removed", ())
+            return self.register(operation_id, written["staging"], on_invalid=on_invalid, mode=mode, removed=removed)
         except Exception:
             self.catalog.operations.fail(operation_id, "TEST", "the load failed")
             raise

@@ -13,6 +13,7 @@ import pytest
 
 from catalog import Catalog, OnInvalid, PartitionState
 from catalog.errors import (
+    CatalogError,
     FencedError,
     InvalidPartitionError,
     InvalidTableError,
@@ -270,6 +271,89 @@ def test_a_corrected_day_replaces_its_partition(
     for _ in range(2):
         assert catalog.vacuum(grace=timedelta(0)).problems == ()
         assert current() == [(1, 10.0), (3, 1.0), (4, 4.0)]
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
+def test_the_latest_rows_of_each_key_stay(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    """Corrections, rows that move to another partition, older rows that come late, and deletions."""
+    from spark_jobs.reading.tables import read_table
+
+    loader, header = make_loader(), "country,day,id,state,at\n"
+    merge = {"keys": ["id"], "order": "at", "delete": "state = 'gone'"}
+
+    def load(name: str, rows: str) -> dict[str, Any]:
+        source = deliver(tmp_path / name, f"{name}.csv", header + rows)
+        report: dict[str, Any] = loader.load(source, format=table_format, mode="merge", merge=merge)
+        return report
+
+    def current() -> list[tuple[Any, ...]]:
+        rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+        return sorted((row.id, row.state, row.at, row.country, row.day) for row in rows)
+
+    first = load(
+        "first", "US,1,1,new,10\nUS,1,1,paid,11\nUS,1,2,new,10\nUS,2,3,new,10\nDE,1,4,new,10\nDE,2,5,gone,10\n"
+    )
+    assert (first["partitions"], first["row_count"]) == (3, 4)
+    assert current() == [
+        (1, "paid", 11, "US", 1),
+        (2, "new", 10, "US", 1),
+        (3, "new", 10, "US", 2),
+        (4, "new", 10, "DE", 1),
+    ]
+    # Row 1 is older than that of the table, row 2 moves to Germany, 3 is deleted, 4 is as late as that of the table.
+    second = load("second", "US,1,1,late,9\nDE,2,2,moved,12\nUS,9,3,gone,12\nDE,1,4,same,10\nFR,1,6,new,1\n")
+    after = [
+        (1, "paid", 11, "US", 1),
+        (2, "moved", 12, "DE", 2),
+        (4, "same", 10, "DE", 1),
+        (6, "new", 1, "FR", 1),
+    ]
+    assert current() == after
+    assert (second["partitions"], second["partitions_replaced"]) == (2, 2)
+    counts = {partition.values: partition.row_count for partition in catalog.get_partitions("shop.orders")}
+    assert counts == {("US", "1"): 1, ("DE", "2"): 1, ("DE", "1"): 1, ("FR", "1"): 1}, "no partition is left empty"
+    for _ in range(2):
+        assert catalog.vacuum(grace=timedelta(0)).problems == ()
+        assert current() == after
+
+
+def test_rows_are_merged_within_their_partitions_if_the_keys_have_the_partition_keys(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\nUS,2,1,2\nDE,1,1,3\n"))
+    source = deliver(tmp_path / "second", "b.csv", HEADER + "US,1,1,10\nUS,1,1,20\nUS,1,2,\n")
+    loader.load(source, mode="merge", merge={"keys": ["country", "day", "id"], "order": "amount"})
+    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert sorted((row.country, row.day, row.id, row.amount) for row in rows) == [
+        ("DE", 1, 1, 3.0),
+        ("US", 1, 1, 20.0),
+        ("US", 1, 2, None),
+        ("US", 2, 1, 2.0),
+    ]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("merge", "message"),
+    [
+        ({}, "merge has keys None, not a list of columns"),
+        ({"keys": ["id", "nothing"]}, "has no column nothing, which `merge` names"),
+        ({"keys": ["id"], "delete": "java_method('x', 'y')"}, "the function java_method"),
+    ],
+)
+def test_a_wrong_merge_adds_nothing(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, merge: dict[str, Any], message: str
+) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
+    with pytest.raises(CatalogError, match=message):
+        loader.load(deliver(tmp_path / "second", "b.csv", HEADER + "US,1,1,2\n"), mode="merge", merge=merge)
+    assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]
 
 
 def test_after_the_grace_period_every_reader_of_the_folder_sees_the_corrected_day(

@@ -94,8 +94,8 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             enum=[AS_LISTED, *MODES],
             title="Rows for partitions that exist",
             description="new: refuse the load. append: add the rows to these partitions. replace: they have only "
-            "these rows afterwards. For a table that is not listed, the default is "
-            "append if it is stored as Iceberg, and otherwise new.",
+            "these rows afterwards. merge: of rows with the same keys, the latest stays, by the entry's merge. For "
+            "a table that is not listed, the default is append if it is stored as Iceberg, and otherwise new.",
         ),
         "reload": Param(
             False,

@@ -175,6 +175,7 @@ class RegisterPartitionsOperator(BaseOperator):
                     on_invalid=OnInvalid.SKIP if is_skipping else OnInvalid.REFUSE,
                     is_quarantined=on_failure == OnFailure.QUARANTINE,
                     mode=LoadMode.of(settings["request"].get("mode", ""), catalog.get_table(operation.table)),
+                    removed=staged.get("removed", ()),
                 )
         self.log.info(
             "Added %(partitions)d partitions, extended %(partitions_extended)d and replaced %(partitions_replaced)d, "

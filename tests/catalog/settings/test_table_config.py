@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidConfigurationError, WrongFieldError
 from catalog.model import Column, FileFormat, Table
 from catalog.operations.job_requests import ValidateSourceJob
+from catalog.settings.merge_rules import MergeRule
 from catalog.settings.places import allowed_locations
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.table_config import (
@@ -58,6 +59,30 @@ def test_names_are_normalised_and_defaults_filled_in(write: Any) -> None:
     assert configured_load({"table": "shop.orders", "mode": "new"}).mode == "new"
 
 
+def test_a_rule_of_merging_is_kept_for_runs_with_that_mode(write: Any) -> None:
+    rule = {"keys": ["ID", "day"], "order": "At", "delete": "state = 'gone'"}
+    write(merge=rule)
+    run = configured_load({"table": "shop.orders", "mode": "merge"})
+    assert MergeRule.from_config(run.job_request()["merge"]) == MergeRule(("id", "day"), "at", "state = 'gone'")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"mode": "merge"}, "merge has keys None, not a list of columns that identify a row; expected"),
+        ({"merge": ["id"]}, r"merge is \['id'\], expected a mapping"),
+        ({"merge": {"keys": "id"}}, "merge has keys 'id', not a list"),
+        ({"merge": {"keys": ["id", "ID"]}}, "merge has keys id, id; name each column once"),
+        ({"merge": {"keys": ["id"], "by": "at"}}, "merge has unknown field by; the fields are keys, order, delete"),
+        ({"merge": {"keys": ["id"], "order": 1}}, "merge has order 1, expected"),
+    ],
+)
+def test_a_wrong_rule_of_merging_is_named(write: Any, entry: dict[str, Any], message: str) -> None:
+    write(**entry)
+    with pytest.raises(InvalidConfigurationError, match=rf"table Shop\.Orders: {message}"):
+        load_table_configs()
+
+
 def test_a_run_overrides_single_settings_of_spark(write: Any) -> None:
     write(spark={"spark.cores.max": 2, "spark.jars": "/x.jar"}, connection="night")
     run = configured_load({"table": "shop.orders", "spark_conf": {"spark.cores.max": 8}})
@@ -83,7 +108,7 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"format": "xml"}, "format is 'xml', expected one of parquet, orc, avro, csv"),
         ({"source_format": "xls"}, "source_format is 'xls'"),
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
-        ({"mode": "merge"}, "mode is 'merge', expected one of new, append, replace"),
+        ({"mode": "upsert"}, "mode is 'upsert', expected one of new, append, replace, merge"),
         ({"required": "id"}, r"required is 'id', expected a list of columns"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
         ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
@@ -374,7 +399,7 @@ def test_the_problems_of_both_entries_of_a_table_are_named(tmp_path: Path) -> No
     assert [problem.partition(": ")[2] for problem in read_table_list(path).wrong["shop.a"].error.problems] == [
         "format is 'xml', expected one of parquet, orc, avro, csv, iceberg",
         "the list has two entries of shop.a; remove one",
-        "mode is 'x', expected one of new, append, replace",
+        "mode is 'x', expected one of new, append, replace, merge",
     ]
 
 

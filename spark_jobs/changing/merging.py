@@ -1,0 +1,81 @@
+"""Merging of a source's rows into the partitions of a table: of all rows with the same key, the latest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql.window import WindowSpec
+
+from catalog import Catalog, Partition, Table
+from catalog.errors import InvalidRowsError
+from catalog.settings.merge_rules import MergeRule
+from spark_jobs.changing.row_changes import check, partitions_of_rows, rows_of
+from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.tables import read_table
+from spark_jobs.rows.value_checks import CheckedColumn
+
+_IS_NEW, _PLACE = "calve/is_new", "calve/place"
+
+
+def merge_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    new: DataFrame,
+    columns: Sequence[CheckedColumn],
+    rule: MergeRule,
+) -> tuple[DataFrame, list[Partition]]:
+    """Return the rows of all partitions that a merge changes, as they are after it, and these partitions if they exist.
+
+    A row of the source takes the place of the table's row with the same key, in whatever partition that is, unless the
+    table's row is later by `rule.order`. Of equally late rows, one of the source stays. A row that stays and meets
+    `rule.delete` is left out.
+
+    Args:
+        new: The rows of the source.
+        columns: The columns of these rows, as the table has them.
+
+    Raises:
+        InvalidRowsError: The rule names a column that the table does not have.
+        RefusedStatementError: The condition `rule.delete` uses what is not allowed.
+    """
+    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    if unknown := [name for name in (*rule.keys, *filter(None, [rule.order])) if name not in names]:
+        raise InvalidRowsError(
+            f"table {table.full_name} has no column {', '.join(unknown)}, which `merge` names; its columns are "
+            f"{', '.join(names)}"
+        )
+    if rule.delete:
+        check(spark, rule.delete)
+    typed = new.select(*[checked.value.alias(checked.column.name) for checked in columns]).persist()
+    concerned = _concerned(spark, catalog, table, typed, rule)
+    old = rows_of(spark, catalog, table, concerned).select(*map(quoted, names))
+    both = old.withColumn(_IS_NEW, f.lit(False)).union(
+        typed.select(*map(quoted, names)).withColumn(_IS_NEW, f.lit(True))
+    )
+    latest = both.withColumn(_PLACE, f.row_number().over(_window(rule))).where(f.col(quoted(_PLACE)) == 1)
+    if rule.delete:
+        latest = latest.where(~f.coalesce(f.expr(rule.delete), f.lit(False)))
+    return latest.drop(_IS_NEW, _PLACE), concerned
+
+
+def _window(rule: MergeRule) -> WindowSpec:
+    order: list[SparkColumn] = [f.col(quoted(rule.order)).desc_nulls_last()] if rule.order else []
+    keys = [f.col(quoted(key)) for key in rule.keys]
+    return Window.partitionBy(*keys).orderBy(*order, f.col(quoted(_IS_NEW)).desc())
+
+
+def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFrame, rule: MergeRule) -> list[Partition]:
+    """Return the partitions that have rows with keys of the new ones, or get new rows."""
+    places = new.select(*map(quoted, table.key_names))
+    if not set(table.key_names) <= set(rule.keys):
+        keys = new.select(*map(quoted, rule.keys)).distinct()
+        existing = read_table(spark, table.full_name, catalog=catalog)
+        is_same = [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
+        # The keys of one load are few beside those of the table.
+        same = existing.join(keys, is_same, "left_semi")
+        places = places.union(same.select(*map(quoted, table.key_names)))
+    return partitions_of_rows(catalog, table, places)
