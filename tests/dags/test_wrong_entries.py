@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
         "shop.orders: {source: /x, mode: newest, format: xml, source_format: xls}",
         "shop.orders",
         [
-            "mode is 'newest', expected one of new, append, replace",
+            "mode is 'newest', expected one of new, append, replace, merge",
             "format is 'xml', expected one of parquet, orc, avro, csv, iceberg",
             "source_format is 'xls', expected one of csv, json, parquet, orc",
         ],
