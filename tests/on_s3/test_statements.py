@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from catalog import Catalog
 from standalone.unprivileged import python_probe, unprivileged_prefix
 from tests.on_s3.conftest import iceberg_rows
+from tests.support.object_store import StoreClient
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
@@ -69,6 +71,18 @@ OTHER_MIGRATIONS = """
     ALTER TABLE trial EXECUTE add_files_from_table(schema_name => 'stated', table_name => 'more');
     SELECT * FROM in_parquet ORDER BY id
 """
+CHANGES = """
+    CREATE TABLE {table} (id int, note string) PARTITIONED BY (day int) STORED AS {format};
+    INSERT INTO {table} VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 2), (4, 'd', 3), (5, 'e', 4);
+    INSERT INTO {table} VALUES (6, 'f', 1);
+    DELETE FROM {table} WHERE note = 'b';
+    UPDATE {table} SET note = 'new' WHERE id = 3;
+    INSERT OVERWRITE {table} VALUES (7, 'g', 3);
+    TRUNCATE TABLE {table} PARTITION (day = 4);
+    ALTER TABLE {table} COMPACT;
+    SELECT id, note, day FROM {table} ORDER BY id
+"""
+CHANGED = [[1, "a", 1], [3, "new", 2], [6, "f", 1], [7, "g", 3]]
 ROWS = [[1, "a", "nl", 2024], [2, "b", "nl", 2025], [3, None, "de/at", 2024]]
 
 
@@ -81,7 +95,8 @@ def outcomes(stack: Stack, catalog: Catalog) -> list[dict[str, Any]]:
     """The outcomes of all statements, which `calve sql` runs as the user of the stack."""
     catalog.create_database(DATABASE)
     migrations = [MIGRATION.format(table=table_of(name), format=name) for name in FORMATS]
-    script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS])
+    changes = [CHANGES.format(table=f"changed_{name.lower()}", format=name) for name in ("PARQUET", "ICEBERG")]
+    script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS, *changes])
     is_own = stack.home.stat().st_uid == os.geteuid()
     prefix = () if is_own else unprivileged_prefix([python_probe(sys.executable, "import catalog")])
     assert prefix is not None
@@ -137,3 +152,26 @@ def test_a_snapshot_has_the_rows_of_a_reverted_table_and_the_files_of_another(
     assert outcomes[-1]["rows"] == ROWS
     trial = sorted(list(row.values()) for row in iceberg_rows(stack, f"{DATABASE}.trial"))
     assert trial == [*ROWS, [4, "d", "fr", 2026]]
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_changed_rows_are_those_of_the_statements(outcomes: list[dict[str, Any]], table_format: str) -> None:
+    assert rows_of(outcomes, f"SELECT id, note, day FROM changed_{table_format} ORDER BY id") == CHANGED
+
+
+def test_after_the_grace_period_the_folders_have_exactly_the_current_files(
+    outcomes: list[dict[str, Any]], catalog: Catalog, store: StoreClient
+) -> None:
+    name = f"{DATABASE}.changed_parquet"
+    for _ in range(2):
+        assert catalog.vacuum(name, grace=timedelta(0)).problems == ()
+    root = catalog.get_table(name).location
+    prefix = root.removeprefix("s3://lake/")
+    keys = [key.removeprefix(f"{prefix}/") for key in store.objects(f"{prefix}/") if not key.endswith("/")]
+    folders = sorted(key.rpartition("/")[0] for key in keys)
+    assert folders == ["day=1", "day=2", "day=3"]
+    assert {partition.location: partition.row_count for partition in catalog.get_partitions(name)} == {
+        f"{root}/day=1": 2,
+        f"{root}/day=2": 1,
+        f"{root}/day=3": 1,
+    }

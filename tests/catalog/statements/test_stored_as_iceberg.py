@@ -89,6 +89,7 @@ def test_it_is_shown_as_an_iceberg_table_with_its_partitions(
         "row_count": 1,
         "file_count": 1,
         "size_bytes": next(each.size_bytes for each in catalog.get_partitions("demo.t", "month = 2")),
+        "state": "VISIBLE",
     }
 
 
