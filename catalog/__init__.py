@@ -19,12 +19,14 @@ from catalog.model import (
     PartitionState,
     Table,
 )
+from catalog.model.batches import BatchChange, PartitionBatch, PartitionFailure, PartitionUpdate
 
 if TYPE_CHECKING:
     from catalog.catalog import Catalog
 
 __all__ = [
     "AddResult",
+    "BatchChange",
     "Catalog",
     "Column",
     "Database",
@@ -35,8 +37,11 @@ __all__ = [
     "NewPartition",
     "OnInvalid",
     "Partition",
+    "PartitionBatch",
+    "PartitionFailure",
     "PartitionIndex",
     "PartitionState",
+    "PartitionUpdate",
     "Table",
 ]
 

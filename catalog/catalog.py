@@ -39,6 +39,7 @@ from catalog.model import (
     Table,
     TableKind,
 )
+from catalog.model.batches import BatchChange, PartitionBatch, PartitionKey, PartitionUpdate
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
@@ -941,6 +942,9 @@ class Catalog:
         format: str | None = None,
         properties: Mapping[str, str | None] | None = None,
         rename_to: PartitionSpec | Sequence[str | None] | None = None,
+        row_count: int | None = None,
+        file_count: int | None = None,
+        size_bytes: int | None = None,
     ) -> Partition:
         """Change one partition, visible or quarantined, and its index items, in one transaction.
 
@@ -955,6 +959,7 @@ class Catalog:
             format: The new format of its files, for instance orc; the table's format removes the partition's own.
             properties: Properties to set, or to remove (None).
             rename_to: Its new values, in either form.
+            row_count, file_count, size_bytes: What its files have, for callers that have changed them; no file is read.
 
         Returns:
             The changed partition; a renamed one has a new id.
@@ -964,6 +969,8 @@ class Catalog:
             InvalidPartitionSpecError: A name is not a partition key.
             PartialPartitionSpecError: A key has no value.
             InvalidTableError: The format is unknown.
+            InvalidRequestError: A count is not a whole number, 0 or more.
+            UnsupportedChangeError: The table is stored as Iceberg, and more than properties would change.
             InvalidPartitionError: A partition index does not admit the new values, or the partition is encrypted.
             PartitionAlreadyExistsError: Another partition has the new values.
             LocationInUseError: Another table or partition uses the new location, a load is about to use it, or a purge
@@ -971,27 +978,75 @@ class Catalog:
         """
         from catalog.partitions.altering import PartitionChange, alter_partition
         from catalog.partitions.specs import whole_values
-        from catalog.tables.checks import refuse_stored_as_iceberg
 
         # An engine may have added the partition.
         self.get_table(table)
         with self.storage.write() as connection:
             is_bulk = location is not None
             held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
-            if (location, format, rename_to) != (None, None, None):
-                refuse_stored_as_iceberg(
-                    held,
-                    "a partition's location, format or name",
-                    "Insert its rows under the new values, and drop the partition",
-                )
             change = PartitionChange(
                 location,
                 None if format is None else parse_format(format),
                 properties,
                 None if rename_to is None else whole_values(held, rename_to),
+                {"row_count": row_count, "file_count": file_count, "size_bytes": size_bytes},
             )
             values = alter_partition(connection, held, whole_values(held, spec), change)
         return self._scanner.get(held, values)
+
+    def batch_get_partitions(self, table: str, partitions: Iterable[PartitionKey]) -> PartitionBatch:
+        """Return many partitions by their values, visible or quarantined, with one statement for each thousand.
+
+        Args:
+            partitions: Each as all keys → values, or as the values in the order of the keys.
+
+        Returns:
+            The partitions in this order, and by themselves those that do not exist, are named twice, or have a key too
+            few or too many.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.batches import get_batch
+
+        definition = self._definitions.get_hive_table(self.get_table(table).full_name)
+        with self.storage.read() as connection:
+            return get_batch(connection, definition, list(partitions))
+
+    def batch_update_partitions(self, table: str, updates: Iterable[PartitionUpdate]) -> BatchChange:
+        """Change many partitions, in one transaction for each thousand; a bad member does not affect the others.
+
+        Values of partitions are changed one by one (`alter_partition`).
+
+        Returns:
+            The number of changed partitions, and the others with the reasons, which are those of `alter_partition`.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.batches import update_batch
+
+        return update_batch(self.storage, self._definitions, self.get_table(table).full_name, updates)
+
+    def batch_delete_partitions(self, table: str, partitions: Iterable[PartitionKey]) -> BatchChange:
+        """Drop many partitions by their values, with their index items; their files stay, as with `drop_partitions`.
+
+        Args:
+            partitions: As for `batch_get_partitions`.
+
+        Returns:
+            The number of dropped partitions, and by themselves those that do not exist, are named twice, or have a key
+            too few or too many.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.batches import find_batch
+
+        definition = self._definitions.get_hive_table(self.get_table(table).full_name)
+        with self.storage.read() as connection:
+            ids, failures = find_batch(connection, definition, list(partitions))
+        return BatchChange(self._drop(definition, ids), failures)
 
     def repair_table(
         self,

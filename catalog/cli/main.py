@@ -8,6 +8,7 @@ from catalog.cli.reporting import ReportingGroup
 
 COMMANDS = {
     "advise": "advising:advise",
+    "batch": "batches:batch",
     "cancel-build": "indexes:cancel_build",
     "completion": "completion:completion",
     "create-index": "indexes:create_index",

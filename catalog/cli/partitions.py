@@ -62,10 +62,11 @@ def partitions(
             click.echo(json.dumps({"count": count}) if as_json else count)
             return
         for partition in found:
-            click.echo(_line(definition, partition, as_json=as_json))
+            click.echo(partition_line(definition, partition, as_json=as_json))
 
 
-def _line(table: Table, partition: Any, *, as_json: bool) -> str:
+def partition_line(table: Table, partition: Any, *, as_json: bool) -> str:
+    """Return a line about a partition, of a scheme or of values."""
     if table.scheme is not None:
         return json.dumps(asdict(partition)) if as_json else str(partition.text)
     if not as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
     InvalidPartitionError,
+    InvalidRequestError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
     PartitionProblem,
@@ -30,6 +31,7 @@ from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow
 from catalog.storage.values import EncodedValues, ValueEncoder
+from catalog.tables.checks import refuse_stored_as_iceberg
 from catalog.tables.definitions import normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
@@ -41,12 +43,14 @@ class PartitionChange:
     Attributes:
         properties: The properties to set, or to remove (None).
         rename_to: The partition's new values, in the order of the keys.
+        counts: The new `row_count`, `file_count` and `size_bytes`.
     """
 
     location: str | None = None
     format: FileFormat | None = None
     properties: Mapping[str, str | None] | None = None
     rename_to: Sequence[str | None] | None = None
+    counts: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def alter_partition(
@@ -61,17 +65,13 @@ def alter_partition(
     """
     indexes = maintained_indexes(connection, table.id)
     row = _held_row(connection, table, values)
-    fields: dict[str, Any] = {"properties": _properties(table, indexes, row, change)}
+    fields = changed_fields(table, indexes, row, change)
     before = table.partition_location(row.packed_values, row.location)
-    after = before if change.location is None else normalise_location(change.location)
+    after = table.partition_location(row.packed_values, fields["location"])
     if after != before:
-        require_partition_locations(table, [after])
         refuse_locations_in_use(connection, table, [after])
-        # The counts describe the files of the old location.
-        fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
     if change.rename_to is None:
         packed, values = row.packed_values, given_values(row.packed_values)
-        fields["location"] = own_location(table, values, after)
         connection.execute(update(PartitionRow).where(PartitionRow.id == row.id).values(**fields))
     else:
         values = tuple(change.rename_to)
@@ -81,6 +81,40 @@ def alter_partition(
     if after != before or (stored is None and row.location is not None):
         refuse_shared_folders(connection, table, [packed], [stored])
     return values
+
+
+def changed_fields(
+    table: Table, indexes: Sequence[PartitionIndex], row: Row[Any], change: PartitionChange
+) -> dict[str, Any]:
+    """Return the new values of columns of a partition's row; a rename changes others, too.
+
+    Args:
+        indexes: The table's indexes, which do not admit encrypted partitions.
+
+    Raises:
+        LocationNotAllowedError, InvalidLocationError: The location is not allowed.
+        InvalidPartitionError: A property is reserved, or an index does not admit the partition.
+        InvalidRequestError: A count is not a whole number.
+        UnsupportedChangeError: The table is stored as Iceberg, and more than properties would change.
+    """
+    fields: dict[str, Any] = {"properties": _properties(table, indexes, row, change)}
+    counts = {name: count for name, count in change.counts.items() if count is not None}
+    if counts or (change.location, change.format, change.rename_to) != (None, None, None):
+        refuse_stored_as_iceberg(
+            table,
+            "a partition's location, format, name or counts",
+            "Insert its rows under the new values, and drop the partition",
+        )
+    before = table.partition_location(row.packed_values, row.location)
+    after = before if change.location is None else normalise_location(change.location)
+    if after != before:
+        require_partition_locations(table, [after])
+        # The counts describe the files of the old location.
+        fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**63:
+            raise InvalidRequestError(f"{name} is {count!r}, expected a whole number, 0 or more")
+    return {**fields, **counts, "location": own_location(table, given_values(row.packed_values), after)}
 
 
 def _held_row(connection: Connection, table: Table, values: Sequence[str | None]) -> Row[Any]:
