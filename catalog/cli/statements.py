@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -28,8 +29,21 @@ _SHOWN = 100
     "--long", "is_long", is_flag=True, help="All columns: row counts, sizes and files of SHOW PARTITIONS, too."
 )
 @click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 86_400),
+    default=0.0,
+    metavar="SECONDS",
+    help="Let each statement wait for operations that hold its table, up to this time.",
+)
 def sql(
-    statements: str | None, file: TextIO | None, database: str, as_json: bool, is_long: bool, keep_going: bool
+    statements: str | None,
+    file: TextIO | None,
+    database: str,
+    as_json: bool,
+    is_long: bool,
+    keep_going: bool,
+    wait: float,
 ) -> None:
     """Run SQL STATEMENTS, separated by semicolons; docs/statements.md lists them.
 
@@ -39,7 +53,14 @@ def sql(
     if (statements is None) == (file is None):
         raise click.UsageError("give either the statements, or --file with the file that contains them")
     script = statements if file is None else _read(file)
-    is_good = run(script or "", database=database, as_json=as_json, is_long=is_long, keep_going=keep_going)
+    is_good = run(
+        script or "",
+        database=database,
+        as_json=as_json,
+        is_long=is_long,
+        keep_going=keep_going,
+        wait=timedelta(seconds=wait),
+    )
     sys.exit(0 if is_good else 1)
 
 
@@ -50,7 +71,15 @@ def _read(file: TextIO) -> str:
         raise click.UsageError(f"{file.name} is not in the encoding UTF-8: {error}") from None
 
 
-def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going: bool) -> bool:
+def run(
+    script: str,
+    *,
+    database: str,
+    as_json: bool,
+    is_long: bool,
+    keep_going: bool,
+    wait: timedelta = timedelta(),
+) -> bool:
     """Run a script, printing each result as it arrives; return whether all statements succeeded."""
     # Imported late, because other commands do not need these modules.
     from catalog.catalog import Catalog
@@ -60,7 +89,16 @@ def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going:
 
     is_good = True
     allow_everything_by_default()
-    with Catalog.open() as catalog, Session(catalog, database=database, requested_by="calve sql") as session:
+    with (
+        Catalog.open() as catalog,
+        Session(
+            catalog,
+            database=database,
+            requested_by="calve sql",
+            wait=wait,
+            on_wait=lambda message: click.echo(message, err=True),
+        ) as session,
+    ):
         for outcome in session.run(script, keep_going=keep_going):
             is_good = is_good and outcome.error is None
             if as_json:

@@ -8,7 +8,16 @@ from catalog.errors.base import ConflictError
 
 
 class OperationConflictError(ConflictError):
-    """Another operation is running on the table."""
+    """Another operation is running on the table.
+
+    Attributes:
+        holder: The id of this operation; None if the same request does not succeed when it has ended.
+    """
+
+    def __init__(self, message: str, holder: str | None = None) -> None:
+        """Build the error."""
+        self.holder = holder
+        super().__init__(message)
 
 
 class OperationReusedError(OperationConflictError):

@@ -231,6 +231,14 @@ class Operations:
                 ).rowcount
         return count
 
+    def is_running(self, operation_id: str) -> bool:
+        """Return whether an operation is unfinished, and not abandoned."""
+        query = select(OperationRow.number).where(
+            OperationRow.id == operation_id, OperationRow.state.in_(UNFINISHED), ~is_abandoned()
+        )
+        with self._storage.read() as connection:
+            return connection.scalar(query) is not None
+
     def oldest_unfinished_ms(self, table: Table) -> int | None:
         """Return the time at which the oldest unfinished operation on a table began; None when there is none."""
         row = OperationRow
@@ -495,7 +503,8 @@ class Operations:
                 age_ms = read_clock_ms(connection) - other.heartbeat_at_ms
                 raise OperationConflictError(
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is running on it, last "
-                    f"heartbeat {age_ms // 1000} s ago; wait for it to end, or cancel it: calve give-up '{other.id}'"
+                    f"heartbeat {age_ms // 1000} s ago; wait for it to end, or cancel it: calve give-up '{other.id}'",
+                    other.id,
                 )
         return others
 

@@ -66,7 +66,8 @@ def refuse_awaited_name(connection: Connection, name: str) -> None:
     if holder is not None:
         raise OperationConflictError(
             f"the name {name} is held by operation {holder}, which will create a table of this name; wait for it "
-            f"to end, or cancel it: calve give-up '{holder}'"
+            f"to end, or cancel it: calve give-up '{holder}'",
+            holder,
         )
 
 
@@ -89,7 +90,8 @@ def refuse_awaited_database(connection: Connection, name: str) -> None:
     if holder is not None:
         raise OperationConflictError(
             f"operation {holder.id} will create table {holder.table_name}, so database {name} stays; wait for it to "
-            f"end, or cancel it: calve give-up '{holder.id}'"
+            f"end, or cancel it: calve give-up '{holder.id}'",
+            holder.id,
         )
 
 

@@ -15,6 +15,7 @@ from catalog.errors import OperationConflictError
 from catalog.model import Table
 from catalog.model.partition_names import partition_path, unpack_values
 from catalog.operations.attempts import AttemptName
+from catalog.operations.records import UNFINISHED
 from catalog.storage.bulk import among, insert_rows
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 
@@ -120,5 +121,6 @@ def refuse_reserved(
         raise OperationConflictError(
             f"table {table.full_name}: operation {load.id} ({load.state}) is about to add partition {path}; wait "
             "until it has ended. If it failed or is abandoned, the next load or repair of the table, or vacuum, "
-            "releases the partition"
+            "releases the partition",
+            load.id if load.state in UNFINISHED else None,
         )

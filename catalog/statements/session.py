@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +20,9 @@ from catalog.statements.model import Statement
 from catalog.statements.parser import parse_statement
 from catalog.statements.results import Outcome, StatementResult
 from catalog.statements.splitting import split
+from catalog.statements.waiting import Report, TableWait
+
+log = logging.getLogger(__name__)
 
 _TABLE = ("new_table", "source", "table", "name", "database")
 _TARGET = ("new_table", "target", "table", "name")
@@ -58,6 +63,8 @@ class Session:
         start: Callable[[Catalog], Engine] = start_engine,
         requested_by: str | None = None,
         confirmation: Confirmation | None = None,
+        wait: timedelta = timedelta(),
+        on_wait: Report = log.info,
     ) -> None:
         """Create a session on a catalog.
 
@@ -66,7 +73,10 @@ class Session:
             start: Starts the engine when a statement needs it.
             requested_by: The requester, for the journal of operations.
             confirmation: Asked before a statement deletes files, or loses data written to an Iceberg table.
+            wait: The time that a statement waits for operations that hold its table.
+            on_wait: Shows the operation that a statement waits for.
         """
+        self._wait, self._on_wait = wait, on_wait
         first = normalise_identifier(database, "database")
         self._context = Context(catalog, first, start, requested_by, confirmation)
 
@@ -103,12 +113,17 @@ class Session:
         Raises:
             CatalogError: It failed; `position` is the place of the statement's field in its text, if it has one.
         """
-        try:
-            with storage_errors("a file that the statement needs"):
-                return HANDLERS[type(statement)](self._context, statement)
-        except e.CatalogError as error:
-            error.position = position_of(error, statement.places)
-            raise
+        waiting = TableWait(self._context.catalog.operations, self._wait, self._on_wait)
+        while True:
+            try:
+                with storage_errors("a file that the statement needs"):
+                    return HANDLERS[type(statement)](self._context, statement)
+            except e.OperationConflictError as error:
+                error.position = position_of(error, statement.places)
+                waiting.after(error)
+            except e.CatalogError as error:
+                error.position = position_of(error, statement.places)
+                raise
 
     def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
         """Run the statements of a script lazily, and yield their outcomes.

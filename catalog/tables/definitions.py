@@ -18,6 +18,7 @@ from catalog.errors import (
     InvalidConfigurationError,
     InvalidLocationError,
     InvalidTableError,
+    OperationConflictError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -433,7 +434,7 @@ class Definitions:
         """Refuse to change a table's name or location while an exclusive operation runs on it.
 
         Raises:
-            ConflictError: Such an operation is running.
+            OperationConflictError: Such an operation is running.
         """
         hold_operations(connection, table.id)
         busy = connection.scalar(
@@ -444,9 +445,10 @@ class Definitions:
             )
         )
         if busy:
-            raise ConflictError(
+            raise OperationConflictError(
                 f"operation {busy} is changing table {table.full_name}; wait for it, or cancel it: "
-                f"calve give-up '{busy}'"
+                f"calve give-up '{busy}'",
+                busy,
             )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
