@@ -64,7 +64,8 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
     }
 
 
-def _count_and_record(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> None:
+def count_and_record(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> None:
+    """Count the values as `count_values` does, and record that the operation has nothing left to do."""
     finish_operation(catalog, job, count_values(spark, catalog, job))
 
 
@@ -149,4 +150,4 @@ def _fractions(files: Sequence[DataFile]) -> Mapping[int, float]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_job(CountValuesJob, _count_and_record))
+    raise SystemExit(run_job(CountValuesJob, count_and_record))

@@ -287,6 +287,11 @@ def check_request(script: str, values: Mapping[str, Any]) -> None:
         _TYPES[script].from_json(text)
 
 
+def request_type(script: str) -> type[JobRequest]:
+    """Return the class of the requests of one of Calve's scripts."""
+    return _TYPES[script]
+
+
 def _has_type(value: object, hint: Any) -> bool:
     """Return whether a value from JSON is of an annotated type."""
     origin, parameters = get_origin(hint), get_args(hint)

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select
 from catalog.errors import FencedError, OperationConflictError
 from catalog.model import Table
 from catalog.model.identifiers import TableName
+from catalog.operations.applications import SparkApplications
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import (
     ABANDONED,
@@ -55,11 +56,16 @@ from catalog.storage.schema import JobRow, OperationRow
 
 
 class Operations:
-    """The operations of one catalog."""
+    """The operations of one catalog.
+
+    Attributes:
+        applications: The Spark applications that accept jobs.
+    """
 
     def __init__(self, storage: Storage) -> None:
         """Use the catalog's database."""
         self._storage = storage
+        self.applications = SparkApplications(storage)
 
     def begin(
         self,

@@ -17,6 +17,13 @@ ABANDONED = "ABANDONED"
 """Failure code of an abandoned operation, which had no heartbeat."""
 
 
+APPLICATION_LOCK = "application"
+"""The lock of an application, in the folder of its first job; the job's own lock is another name of the same file."""
+
+APPLICATION_LOG = "application.log"
+"""The output of an application, in the folder of its first job; until this job ends, its log is the same file."""
+
+
 class OperationKind(StrEnum):
     """The kinds of operations."""
 
@@ -138,3 +145,28 @@ class JobRun:
     def is_alive(self) -> bool:
         """Return whether the attempt is submitted or running, as far as the catalog knows."""
         return self.state in ALIVE
+
+
+@dataclass(frozen=True)
+class JobKey:
+    """One attempt at a step of an operation, and the script that it runs, without `.py`."""
+
+    operation_id: str
+    step: str
+    attempt: int
+    script: str
+
+
+@dataclass(frozen=True)
+class SparkApplication:
+    """An application that accepts jobs.
+
+    Attributes:
+        id: A random name, never used twice.
+        log_path: The log of its first job, on its host.
+        job: The job that it runs or is to run; None if it is idle.
+    """
+
+    id: str
+    log_path: str
+    job: JobKey | None

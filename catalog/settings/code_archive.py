@@ -33,19 +33,36 @@ def code_archive(folder: Path | None = None, packages: Iterable[str] = PACKAGES)
         InvalidConfigurationError: A package is not installed as a folder.
     """
     folder = folder or state_folder() / f"code-{os.geteuid()}"
-    content = {name: path.read_bytes() for package in packages for name, path in _files(package)}
-    digest = hashlib.sha256()
-    for name, data in content.items():
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
-    archive = folder / f"calve-{digest.hexdigest()[:16]}.zip"
+    content = _content(packages)
+    archive = folder / f"calve-{_digest(content)}.zip"
     if not archive.exists():
         _write(archive, _zipped(content))
     return archive
 
 
+def code_digest() -> str:
+    """Return a hash of Calve's code as it is installed.
+
+    Raises:
+        InvalidConfigurationError: A package is not installed as a folder.
+    """
+    return _digest(_content(PACKAGES))
+
+
 def runs_from_archive() -> bool:
     """Return whether this process, such as a driver in cluster mode, imports the packages from a zip file."""
     return not all(root.is_dir() for package in PACKAGES if (root := _root(package)))
+
+
+def _content(packages: Iterable[str]) -> dict[str, bytes]:
+    return {name: path.read_bytes() for package in packages for name, path in _files(package)}
+
+
+def _digest(content: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, data in content.items():
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:16]
 
 
 def _root(package: str) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
 
 from catalog.errors import InvalidConfigurationError
@@ -64,6 +65,41 @@ def new_partition_limit() -> int:
         InvalidConfigurationError: It is not a whole number.
     """
     return _whole_number("CALVE_MAX_NEW_PARTITIONS", 1000)
+
+
+class SessionScope(StrEnum):
+    """Which jobs share one start of Spark."""
+
+    STEP = "step"
+    """None: each step of a load starts Spark."""
+    LOAD = "load"
+    """The steps of one load."""
+    SHARED = "shared"
+    """All jobs with the same Spark configuration, but for those that run statements."""
+
+
+def session_scope() -> SessionScope:
+    """Return which jobs share one start of Spark: `CALVE_SPARK_SESSION`.
+
+    Raises:
+        InvalidConfigurationError: It is another word.
+    """
+    text = os.environ.get("CALVE_SPARK_SESSION") or SessionScope.LOAD
+    try:
+        return SessionScope(text)
+    except ValueError:
+        raise InvalidConfigurationError(
+            f"CALVE_SPARK_SESSION is {text!r}, expected {', '.join(SessionScope)}"
+        ) from None
+
+
+def session_idle_seconds() -> int:
+    """Return how long Spark waits for the next job before it ends: `CALVE_SPARK_IDLE_SECONDS`.
+
+    Raises:
+        InvalidConfigurationError: It is not a whole number.
+    """
+    return _whole_number("CALVE_SPARK_IDLE_SECONDS", 600 if session_scope() is SessionScope.SHARED else 60)
 
 
 def job_patience() -> int:

@@ -319,6 +319,22 @@ class JobRow(Base):
     host: Mapped[str | None] = mapped_column(String(255))
 
 
+class SparkApplicationRow(Base):
+    """A Spark application that accepts jobs (`catalog.operations.applications`), and the job that it runs, if any."""
+
+    __tablename__ = "calve_spark_application"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    key: Mapped[str] = mapped_column(String(64))
+    host: Mapped[str] = mapped_column(String(255))
+    log_path: Mapped[str] = mapped_column(Text)
+    started_at_ms: Mapped[int]
+    operation_id: Mapped[str | None] = mapped_column(String(512))
+    step: Mapped[str | None] = mapped_column(String(64))
+    attempt: Mapped[int | None]
+    script: Mapped[str | None] = mapped_column(String(64))
+
+
 class SourceFileRow(Base):
     """A loaded raw file. It has no foreign key to the table, which is dropped before its rows are deleted."""
 

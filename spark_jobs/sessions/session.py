@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +25,12 @@ from catalog.errors import CatalogError, FencedError
 from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings, known_cause_in_spark
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
-from catalog.operations.records import JobState, Operation, OperationState
+from catalog.operations.records import JobKey, JobState, Operation, OperationState
 from spark_jobs.sessions.executors import prepare_executors, submitted_settings
 from spark_jobs.sessions.packages import has_class
 
 HEARTBEAT_SECONDS = 5.0
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 _RECORDING = "the record of the job's end"
 _MESSAGE_LENGTH = 2_000
@@ -60,26 +61,53 @@ def run_job(
     Returns:
         The exit code: 0, or 1 if the job failed.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("spark_jobs").setLevel(logging.INFO)
+    log_to_stderr()
     operation_id, step, attempt = sys.argv[1:] if arguments is None else arguments
-    job = operation_id, step, int(attempt)
+    job = JobKey(operation_id, step, int(attempt), request_type.script)
     with Catalog.open() as catalog:
-        try:
-            read = partial(catalog.operations.job_request, *job)
-            request = request_type.from_json(patiently(read, "the start of the job"))
-            alive = Heartbeat(catalog, request, ends_process=True)
-            conf = {**submitted_settings(catalog.storage.url), **(settings(catalog) if settings else {})}
-            with alive as life, spark_session(request, conf) as spark, life.watching(spark):
-                result = function(spark, catalog, request)
-            if result is not None:
-                patiently(partial(catalog.operations.finish_job, *job, result), _RECORDING)
-        except Exception as error:
-            _log_failure(error)
-            fail = partial(catalog.operations.fail_job, *job, type(error).__name__, _message(error))
-            patiently(fail, _RECORDING)
-            return 1
-    return 0
+        return 0 if run_attempt(catalog, job, request_type, function, spark_session, settings=settings) else 1
+
+
+def log_to_stderr() -> None:
+    """Log the messages of jobs, and the warnings of all others, to the standard error."""
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    logging.getLogger("spark_jobs").setLevel(logging.INFO)
+
+
+def run_attempt(
+    catalog: Catalog,
+    job: JobKey,
+    request_type: type[Request],
+    function: Callable[[SparkSession, Catalog, Request], dict[str, Any] | None],
+    session: Callable[[Request, Mapping[str, str]], AbstractContextManager[SparkSession]],
+    *,
+    settings: Callable[[Catalog], Mapping[str, str]] | None = None,
+) -> bool:
+    """Run a job's function for the request of an attempt, and record its result or error in the catalog.
+
+    Args:
+        session: Returns the session, given the request and settings with which Spark has to start.
+        settings: As for `run_job`.
+
+    Returns:
+        Whether the job succeeded.
+    """
+    attempt = job.operation_id, job.step, job.attempt
+    try:
+        read = partial(catalog.operations.job_request, *attempt)
+        request = request_type.from_json(patiently(read, "the start of the job"))
+        alive = Heartbeat(catalog, request, ends_process=True)
+        conf = {**submitted_settings(catalog.storage.url), **(settings(catalog) if settings else {})}
+        with alive as life, session(request, conf) as spark, life.watching(spark):
+            result = function(spark, catalog, request)
+        if result is not None:
+            patiently(partial(catalog.operations.finish_job, *attempt, result), _RECORDING)
+    except Exception as error:
+        _log_failure(error)
+        fail = partial(catalog.operations.fail_job, *attempt, type(error).__name__, _message(error))
+        patiently(fail, _RECORDING)
+        return False
+    return True
 
 
 def finish_operation(catalog: Catalog, job: JobRequest, result: Mapping[str, Any]) -> None:
@@ -106,9 +134,14 @@ def _message(error: BaseException) -> str:
 
 
 def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:
-    """Start the session of a job; spark-submit provides the master and other settings."""
-    builder = SparkSession.builder.appName(f"calve {request.step} {request.table}")
-    return configure(builder.config(map={**settings, "spark.ui.showConsoleProgress": "false"}).getOrCreate())
+    """Return the session of a job that has Spark for itself."""
+    return configure(start_spark(f"calve {request.step} {request.table}", settings))
+
+
+def start_spark(name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start Spark with this name of the application; spark-submit provides the master and other settings."""
+    builder = SparkSession.builder.appName(name)
+    return builder.config(map={**settings, "spark.ui.showConsoleProgress": "false"}).getOrCreate()
 
 
 def configure(spark: SparkSession) -> SparkSession:

@@ -94,6 +94,8 @@ def stack(
         _PARSING_PAUSE: "3600",
         _SCHEDULING_PAUSE: "0.5",
         "CALVE_TABLES": str(tables),
+        # The default, which the stack replaces.
+        "CALVE_SPARK_SESSION": "load",
         **PLANTED,
     }
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())

@@ -41,6 +41,7 @@ def stack(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> I
     home = tmp_path_factory.mktemp("outage")
     environment = {
         "CALVE_SPARK_POOL": "default_pool",
+        "CALVE_SPARK_SESSION": "load",
         "AIRFLOW__CORE__PARALLELISM": str(2 * JOBS),
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     }

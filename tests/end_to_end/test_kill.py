@@ -23,8 +23,8 @@ from standalone.environment import REPOSITORY
 from tests.support.killing import (
     PATIENCE_SECONDS,
     job_of,
-    jvm_of,
     kill_task,
+    leader_of,
     wait_until,
     wait_until_running,
 )
@@ -74,7 +74,7 @@ def disturbed(
 
     # The task is killed while its job runs. The job is stopped until the next try has joined it.
     wait_until_running(catalog, run, VALIDATE)
-    job = jvm_of(run.operation_id, VALIDATE)
+    job = leader_of(job_of(catalog, run, VALIDATE))
     os.kill(job, signal.SIGSTOP)
     try:
         kill_task(run, stack, "validate")
@@ -85,7 +85,7 @@ def disturbed(
 
     # The job is killed while it writes files.
     wait_until(lambda: any(location.glob("_calve_staging/**/*.parquet")), "data files are being written", 0.005)
-    os.killpg(jvm_of(run.operation_id, WRITE), signal.SIGKILL)
+    os.killpg(leader_of(job_of(catalog, run, WRITE)), signal.SIGKILL)
     load.jobs[WRITE], load.tables[WRITE] = job_of(catalog, run, WRITE), state_of(TABLE)
 
     # The publishing task is killed between the moves and the commit.

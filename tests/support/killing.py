@@ -46,6 +46,12 @@ def jvm_of(operation_id: str, step: str) -> int:
     return leader
 
 
+def leader_of(job: JobRun | None) -> int:
+    """Return the process of a job's Spark application, as its lock names it: a session leader, with Python in it."""
+    assert job is not None
+    return int(Path(str(job.log_path)).with_name("lock").read_text().split()[1])
+
+
 def kill_task(run: Any, stack: Stack, task_id: str) -> None:
     """Kill the process in which Airflow runs the task's code with SIGKILL."""
     tasks = stack.api.task_instances(run.dag_id, run.id)

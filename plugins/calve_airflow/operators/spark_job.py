@@ -12,10 +12,17 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, job_error, open_catalog
+from calve_airflow.submitting import applications
 from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel, is_running, recorded_process
 from calve_airflow.submitting.job_process import JobProcess
-from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
+from calve_airflow.submitting.spark_submit import (
+    has_drivers_on_cluster,
+    job_script,
+    submit_command,
+    submit_environment,
+)
 from calve_airflow.triggers.spark_jobs import SparkJobTrigger
+from catalog.operations.records import JobKey
 from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ class SparkJobOperator(BaseOperator):
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
         conf: Spark configuration; overrides the defaults for small jobs. No secrets: Airflow's database keeps it while
             the task is deferred.
-        poll_seconds: Seconds between two polls of the job.
+        poll_seconds: Maximum seconds between two polls of the job.
         resubmissions: Number of times that one try submits an interrupted job again.
         deferrable: Wait for the job in the triggerer, without a worker slot; by default `[operators]
             default_deferrable` of Airflow. The job must outlive the task's process: not where each task has a container
@@ -204,9 +211,11 @@ class SparkJobOperator(BaseOperator):
         check_request(self.job, values)
         operation_folder = jobs_folder() / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
+        version, environment = self._shared_version(process), submit_environment()
         command = submit_command(
-            job_script(self.job),
-            name=f"calve {self.job} {self.operation_id}",
+            job_script(applications.SCRIPT if version else self.job),
+            # An application is the same for all of its jobs.
+            name="calve" if version else f"calve {self.job} {self.operation_id}",
             conn_id=self.conn_id,
             conf=self.conf or {},
             settings_path=process.settings_path,
@@ -219,9 +228,25 @@ class SparkJobOperator(BaseOperator):
             process.remove_settings()
             raise
         self._followed = followed = FollowedAttempt(attempt, process)
-        process.start([*command, self.operation_id, self.step, str(attempt)], submit_environment())
+        if version:
+            key = applications.application_key(version, command, environment, self.operation_id)
+            job = JobKey(self.operation_id, self.step, attempt, self.job)
+            if applications.hand_over(catalog.operations.applications, key, job, process):
+                self.log.info("Attempt %d of Spark job %s runs in the running application", attempt, self.job)
+                return followed
+            arguments = [applications.open_application(catalog.operations.applications, key, job, process)]
+        else:
+            arguments = [self.operation_id, self.step, str(attempt)]
+        process.start([*command, *arguments], environment)
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return followed
+
+    def _shared_version(self, process: JobProcess) -> str | None:
+        """Return the version of the code if the job shares an application with others; otherwise None."""
+        version = applications.shared_version(self.job)
+        if version is None or has_drivers_on_cluster(self.conn_id) or not process.can_become_application:
+            return None
+        return version
 
     def _follow(self, catalog: Catalog) -> Mapping[str, Any]:
         """Wait until the job ends, submit it again if it is lost, and return its result."""
@@ -231,7 +256,7 @@ class SparkJobOperator(BaseOperator):
             assert followed is not None
             job, has_process = self._poll(catalog, followed, liveness)
             if job.is_alive and has_process:
-                self._wait(followed)
+                self._wait(followed, liveness)
                 continue
             if job.is_alive:
                 job = self._lose(catalog, followed, _loss(job, followed.process))
@@ -254,14 +279,14 @@ class SparkJobOperator(BaseOperator):
         catalog.operations.fail_job(self.operation_id, self.step, followed.number, SparkJobLostError.__name__, reason)
         return self._current_job(catalog, followed)
 
-    def _wait(self, followed: FollowedAttempt) -> None:
+    def _wait(self, followed: FollowedAttempt, liveness: Liveness) -> None:
         """Wait before the next poll; a deferrable task leaves its worker slot instead, and continues in `resume`.
 
         Raises:
             AirflowTaskTimeout: The task was deferred for longer than `execution_timeout`; the job is cancelled.
         """
         if not self.deferrable:
-            time.sleep(self.poll_seconds)
+            time.sleep(liveness.pause_seconds)
             return
         if followed.is_overdue:
             self.on_kill()

@@ -23,6 +23,7 @@ SILENCE_SECONDS = 120
 QUEUED_SECONDS = LEASE_MS // 1000
 """The same before its first heartbeat: a cluster may let it wait, and download its image and packages."""
 
+_FIRST_PAUSE_SECONDS = 0.1
 _OUTAGE_SECONDS = 10
 """A poll of the catalog that takes longer has waited for it."""
 
@@ -100,10 +101,15 @@ class Liveness:
     """
 
     def __init__(self, poll_seconds: float) -> None:
-        """Begin to observe a job with one poll every `poll_seconds`."""
+        """Begin to observe a job with at least one poll every `poll_seconds`."""
         self._poll_seconds = poll_seconds
-        self._polled_at = time.monotonic()
+        self._began_at = self._polled_at = time.monotonic()
         self._outage_ended_at = -math.inf
+
+    @property
+    def pause_seconds(self) -> float:
+        """The time until the next poll: short at first, because small jobs end soon."""
+        return min(self._poll_seconds, _FIRST_PAUSE_SECONDS + (time.monotonic() - self._began_at) / 20)
 
     def is_running(self, job: JobRun, process: JobProcess) -> bool:
         """Return whether the job runs, after a poll of the catalog."""

@@ -4,6 +4,10 @@ The folder, which only its owner can read, contains `log` (the program's output)
 locked while it runs, and for some programs `settings`, which may have passwords. The kernel releases the lock when the
 last process that holds it ends, however it ends. Unlike a process id, a lock cannot be mistaken for that of another
 program.
+
+A program that runs several jobs (`catalog.operations.applications`) has further names for its log and lock in the
+folder of its first job. The folder of each later job has another name of the same lock. When a job has ended, the
+program gives its folder a log and a lock of its own, so that the folder no longer refers to the program.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+
+from catalog.operations.records import APPLICATION_LOCK, APPLICATION_LOG
 
 # The shell writes the host and its process id to the lock file, and then replaces itself by the program.
 _RECORD_AND_BECOME = 'echo "$1 $$" >"$0" && shift && exec "$@"'
@@ -121,6 +127,41 @@ class JobProcess:
         """The program's exit code, negative for a signal; None while it runs or if another process started it."""
         return self._child.poll() if self._child else None
 
+    @property
+    def can_become_application(self) -> bool:
+        """Whether the folder can refer to the program of another job: not on a file system without hard links."""
+        try:
+            os.link(self._lock_path, self._lock_path.with_name(APPLICATION_LOCK))
+        except OSError:
+            return False
+        self._lock_path.with_name(APPLICATION_LOCK).unlink()
+        return True
+
+    def become_application(self) -> None:
+        """Prepare the folder for a program that runs further jobs after this one."""
+        self.log_path.touch()
+        os.link(self.log_path, self.log_path.with_name(APPLICATION_LOG))
+        os.link(self._lock_path, self._lock_path.with_name(APPLICATION_LOCK))
+
+    @property
+    def is_application_alive(self) -> bool:
+        """Whether a program that runs further jobs after that of this folder still runs on this host."""
+        lock = self._lock_path.with_name(APPLICATION_LOCK)
+        try:
+            return self._is_known and _is_locked(lock) and _process_id_here(lock) is not None
+        except OSError:
+            return False
+
+    def join(self, first: JobProcess) -> None:
+        """Refer to the program that was started in the folder of another job, to which this job was handed over.
+
+        If the program has ended meanwhile, this one seems to have ended, too.
+        """
+        joined = self._lock_path.with_name("joined")
+        with suppress(OSError):
+            os.link(first._lock_path.with_name(APPLICATION_LOCK), joined)
+            os.replace(joined, self._lock_path)
+
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start the program in its own session, so that signals to this process's group do not end it."""
         with self._lock_path.open("r+b") as lock, self.log_path.open("ab") as log:
@@ -143,12 +184,7 @@ class JobProcess:
         Raises:
             FileNotFoundError: This host does not see the folder; see `is_visible`.
         """
-        with self._lock_path.open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        return _is_locked(self._lock_path)
 
     def terminate(self, grace_seconds: float = 3.0) -> None:
         """End the program and its children; do nothing if it has ended or runs on another host.
@@ -159,7 +195,7 @@ class JobProcess:
         self.remove_settings()
         if not (self.is_visible and self.is_alive()):
             return
-        process_id = self._process_id_here()
+        process_id = _process_id_here(self._lock_path)
         if process_id is None:
             return
         with suppress(ProcessLookupError):
@@ -198,6 +234,17 @@ class JobProcess:
                 return str(errors[-1]).strip()[:_LONGEST_ERROR]
         return None
 
-    def _process_id_here(self) -> int | None:
-        host, _, process_id = self._lock_path.read_text().strip().rpartition(" ")
-        return int(process_id) if host == socket.gethostname() else None
+
+def _is_locked(path: Path) -> bool:
+    with path.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _process_id_here(path: Path) -> int | None:
+    """Return the id of the process that holds a lock, if this is its host."""
+    host, _, process_id = path.read_text().strip().rpartition(" ")
+    return int(process_id) if host == socket.gethostname() else None

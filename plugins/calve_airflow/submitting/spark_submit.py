@@ -76,6 +76,15 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
     return [program_path, *(["--load-spark-defaults"] if in_cluster else []), *arguments]
 
 
+def has_drivers_on_cluster(conn_id: str) -> bool:
+    """Return whether an Airflow connection asks for cluster mode, in which drivers are not on this host.
+
+    Raises:
+        AirflowFailException: As for `submit_command`.
+    """
+    return _master(conn_id)[1]
+
+
 MORE_ENVIRONMENT = "CALVE_JOB_ENVIRONMENT"
 """The variable with a comma-separated list of further variables for jobs; `NAME_*` means all with this prefix."""
 
