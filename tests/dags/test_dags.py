@@ -444,7 +444,7 @@ def test_a_task_builds_only_its_own_dag(
     bag = read_dags_of("{source: /data, keys: {day: date}}", "shop.returns: {source: /data}", "shop.wrong: nothing")
     assert {dag_id for dag_id in bag.dags if dag_id.startswith("add_partitions")} == {dag_id}
     assert ("wrong entry" in bag.dags[dag_id].tags) == dag_id.endswith("wrong")
-    announced = bag.dags[dag_id].get_task("announce").partial_kwargs["outlets"]
+    announced = bag.dags[dag_id].get_task("announce").outlets
     assert len(announced) == {"add_partitions": 2, "add_partitions.shop.orders": 1}.get(dag_id, 0)
 
 

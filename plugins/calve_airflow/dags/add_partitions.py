@@ -9,9 +9,9 @@
 | validate | parses the files and checks their partitions against the table and its indexes; creates the table |
 | write | writes the data files to a staging folder (Spark); a dry run stops before this task |
 | register | makes all partitions visible in one transaction, each with its item in every index |
-| create_indexes, build_indexes, wait_for_indexes | create and build the indexes in the table's entry |
+| create_indexes, build_indexes, wait_for_indexes | create the indexes in the table's entry; build those that are new |
 | check_quality | checks the new partitions (Great Expectations); warns, fails, or quarantines partitions |
-| list_partitions, announce | emit one event of the table's asset for each new partition |
+| announce, announce_more | emit one event of the table's asset for each new partition, 500 in each task |
 
 Every task can be killed and run again: nothing is added twice, and no row is dropped silently. A line that cannot be
 parsed fails the run with the file's name and the line number. Clear a failed run to continue it.
@@ -33,13 +33,13 @@ from calve_airflow.dags.base import calve_dag
 from calve_airflow.forms.forms import load_dag_id, load_params
 from calve_airflow.operators.loading import (
     OPERATION_ID,
+    AnnounceNewPartitionsOperator,
     AnnouncePartitionsOperator,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
     DiscoverSourcesOperator,
     LoadJobOperator,
-    NewPartitionsOperator,
     RegisterPartitionsOperator,
     WritePartitionsOperator,
     fail_operation,
@@ -100,20 +100,25 @@ def _dag(
         register = RegisterPartitionsOperator(task_id="register")
         create = CreateIndexesOperator(task_id="create_indexes")
         build = BuildLoadedIndexOperator.partial(task_id="build_indexes", pool=spark_pool()).expand(index=create.output)
-        # Templates instead of `discover.output`, which would make `discover` an upstream task: its success alone would
-        # satisfy the trigger rule, also in a dry run.
-        wait = PartitionIndexSensor(
-            task_id="wait_for_indexes",
-            table="{{ ti.xcom_pull('discover', key='table') }}",
-            index="{{ ti.xcom_pull('discover', key='index_names') }}",
+        # Without an index to build, neither of these tasks starts: each start takes as long as a small load's own work.
+        wait = PartitionIndexSensor.partial(
+            task_id="wait_for_indexes", table="{{ ti.xcom_pull('discover', key='table') }}"
+        ).expand(index=create.output)
+        check = CheckQualityOperator(
+            task_id="check_quality",
+            job="check_quality",
+            setting="quality",
+            pool=spark_pool(),
+            # After `create`, because in a dry run all tasks before it are skipped, and it is, too.
             trigger_rule="none_failed_min_one_success",
         )
-        check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality", pool=spark_pool())
-        new = NewPartitionsOperator(task_id="list_partitions")
-        announce = AnnouncePartitionsOperator.partial(task_id="announce", outlets=outlets).expand(partitions=new.output)
+        announce = AnnounceNewPartitionsOperator(task_id="announce", outlets=outlets)
+        more = AnnouncePartitionsOperator.partial(task_id="announce_more", outlets=outlets).expand(
+            partitions=announce.output
+        )
 
-        discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
-        create >> wait
+        discover >> validate >> write >> register >> create >> build >> wait >> check >> announce >> more
+        create >> check
     # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
     dag.params.update(load_params(table))
     return dag

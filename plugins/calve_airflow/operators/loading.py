@@ -284,8 +284,17 @@ class CheckQualityOperator(LoadJobOperator):
         return dict(result)
 
 
-class NewPartitionsOperator(BaseOperator):
-    """Task that lists the visible partitions that an operation added, in batches for `AnnouncePartitionsOperator`."""
+class AnnounceNewPartitionsOperator(BaseOperator):
+    """Task that emits an event of the table's asset for each new partition, so that other DAGs run once for each.
+
+    Of more than `MAX_KEYS` partitions, it returns the others.
+
+    Args:
+        operation_id: The load (templated).
+
+    Returns:
+        The names of further partitions, in batches for `AnnouncePartitionsOperator`; usually none.
+    """
 
     template_fields: Sequence[str] = ("operation_id",)
 
@@ -295,24 +304,27 @@ class NewPartitionsOperator(BaseOperator):
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[list[str]]:
-        """Return batches of partition names."""
+        """Emit the first events, and return batches of partition names."""
         from catalog import PartitionState
 
         with open_catalog() as catalog:
             table = catalog.get_table(catalog.operations.get(self.operation_id).table)
-            return announcement_batches(
+            batches = announcement_batches(
                 partition.name(table)
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.VISIBLE
             )
+        first, *others = batches or [[]]
+        announce(context, table.full_name, first)
+        return others
 
 
 class AnnouncePartitionsOperator(BaseOperator):
-    """Task that emits an event of the table's asset for each new partition, so that other DAGs run once for each.
+    """Task that emits an event of the table's asset for each partition of a batch.
 
     Args:
         operation_id: The load (templated).
-        partitions: A batch of `NewPartitionsOperator` (templated).
+        partitions: A batch of `AnnounceNewPartitionsOperator` (templated).
     """
 
     template_fields: Sequence[str] = ("operation_id", "partitions")
