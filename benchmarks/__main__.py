@@ -29,6 +29,7 @@ from benchmarks import (
     publishing,
     rebalancing,
     report,
+    small_loads,
     snapshots,
     trino,
     waiting,
@@ -54,6 +55,7 @@ BENCHMARKS = (
     executors,
     parsing,
     waiting,
+    small_loads,
 )
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130

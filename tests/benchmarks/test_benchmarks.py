@@ -10,7 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import adding, building, changing, executors, finding, object_stores, parsing, snapshots, waiting
+from benchmarks import (
+    adding,
+    building,
+    changing,
+    executors,
+    finding,
+    object_stores,
+    parsing,
+    small_loads,
+    snapshots,
+    waiting,
+)
 from benchmarks.__main__ import run
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
@@ -139,6 +150,16 @@ def test_tables_on_s3_and_a_cluster_are_measured(tmp_path: Path) -> None:
     for figure in figures[:3]:
         # Each file takes a request at least.
         assert figure.ours > object_stores.DELAY_SECONDS
+
+
+@pytest.mark.airflow
+@pytest.mark.spark
+@pytest.mark.long
+def test_small_loads_start_spark_once_or_not_at_all(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        figures = {figure.name: figure for figure in small_loads.measure(ground, rounds=1)}
+    once, shared = (figures[f"small_loads.{scope}.5.postgresql"] for scope in ("load", "shared"))
+    assert shared.ours < once.ours < once.peer
 
 
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
