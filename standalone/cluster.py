@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from catalog.settings.environment import SPARK_JVM_OPTIONS
+from catalog.settings.environment import SPARK_JVM_OPTIONS, SessionScope
 from standalone.class_archive import spark_home
 from standalone.environment import REPOSITORY
 from standalone.errors import StackError
@@ -103,6 +103,8 @@ class ClusterStack(Stack):
         host, _, port = self._spark.url.rpartition(":")
         connection = {"conn_type": "spark", "host": host, "port": int(port)}
         self._overrides["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(connection)
+        # An idle application would keep its cores, for which other jobs wait.
+        self._overrides.setdefault("CALVE_SPARK_SESSION", SessionScope.LOAD)
 
     def _start_services(self) -> None:
         self._write_phase("starting the S3 server and Spark")

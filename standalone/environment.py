@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from catalog.settings.environment import SessionScope
 from standalone.class_archive import jvm_options, spark_home
 from standalone.postgres import HOST
 from standalone.processes import MARK_VARIABLE
@@ -120,6 +121,8 @@ class StackSettings:
             "SPARK_SUBMIT_OPTS": jvm_options(self.java_home),
             "GX_ANALYTICS_ENABLED": "false",
             "CALVE_SPARK_POOL": SPARK_POOL,
+            # On one machine, starts of Spark are most of the time of small jobs.
+            "CALVE_SPARK_SESSION": inherited.get("CALVE_SPARK_SESSION", SessionScope.SHARED),
             # The folder next to the warehouse in which `make demo` puts raw files.
             "CALVE_ALLOWED_LOCATIONS": inherited.get("CALVE_ALLOWED_LOCATIONS", str(self.home / "landing")),
             # The embedded stack has a single user, who approves their own requests.

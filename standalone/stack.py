@@ -220,6 +220,7 @@ class Stack:
         self.log_dir.mkdir(exist_ok=True)
         write_files(self.settings)
         self._write_phase("preparing the databases")
+        self._start_class_archive()
         self._prepare_databases()
         self._start_services()
         self._write_phase("starting Airflow")
@@ -227,7 +228,6 @@ class Stack:
         self._wait_until_healthy()
         self._watcher = threading.Thread(target=self._watch, name="calve-stack-watcher", daemon=True)
         self._watcher.start()
-        self._start_class_archive()
         self._write_phase(HEALTHY)
 
     def _configure(self, java_home: Path) -> None:
@@ -237,7 +237,10 @@ class Stack:
         """Start further services than the database and Airflow."""
 
     def _start_class_archive(self) -> None:
-        """Create the class archive in the background if it is missing, so that later Spark jobs start faster."""
+        """Create the class archive in the background if it is missing, so that Spark jobs start faster.
+
+        It begins before Airflow starts, whose processes leave a core idle at times.
+        """
         if not archive_path(self.settings.java_home).exists():
             command = ["nice", "-n", "19", sys.executable, "-m", "standalone.class_archive"]
             self._class_archive = self._component("class-archive", command)
