@@ -31,16 +31,15 @@ from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.query import prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import with_views
+from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import (
     CORRUPT,
     FILE,
     PROBLEM,
     Source,
-    is_bad,
     read_source,
     source_errors,
-    unreadable_lines,
 )
 from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
 from spark_jobs.sessions.local_session import start_session, stop_session

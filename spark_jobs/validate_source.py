@@ -16,8 +16,9 @@ from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.tables.checks import require_replaceable, require_value_rows
+from spark_jobs.reading.bad_rows import bad_count, unreadable_lines, with_places
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import FILE, Source, bad_count, read_source, source_errors, unreadable_lines
+from spark_jobs.reading.sources import FILE, Source, read_source, source_errors
 from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
@@ -52,7 +53,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
             refuse_missing_keys(spark, source, job, keys)
     table, indexes = _table_to_be(catalog, job, table, source)
-    report = _check(catalog, job, table, indexes, partitions)
+    report = _check(catalog, job, table, indexes, partitions, source)
     log.info(
         "%s: %d files would add %d partitions with %d rows; the indexes refuse %d",
         *(table.full_name, len(files), report["partitions"], report["rows"], report["refused"]),
@@ -119,7 +120,12 @@ def _table_to_be(
 
 
 def _check(
-    catalog: Catalog, job: ValidateSourceJob, table: Table, indexes: list[PartitionIndex], partitions: DataFrame
+    catalog: Catalog,
+    job: ValidateSourceJob,
+    table: Table,
+    indexes: list[PartitionIndex],
+    partitions: DataFrame,
+    source: Source,
 ) -> dict[str, Any]:
     counts, mode = {"rows": 0, "partitions": 0}, LoadMode.of(job.mode, table)
     if mode is LoadMode.REPLACE:
@@ -137,6 +143,9 @@ def _check(
         refused_count += 1
         if len(shown) < _SHOWN:
             shown.append(refused)
+    if shown:
+        with source_errors():
+            shown = with_places(source, shown)
     if refused_count and job.invalid_partitions == "fail":
         raise InvalidPartitionError(table.full_name, shown, count=refused_count)
     return {**counts, "refused": refused_count, "refused_reasons": [str(partition) for partition in shown]}

@@ -13,7 +13,8 @@ from catalog.errors import VerificationFailedError
 from catalog.operations.job_requests import WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
-from spark_jobs.reading.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
+from spark_jobs.reading.bad_rows import bad_count, unreadable_lines
+from spark_jobs.reading.sources import read_source, source_errors, spark_path
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 from catalog.errors import InvalidRequestError
 from catalog.settings.fields import whole_number
 
+ALLOW = "allow"
+"""The choice of `null_keys` to load rows with null as a partition key."""
+
 _MOST_PARTITIONS = 1_000_000_000
 
 _TYPES: dict[str, type[JobRequest]] = {}
@@ -82,6 +85,7 @@ class SourceJob(JobRequest):
 
     Attributes:
         required: Columns that each file has to have.
+        null_keys: Whether rows may have null as a partition key: `refuse` or `allow`.
         keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
             keep the order of fields, and the order of the keys is that of the path.
     """
@@ -95,6 +99,7 @@ class SourceJob(JobRequest):
     invalid_partitions: str = "fail"
     mode: str = ""
     required: Sequence[str] = ()
+    null_keys: str = "refuse"
     dry_run: bool = False
 
     def __post_init__(self) -> None:

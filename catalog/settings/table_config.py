@@ -24,6 +24,7 @@ from catalog.types.key_types import parse_key_type
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
+NULL_KEYS = ("refuse", "allow")
 MODES = tuple(map(str, LoadMode))
 SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
@@ -48,6 +49,7 @@ class TableConfig:
         schedule: Cron expression or preset; None to load only when triggered.
         invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
             are set aside and reported).
+        null_keys: Whether rows with null as a partition key `refuse` the load, or are loaded (`allow`).
         mode: What a load may do to existing partitions (`LoadMode`); empty for the default of the table's format.
         rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
             applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
@@ -66,6 +68,7 @@ class TableConfig:
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     schedule: str | None = None
     invalid_partitions: str = "fail"
+    null_keys: str = "refuse"
     mode: str = ""
     quality: Mapping[str, Any] = field(default_factory=dict)
     rebalance: Mapping[str, Any] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class TableConfig:
             "invalid_partitions": self.invalid_partitions,
             "mode": self.mode,
             "required": list(self.required),
+            "null_keys": self.null_keys,
         }
 
     def quality_request(self) -> dict[str, Any]:
@@ -96,9 +100,9 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
-        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `mode`, `spark_conf` (which
-            overrides single settings of the entry), and `keys` as a list of strings such as `day date`, in order;
-            `dry_run` and `reload` are for the caller.
+        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `null_keys`, `mode`,
+            `spark_conf` (which overrides single settings of the entry), and `keys` as a list of strings such as
+            `day date`, in order; `dry_run` and `reload` are for the caller.
 
     Raises:
         InvalidConfigurationError: The source is missing, or a field is invalid.
@@ -120,7 +124,7 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     return _table_config(f"table {name}", name, entry)
 
 
-_FORM_FIELDS = ("source", "source_format", "invalid_partitions", "mode")
+_FORM_FIELDS = ("source", "source_format", "invalid_partitions", "null_keys", "mode")
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 
@@ -322,6 +326,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
             ("source_format", SOURCE_FORMATS),
             ("format", (*READABLE_FORMATS, ICEBERG)),
             ("invalid_partitions", INVALID_PARTITIONS),
+            ("null_keys", NULL_KEYS),
             ("mode", MODES),
         )
         if entry.get(field_name, "") != ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from urllib.parse import unquote
@@ -18,28 +18,28 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from catalog.errors import InvalidLocationError, SourceFileError
-from catalog.files.filesystem import FileInfo, Folder
+from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
-from catalog.operations.job_requests import SourceJob
+from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.types.column_types import ColumnTextType, parse_column_type
 from catalog.types.key_types import DecimalType, FloatingType
 from spark_jobs.reading.folder_keys import key_of_folder, keys_of_folders
 from spark_jobs.reading.headers import by_header, has_header
-from spark_jobs.reading.source_lines import line_of
+from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
+from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable, first_problem
 
-CORRUPT = "_calve_corrupt"
+CORRUPT = f"{OWN}corrupt"
 """Column with a line that cannot be parsed as a row; null for other rows."""
 
-FILE = "_calve_file"
+FILE = f"{OWN}file"
 """Column with the URI of a row's file."""
 
-PROBLEM = "_calve_problem"
-"""Column with the problem of a row whose values do not fit their columns; null for other rows."""
+PROBLEM = f"{OWN}problem"
+"""Column with the problem of a row whose values do not fit their columns; null for others; missing if none has one."""
 
-_SHOWN = 10
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
 _TEXT_FORMATS = ("csv", "json")
 _NUMBERS: Sequence[type[DataType]] = (IntegerType, LongType, DoubleType)
@@ -58,8 +58,7 @@ class Source:
             text.
         columns: The columns of the data files, with their types.
         names: Column → its spelling in the files.
-        given: The rows of the files before they are cast.
-        problem: The problem of a row of `given`; None if all values fit.
+        given: Of text files, the rows before they are cast; of others, `rows`.
         folder_keys: The partition keys that are in the names of the files' folders.
         missing: The columns of the table that files lack, so that their rows have null there.
     """
@@ -70,7 +69,6 @@ class Source:
     names: Mapping[str, str]
     job: SourceJob
     given: DataFrame
-    problem: SparkColumn | None
     folder_keys: Sequence[str] = ()
     missing: Sequence[str] = ()
 
@@ -115,42 +113,48 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
             does not have, or a column whose type cannot be cast to the table's.
     """
     key_types = job.key_types if table is None else {key.name: key.type for key in table.partition_keys}
-    keys = list(key_types)
-    folder_keys = keys_of_folders(keys, files)
-    groups, missing = _read(spark, files, job, table, keys, folder_keys), set[str]()
-    for group in groups:
-        missing |= _missing_columns(group, job, table, keys, folder_keys)
-    frames = [group.rows for group in groups]
-    given = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
-    checked = _checked(given, declared, keys)
-    for key in folder_keys:
-        column = f.col(quoted(key)) if key in given.columns else None
-        checked.append(key_of_folder(Column(key, key_types[key]), f.col(FILE), column))
+    keys = [Column(name, text) for name, text in key_types.items()]
+    folder_keys = keys_of_folders(key_types, files)
+    target = _Target(job, table, keys, folder_keys)
+    groups = _read(spark, files, target)
+    missing = {name for group in groups for name in _missing_columns(group, target)}
+    problems = [_checks(group, target) for group in groups]
+    rows = _union([_converted(group, target, checks) for group, checks in zip(groups, problems, strict=True)])
+    given = rows
     if job.source_format in _TEXT_FORMATS:
-        checked += [_decoded_key(key) for key in keys if key not in folder_keys]
-    changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in given.columns}
-    if table is not None:
-        absent = {name: text for name, text in declared.items() if name not in given.columns}
-        changed |= {name: f.lit(None).cast(spark_type(text)) for name, text in absent.items()}
-    changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
-    if (problem := first_problem(checked)) is not None:
-        changed[PROBLEM] = problem
-    try:
-        rows = given.withColumns(changed)
-    except AnalysisException as error:
-        if (refused := first_not_castable(given, checked)) is None:
-            raise
-        name = refused.column.name
-        raise SourceFileError(
-            f"source {files[0].path}: column {name} has type {dict(given.dtypes)[name]}, which cannot become "
-            f"{refused.column.type}; correct the file, or alter the table first"
-        ) from error
-    others = (*keys, CORRUPT, PROBLEM, FILE)
+        given = _union([_with_problem(group.rows, checks) for group, checks in zip(groups, problems, strict=True)])
+    others = (*key_types, CORRUPT, PROBLEM, FILE)
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
     )
-    return Source(rows, columns, files, groups[0].names, job, given, problem, folder_keys, sorted(missing))
+    return Source(rows, columns, files, groups[0].names, job, given, folder_keys, sorted(missing))
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What files are read for.
+
+    Attributes:
+        table: None if it does not exist yet.
+        folder_keys: The keys that are in the names of folders.
+    """
+
+    job: SourceJob
+    table: Table | None
+    keys: Sequence[Column]
+    folder_keys: Sequence[str]
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the partition keys."""
+        return [key.name for key in self.keys]
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        """The columns with known types."""
+        if self.table is None:
+            return self.job.column_types
+        return {column.name: column.type for column in self.table.columns}
 
 
 @dataclass(frozen=True)
@@ -172,22 +176,21 @@ class _Group:
         return [name for name in self.names if name != CORRUPT]
 
 
-def _read(
-    spark: SparkSession,
-    files: Sequence[FileInfo],
-    job: SourceJob,
-    table: Table | None,
-    keys: Sequence[str],
-    folder_keys: Sequence[str],
-) -> list[_Group]:
-    """Return the rows of files, in groups of CSV files with the same header; other files are one group."""
+def _read(spark: SparkSession, files: Sequence[FileInfo], target: _Target) -> list[_Group]:
+    """Return the rows of files, in groups of CSV files with the same header, or of files with the same schema.
+
+    JSON files are one group, because each of their records may have its own fields.
+    """
+    job = target.job
     reader = spark.read.format(job.source_format).options(**job.source_options)
-    if job.source_format not in _TEXT_FORMATS:
-        # Without the option, Spark uses the columns of one file and drops columns of the others.
-        return [_group(reader.options(mergeSchema=str(len(files) > 1).lower()), files)]
+    if job.source_format in TYPED_FORMATS:
+        same, unreadable = by_schema(files, job.source_format)
+        for path, reason in unreadable.items():
+            raise SourceFileError(f"source {path} cannot be read as {job.source_format}: {reason}")
+        return _agreeing_groups([_group(reader, group) for group in same], target)
     reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false")
     groups = by_header(files, job)
-    schemas = [_text_schema(spark, group, job, table, keys, folder_keys) for group in groups]
+    schemas = [_text_schema(spark, group, target) for group in groups]
     return [
         _group(reader.schema(schema.add(CORRUPT, StringType())), group)
         for schema, group in zip(_agreeing(schemas), groups, strict=True)
@@ -199,6 +202,38 @@ def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> _Group:
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     lowered = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
     return _Group(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
+
+
+def _agreeing_groups(groups: Sequence[_Group], target: _Target) -> list[_Group]:
+    """Return groups with one type for each column of which no type is declared: the widest of those of numbers.
+
+    Raises:
+        SourceFileError: Files have a column with types of which none has all values of the other.
+    """
+    first: dict[str, tuple[DataType, str]] = {}
+    for group in groups:
+        for field in group.rows.drop(FILE, *target.declared, *target.key_names).schema:
+            known, path = first.setdefault(field.name, (field.dataType, group.files[0].path))
+            wider = _wider(known, field.dataType)
+            if known != field.dataType and isinstance(wider, StringType):
+                raise SourceFileError(
+                    f"column {field.name} has type {known.simpleString()} in source {path}, and "
+                    f"{field.dataType.simpleString()} in {group.files[0].path}; set its type in `columns` of the "
+                    "table's entry"
+                )
+            first[field.name] = wider, path
+    widened = {name: f.col(quoted(name)).cast(kind) for name, (kind, _) in first.items()}
+    return [
+        replace(
+            group,
+            rows=group.rows.withColumns({name: value for name, value in widened.items() if name in group.columns}),
+        )
+        for group in groups
+    ]
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def _agreeing(schemas: Sequence[StructType]) -> list[StructType]:
@@ -218,37 +253,77 @@ def _wider(one: DataType, other: DataType) -> DataType:
     return StringType()
 
 
-def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
-    """Return the declared columns of a source without the keys, which are checked when partitions are created."""
-    types = {field.name: field.dataType for field in rows.schema}
-    return [
-        checked_column(Column(name, text), f.col(quoted(name)), types[name])
-        for name, text in declared.items()
-        if name in types and name not in keys
+def _checks(group: _Group, target: _Target) -> list[CheckedColumn]:
+    """Return the checked values of the partition keys, as strings, and of the columns whose types are known."""
+    columns = {field.name: field.dataType for field in group.rows.schema}
+    checks = [
+        checked_column(Column(name, text), f.col(quoted(name)), columns[name])
+        for name, text in target.declared.items()
+        if name in columns and name not in target.key_names
     ]
+    for key in target.keys:
+        given = f.col(quoted(key.name)) if key.name in columns else None
+        if key.name in target.folder_keys:
+            checks.append(key_of_folder(key, f.col(FILE), given))
+        elif given is not None:
+            value = given.cast("string")
+            is_text = target.job.source_format in _TEXT_FORMATS
+            checks.append(CheckedColumn(key, value, _not_decoded(key, value) if is_text else None))
+    if target.job.null_keys != ALLOW:
+        checks += [_no_null(checked) for checked in checks if checked.column.name in target.key_names]
+    return checks
 
 
-def _decoded_key(key: str) -> CheckedColumn:
-    """Return the check that a key of a text file could be decoded; its value would name a partition and its folder."""
-    value = f.col(quoted(key)).cast("string")
-    problem = f.concat(f.lit(f"partition key {key}: '"), value, f.lit("' is not in the file's encoding"))
-    return CheckedColumn(Column(key, "string"), value, f.when(value.contains(_REPLACED), problem))
+def _converted(group: _Group, target: _Target, checks: Sequence[CheckedColumn]) -> DataFrame:
+    """Return the rows of files with the checked values, and null in the columns of the table that they lack.
+
+    Raises:
+        SourceFileError: A column has a type that cannot be cast to that of the table's.
+    """
+    changed = {checked.column.name: checked.value for checked in checks}
+    if target.table is not None:
+        absent = {name: text for name, text in target.declared.items() if name not in group.columns}
+        changed |= {name: f.lit(None).cast(spark_type(text)) for name, text in absent.items()}
+    try:
+        return _with_problem(group.rows, checks, changed)
+    except AnalysisException as error:
+        if (refused := first_not_castable(group.rows, checks)) is None:
+            raise
+        name = refused.column.name
+        raise SourceFileError(
+            f"source {group.files[0].path}: column {name} has type {dict(group.rows.dtypes)[name]}, which cannot "
+            f"become {refused.column.type}; correct the file, or alter the table first"
+        ) from error
 
 
-def _text_schema(
-    spark: SparkSession,
-    files: Sequence[FileInfo],
-    job: SourceJob,
-    table: Table | None,
-    keys: Sequence[str],
-    folder_keys: Sequence[str],
-) -> StructType:
+def _with_problem(
+    rows: DataFrame, checks: Sequence[CheckedColumn], changed: Mapping[str, SparkColumn] | None = None
+) -> DataFrame:
+    """Return rows with `PROBLEM`, unless no row can have one, and with changed columns."""
+    problem = first_problem(checks)
+    return rows.withColumns({**(changed or {}), **({} if problem is None else {PROBLEM: problem})})
+
+
+def _no_null(key: CheckedColumn) -> CheckedColumn:
+    """Return the check that a key has a value; an empty string is Hive's null, too."""
+    problem = f"partition key {key.column.name} is null, which `null_keys` refuses"
+    is_null = key.value.isNull() | (key.value == "")
+    return replace(key, problem=f.when(is_null, f.lit(problem)))
+
+
+def _not_decoded(key: Column, value: SparkColumn) -> SparkColumn:
+    """Return the problem of a key of a text file that could not be decoded, as it would name a folder."""
+    problem = f.concat(f.lit(f"partition key {key.name}: '"), value, f.lit("' is not in the file's encoding"))
+    return f.when(value.contains(_REPLACED), problem)
+
+
+def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: _Target) -> StructType:
     """Return the schema of text files, in the order of the files; keys of folders need no column."""
+    job, keys = target.job, target.key_names
     paths = [read_path(file.path) for file in files]
-    table_types = {} if table is None else {column.name: column.type for column in table.columns}
-    declared = {**job.column_types, **table_types}
+    declared = {**job.column_types, **target.declared}
     if job.source_format == "csv" and not has_header(job):
-        if missing := [key for key in keys if key not in declared and key not in folder_keys]:
+        if missing := [key for key in keys if key not in declared and key not in target.folder_keys]:
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
                 "of the file in order, including the partition keys"
@@ -289,17 +364,16 @@ def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataTy
     return DataType.fromDDL(spark_type(type_text))
 
 
-def _missing_columns(
-    group: _Group, job: SourceJob, table: Table | None, keys: Sequence[str], folder_keys: Sequence[str]
-) -> set[str]:
+def _missing_columns(group: _Group, target: _Target) -> set[str]:
     """Return the columns of a table that files lack, after checking that they may."""
-    first, columns = group.files[0].path, group.columns
-    if lacking := [key for key in keys if key not in columns and key not in folder_keys]:
+    first, columns, table = group.files[0].path, group.columns, target.table
+    placing = target.key_names if table is None or table.scheme is None else [table.scheme.column]
+    if lacking := [name for name in placing if name not in columns and name not in target.folder_keys]:
         raise SourceFileError(
             f"source {first} has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
             f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
         )
-    if lacking := [name for name in job.required if name not in columns]:
+    if lacking := [name for name in target.job.required if name not in columns]:
         raise SourceFileError(
             f"source {first} has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
             f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
@@ -307,7 +381,7 @@ def _missing_columns(
     if table is None:
         return set()
     expected = {column.name for column in table.columns}
-    missing, unknown = expected.difference(columns), set(columns).difference(expected, keys)
+    missing, unknown = expected.difference(columns), set(columns).difference(expected, target.key_names)
     if unknown:
         raise SourceFileError(
             f"source {first} does not have the columns of {table.full_name}: missing "
@@ -315,52 +389,6 @@ def _missing_columns(
             "the table first"
         )
     return missing
-
-
-def is_bad(source: Source) -> SparkColumn | None:
-    """Return whether a row of `Source.rows` is unreadable or has a value that does not fit; None if no row can be."""
-    marks = [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
-    return reduce(lambda one, other: one | other, marks) if marks else None
-
-
-def bad_count(source: Source) -> SparkColumn:
-    """Return the number of rows that cannot be loaded, as an aggregate over `Source.rows`."""
-    bad = is_bad(source)
-    return f.count_if(f.lit(False) if bad is None else bad)
-
-
-def unreadable_lines(source: Source) -> SourceFileError:
-    """Return the error that names the file and line of the first rows that cannot be loaded."""
-    # All columns, because Spark parses only the columns in use and would miss errors in the others.
-    if source.problem is None:
-        bad = source.given.where(f.col(CORRUPT).isNotNull())
-    else:
-        rows = source.given.withColumn(PROBLEM, source.problem)
-        is_corrupt = f.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else f.lit(False)
-        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull())
-    places = []
-    for row in bad.limit(_SHOWN).collect():
-        record, path = row.asDict(), plain_path(row[FILE])
-        if record.get(CORRUPT) is not None:
-            places.append(_place(path, record[CORRUPT]))
-        else:
-            line = line_of(path, record, source.job)
-            places.append(f"{path}{'' if line is None else f', line {line}'}: {record[PROBLEM]}")
-    return SourceFileError(
-        f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
-        "lines, or the types and options of the table's entry"
-    )
-
-
-def _place(path: str, record: str) -> str:
-    """Return `path, line N: text` for a record that Spark could not read."""
-    first_line = record.splitlines()[0] if record else ""
-    shown = first_line if len(first_line) <= 120 else first_line[:120] + "…"
-    with Folder(path).open_text() as lines:
-        for number, line in enumerate(lines, 1):
-            if line.rstrip("\r\n") == first_line:
-                return f"{path}, line {number}: {shown}"
-    return f"{path}: {shown}"
 
 
 @contextmanager

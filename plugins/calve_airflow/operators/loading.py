@@ -32,10 +32,10 @@ _WRITE = "write_partitions"
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `mode`, `spark_conf`, `reload`
-    and `dry_run` from the run's parameters and not from templated fields: Airflow stores rendered fields, and a source
-    may contain a password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table
-    that is in neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `null_keys`, `mode`,
+    `spark_conf`, `reload` and `dry_run` from the run's parameters and not from templated fields: Airflow stores
+    rendered fields, and a source may contain a password. Fields that are None or `AS_LISTED` come from the table's
+    entry in the YAML list; a table that is in neither the list nor the catalog needs keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
