@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 from catalog.errors import InvalidRequestError
 from catalog.settings.fields import whole_number
 
+SKIP = "skip"
+"""The choice of `bad_files` to load the other files, and of `invalid_partitions` to load the other partitions."""
+
 ALLOW = "allow"
 """The choice of `null_keys` to load rows with null as a partition key."""
 
@@ -85,6 +88,7 @@ class SourceJob(JobRequest):
 
     Attributes:
         required: Columns that each file has to have.
+        bad_files: Whether a file that cannot be loaded makes the load `fail`, or is set aside (`skip`).
         null_keys: Whether rows may have null as a partition key: `refuse` or `allow`.
         keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
             keep the order of fields, and the order of the keys is that of the path.
@@ -100,6 +104,7 @@ class SourceJob(JobRequest):
     mode: str = ""
     required: Sequence[str] = ()
     null_keys: str = "refuse"
+    bad_files: str = "fail"
     dry_run: bool = False
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from catalog.storage.schema import (
     PartitionIndexRow,
     PartitionRow,
     RevisionRow,
+    SetAsideFileRow,
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
@@ -46,6 +47,7 @@ _ROWS_OF_TABLES = (
     Rows(FormerFileRow, FormerFileRow.table_id, (FormerFileRow.until_revision, FormerFileRow.number)),
     Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
+    Rows(SetAsideFileRow, SetAsideFileRow.table_id, (SetAsideFileRow.path,)),
     Rows(
         StagedPartitionRow,
         StagedPartitionRow.table_id,

@@ -7,6 +7,7 @@ one as null, which would put the row into the NULL partition where nulls are all
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,9 @@ from pyspark.sql import functions as f
 
 from catalog.errors import SourceFileError
 from catalog.operations.job_requests import SourceJob
-from spark_jobs.reading.sources import Source, plain_path, read_path
+from spark_jobs.reading.json_documents import by_layout, with_layout
+from spark_jobs.reading.paths import plain_path, read_path
+from spark_jobs.reading.sources import Source
 
 _SHOWN = 100
 """Maximum number of characters of a record in an error."""
@@ -33,9 +36,16 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
     if not keys or job.source_format != "json":
         return
     # As variants, which distinguish null from a missing field.
-    reader = spark.read.format("json").options(**job.source_options)
-    reader = reader.options(singleVariantColumn="content", mode="PERMISSIVE")
-    records = _records(reader.load([read_path(file.path) for file in source.files]))
+    reader = spark.read.format("json").options(singleVariantColumn="content", mode="PERMISSIVE")
+    frames = [
+        _records(
+            reader.options(**with_layout(job, is_document=is_document).source_options).load(
+                [read_path(file.path) for file in files]
+            )
+        )
+        for files, is_document in by_layout(source.files)
+    ]
+    records = reduce(DataFrame.unionAll, frames)
     lacking = {key: _is_missing(source, key) for key in keys}
     named = f.concat_ws(", ", *[f.when(is_missing, f.lit(key)) for key, is_missing in lacking.items()])
     row = (

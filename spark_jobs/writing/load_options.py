@@ -14,8 +14,8 @@ from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SourceJob
 from catalog.settings.table_config import NULL_KEYS
 
-FORMATS = ("csv", "parquet", "orc", "json")
-_SUFFIXES = {"csv": "csv", "txt": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "json": "json"}
+FORMATS = ("csv", "parquet", "orc", "json", "avro")
+_SUFFIXES = {**{name: name for name in FORMATS}, "txt": "csv", "tsv": "csv", "jsonl": "json", "ndjson": "json"}
 _COMPRESSED = ("gz", "bz2", "zst", "snappy", "lz4", "deflate")
 
 # CarbonData's names and Spark's own → Spark's.
@@ -40,6 +40,7 @@ _OPTIONS = {
     "json": {**_TIMES, "MULTILINE": "multiLine", "ENCODING": "encoding"},
     "parquet": {},
     "orc": {},
+    "avro": {},
 }
 _DATES = "[yyyy-MM-dd][yyyy-M-d][yyyy/MM/dd][yyyy/M/d]"
 

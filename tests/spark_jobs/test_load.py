@@ -131,7 +131,7 @@ def test_file_that_changed_after_its_load_is_refused(
     ("text", "line"),
     [
         (HEADER + "US,1,1,1\nUS,1\n", "line 3: US,1"),
-        (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: US,1,x,2"),
+        (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: column id: 'x' is no int"),
         (HEADER + "US,1,1,1\nUS,1,2,2,5\n", "line 3: US,1,2,2,5"),
     ],
     ids=["too few fields", "wrong type", "too many fields"],
@@ -461,7 +461,7 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
             source_format=source_format,
             source_options={},
         )
-    with pytest.raises(SourceFileError, match="column id has type array<int>, which cannot become int"):
+    with pytest.raises(SourceFileError, match="column id of type array<int>, which cannot become int"):
         loader.load(written("other", "4 AS day, array(1) AS id"), source_format=source_format, source_options={})
 
 

@@ -25,6 +25,7 @@ WRITERS = {
     "PartitionRow": {"importing", "loading", "partitions", "tables"},
     "PurgedFolderRow": {"tables"},
     "RevisionRow": {"datafiles"},
+    "SetAsideFileRow": {"loading"},
     "SharedLocationRow": {"iceberg"},
     "SourceFileRow": {"loading"},
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},
