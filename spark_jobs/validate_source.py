@@ -37,7 +37,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     leave them out.
 
     Returns:
-        The report: files, rows and partitions that would be added, the files that are set aside with their first bad
+        The report: files, rows and partitions that would be added, the columns of a new table whose types are inferred
+        with these types, the files that are set aside with their first bad
         rows, and the partitions that the indexes refuse.
 
     Raises:
@@ -75,6 +76,9 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         log.warning("%s: set aside %s", table.full_name, row)
     if source.missing:
         log.warning("%s: files lack %s, which is null in their rows", table.full_name, ", ".join(source.missing))
+    inferred = [] if table.id else _inferred(source, job)
+    if inferred:
+        log.info("%s is new; types inferred from its files: %s", table.full_name, ", ".join(inferred))
     if job.dry_run:
         with catalog.storage.write() as connection:
             catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
@@ -86,6 +90,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     return {
         "files": len(files) - len(good.bad),
         "missing_columns": list(source.missing),
+        "inferred_columns": inferred,
         "set_aside": _reported(good.bad, good.shown),
         **report,
     }
@@ -135,6 +140,11 @@ def _reported(bad: Mapping[str, BadFile], shown: Sequence[BadRow]) -> dict[str, 
     """Return the part of the report about files that are set aside: their number, their bad rows, and some of these."""
     row_count = sum(file.rows or 0 for file in bad.values())
     return {"files": len(bad), "rows": row_count, "problems": [row.as_json() for row in shown]}
+
+
+def _inferred(source: Source, job: ValidateSourceJob) -> list[str]:
+    """Return the columns of a new table whose types the request does not declare, as `name type`."""
+    return [f"{column.name} {column.type}" for column in source.columns if column.name not in job.column_types]
 
 
 def _existing_table(catalog: Catalog, name: str) -> Table | None:

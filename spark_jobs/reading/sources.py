@@ -269,7 +269,7 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
         inferred: Mapping[str, str] = {}
         if undeclared:
             frame = sniffer.options(inferSchema="true").load(list(paths))
-            inferred = {field.name: field.dataType.simpleString() for field in frame.schema}
+            inferred = {field.name: _inferred(field.dataType).simpleString() for field in frame.schema}
         fields = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
     return StructType(
         [
@@ -277,6 +277,11 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             for name, text in fields
         ]
     )
+
+
+def _inferred(found: DataType) -> DataType:
+    """Return the type of a column in whose values Spark has found a type; later values may be greater integers."""
+    return LongType() if isinstance(found, IntegerType) else found
 
 
 def _read_type(name: str, type_text: str, target: Target) -> DataType:

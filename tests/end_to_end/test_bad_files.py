@@ -40,11 +40,11 @@ def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
     run.wait()
     report = run.result("register")
     assert (report["partitions"], report["row_count"]) == (1, 1)
-    expected = {"file": str(bad), "line": 3, "column": "id", "value": "six", "type": "int"}
+    expected = {"file": str(bad), "line": 3, "column": "id", "value": "six", "type": "bigint"}
     assert report["set_aside"] == {
         "files": 1,
         "rows": 1,
-        "problems": [{**expected, "problem": "column id: 'six' is no int"}],
+        "problems": [{**expected, "problem": "column id: 'six' is no bigint"}],
     }
     assert "1 file(s) are set aside until they change" in run.log("validate")
     [aside] = catalog.set_aside_files(TABLE)

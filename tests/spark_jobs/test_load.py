@@ -57,7 +57,7 @@ def test_rows_and_counts_equal_the_source(
     table = catalog.get_table("shop.orders")
     counts = {partition.name(table): partition.row_count for partition in catalog.get_partitions("shop.orders")}
     assert counts == {"country=US/day=1": 2, "country=DE/day=2": 1}
-    assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
+    assert [(column.name, column.type) for column in table.columns] == [("id", "bigint"), ("amount", "double")]
 
 
 @pytest.mark.first_case
@@ -372,6 +372,9 @@ def test_dry_run_changes_nothing(
     source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,1,1\n")
     report = make_loader().validate("dry", source, dry_run=True)
     assert (report["files"], report["rows"], report["partitions"]) == (1, 2, 2)
+    assert report["inferred_columns"] == ["id bigint", "amount bigint"]
+    declared = make_loader().validate("declared", source, dry_run=True, columns=[("id", "smallint")])
+    assert declared["inferred_columns"] == ["amount bigint"]
     assert catalog.list_tables() == []
     assert not warehouse.exists()
 

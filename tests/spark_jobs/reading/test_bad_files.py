@@ -141,7 +141,7 @@ def test_a_new_table_has_the_columns_of_its_good_files(
     assert catalog.list_tables() == []
     loader.load(tmp_path / "*.csv*", **CSV, bad_files="skip")
     table = catalog.get_table(TABLE)
-    assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
+    assert [(column.name, column.type) for column in table.columns] == [("id", "bigint"), ("amount", "double")]
     assert ids(spark, catalog) == [1, 2]
     assert [Path(file.path).name for file in catalog.set_aside_files(TABLE)] == ["b.csv", "c.csv.gz", "d.csv.gz"]
 
