@@ -36,6 +36,7 @@ from catalog.model import (
     PartitionIndex,
     PartitionState,
     RepairMode,
+    SetAsideFile,
     Table,
     TableKind,
 )
@@ -1087,6 +1088,14 @@ class Catalog:
         if self.get_table(operation.table).is_stored_as_iceberg:
             return iter(self.loaded_partitions(operation_id).partitions)
         return self._scanner.of_operation(operation.table, operation.number)
+
+    def set_aside_files(self, table: str) -> list[SetAsideFile]:
+        """Return the source files that loads of a table have set aside because they cannot be loaded, by path.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        return self.loading.set_aside_files(self.get_table(table))
 
     def loaded_partitions(self, operation_id: str) -> LoadedPartitions:
         """Return the partitions of `operation_partitions`, and the new files of a table stored as Iceberg.

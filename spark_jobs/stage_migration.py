@@ -35,7 +35,7 @@ from spark_jobs.migrating.listing import (
     write_folders,
 )
 from spark_jobs.migrating.tasks import run_tasks
-from spark_jobs.reading.sources import read_path
+from spark_jobs.reading.paths import read_path
 from spark_jobs.sessions.session import Progress, reporting, run_job
 
 if TYPE_CHECKING:

@@ -32,17 +32,10 @@ from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.query import prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import with_views
+from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
+from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import (
-    CORRUPT,
-    FILE,
-    PROBLEM,
-    Source,
-    is_bad,
-    read_source,
-    source_errors,
-    unreadable_lines,
-)
+from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
@@ -175,7 +168,7 @@ class SparkEngine:
         *,
         overwritten: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
-        """Add the rows of files: CSV, Parquet, ORC or JSON.
+        """Add the rows of files: CSV, Parquet, ORC, Avro or JSON.
 
         Raises:
             LocationNotAllowedError: The files are not below an allowed folder.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,13 +13,16 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
-from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex
+from catalog.files.filesystem import FileInfo
+from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
-from catalog.operations.job_requests import ValidateSourceJob
+from catalog.operations.job_requests import SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.tables.checks import require_value_rows
+from spark_jobs.reading.bad_files import BadFile, GoodFiles, NoGoodFilesError, bad_among, count_rows, good_files
+from spark_jobs.reading.bad_rows import BadRow, unreadable_lines, with_places
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import FILE, Source, bad_count, read_source, source_errors, unreadable_lines
+from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
@@ -28,8 +33,13 @@ log = logging.getLogger("spark_jobs.validate_source")
 def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJob) -> dict[str, Any]:
     """Check a load; create its table and indexes if the table does not exist and this is no dry run.
 
+    With `bad_files: skip`, files that cannot be loaded are set aside: the catalog records them, and the later steps
+    leave them out.
+
     Returns:
-        The report: files, rows and partitions that would be added, and the partitions that the indexes refuse.
+        The report: files, rows and partitions that would be added, the columns of a new table whose types are inferred
+        with these types, the files that are set aside with their first bad
+        rows, and the partitions that the indexes refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line.
@@ -40,31 +50,100 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     operation = catalog.operations.get(job.operation_id)
     if operation.is_committed:
         return dict(operation.report.get(job.step, {}))
-    files = catalog.loading.source_files(operation)
+    files = catalog.loading.discovered_files(operation)
     table = _existing_table(catalog, job.table)
     if table is None and not job.keys:
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
+    keys = list(job.key_types) if table is None else list(table.key_names)
+    to_be = partial(_table_to_be, catalog, job, table)
     with source_errors():
-        source = read_source(spark, files, job, table)
-        keys = list(job.key_types) if table is None else list(table.key_names)
-        partitions = _count_partitions(source, keys)
+        if job.bad_files == SKIP:
+            good = _good_files(spark, catalog, job, files, table, to_be)
+        else:
+            good = _all_files(spark, job, files, table, keys)
+        source, partitions = good.source, good.partitions
         if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
             refuse_missing_keys(spark, source, job, keys)
-    table, indexes = _table_to_be(catalog, job, table, source)
-    report = _check(catalog, job, table, indexes, partitions)
+    table, indexes = to_be(source)
+    report = _check(catalog, job, table, indexes, partitions, source)
     log.info(
-        "%s: %d files would add %d partitions with %d rows; the indexes refuse %d",
-        *(table.full_name, len(files), report["partitions"], report["rows"], report["refused"]),
+        "%s: %d files would add %d partitions with %d rows; %d files are set aside, %d partitions are refused",
+        *(table.full_name, len(files) - len(good.bad), report["partitions"], report["rows"], len(good.bad)),
+        report["refused"],
     )
+    for row in good.shown:
+        log.warning("%s: set aside %s", table.full_name, row)
     if source.missing:
         log.warning("%s: files lack %s, which is null in their rows", table.full_name, ", ".join(source.missing))
+    inferred = [] if table.id else _inferred(source, job)
+    if inferred:
+        log.info("%s is new; types inferred from its files: %s", table.full_name, ", ".join(inferred))
     if job.dry_run:
         with catalog.storage.write() as connection:
             catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
             catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
-    elif not table.id:
-        _create_table(catalog, job, table)
-    return {"files": len(files), "missing_columns": list(source.missing), **report}
+    else:
+        if not table.id:
+            table = _create_table(catalog, job, table)
+        _set_aside(catalog, job, table, good.set_aside(files))
+    return {
+        "files": len(files) - len(good.bad),
+        "missing_columns": list(source.missing),
+        "inferred_columns": inferred,
+        "set_aside": _reported(good.bad, good.shown),
+        **report,
+    }
+
+
+def _all_files(
+    spark: SparkSession, job: ValidateSourceJob, files: Sequence[FileInfo], table: Table | None, keys: Sequence[str]
+) -> GoodFiles:
+    """Return all files, and the partitions of their rows.
+
+    Raises:
+        SourceFileError: A line cannot be parsed.
+    """
+    source = read_source(spark, files, job, table)
+    counted = count_rows(source, keys)
+    if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
+        raise unreadable_lines(source, bad)
+    return GoodFiles(source, counted.drop("bad_count", "problem", "digest"))
+
+
+def _good_files(
+    spark: SparkSession,
+    catalog: Catalog,
+    job: ValidateSourceJob,
+    files: Sequence[FileInfo],
+    table: Table | None,
+    to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
+) -> GoodFiles:
+    """Return the files that can be loaded.
+
+    Raises:
+        SourceFileError: No file can be loaded; they are set aside if the table exists.
+    """
+    try:
+        return good_files(spark, files, job, table, to_be)
+    except NoGoodFilesError as error:
+        if table is not None and not job.dry_run:
+            _set_aside(catalog, job, table, bad_among(files, error.bad))
+        raise
+
+
+def _set_aside(catalog: Catalog, job: ValidateSourceJob, table: Table, files: Sequence[SetAsideFile]) -> None:
+    catalog.loading.set_aside(table, (job.operation_id, job.step, job.attempt), files, asdict(job))
+
+
+def _reported(bad: Mapping[str, BadFile], shown: Sequence[BadRow]) -> dict[str, Any]:
+    """Return the part of the report about files that are set aside: their number, their bad rows, and some of these."""
+    row_count = sum(file.rows or 0 for file in bad.values())
+    return {"files": len(bad), "rows": row_count, "problems": [row.as_json() for row in shown]}
+
+
+def _inferred(source: Source, job: ValidateSourceJob) -> list[str]:
+    """Return the columns of a new table whose types the request does not declare, as `name type`."""
+    return [f"{column.name} {column.type}" for column in source.columns if column.name not in job.column_types]
 
 
 def _existing_table(catalog: Catalog, name: str) -> Table | None:
@@ -74,31 +153,6 @@ def _existing_table(catalog: Catalog, name: str) -> Table | None:
         return None
     require_value_rows(table)
     return table
-
-
-def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
-    """Return one row for each partition: its key values and `row_count`.
-
-    Raises:
-        SourceFileError: A line cannot be parsed.
-    """
-    names = [f"`{name}`" for name in source.rows.columns if name != FILE]
-    counted = (
-        # Spark writes an empty value to Hive's null partition, so it counts as null here.
-        source.rows.withColumns({key: f.nullif(f.col(f"`{key}`"), f.lit("")) for key in keys})
-        .groupBy(*[f"`{key}`" for key in keys])
-        .agg(
-            f.count(f.lit(1)).alias("row_count"),
-            bad_count(source).alias("bad_count"),
-            # Uses all columns, because Spark parses only the columns in use and would miss errors in the others.
-            f.bit_xor(f.xxhash64(*names)).alias("digest"),
-        )
-        .coalesce(1)  # read twice, the second time row by row, for which one task is best
-        .persist()
-    )
-    if counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
-        raise unreadable_lines(source)
-    return counted.drop("bad_count", "digest")
 
 
 def _table_to_be(
@@ -118,7 +172,12 @@ def _table_to_be(
 
 
 def _check(
-    catalog: Catalog, job: ValidateSourceJob, table: Table, indexes: list[PartitionIndex], partitions: DataFrame
+    catalog: Catalog,
+    job: ValidateSourceJob,
+    table: Table,
+    indexes: list[PartitionIndex],
+    partitions: DataFrame,
+    source: Source,
 ) -> dict[str, Any]:
     counts, mode = {"rows": 0, "partitions": 0}, LoadMode.of(job.mode, table)
 
@@ -133,14 +192,17 @@ def _check(
         refused_count += 1
         if len(shown) < _SHOWN:
             shown.append(refused)
+    if shown:
+        with source_errors():
+            shown = with_places(source, shown)
     if refused_count and job.invalid_partitions == "fail":
         raise InvalidPartitionError(table.full_name, shown, count=refused_count)
     return {**counts, "refused": refused_count, "refused_reasons": [str(partition) for partition in shown]}
 
 
-def _create_table(catalog: Catalog, job: ValidateSourceJob, table: Table) -> None:
+def _create_table(catalog: Catalog, job: ValidateSourceJob, table: Table) -> Table:
     catalog.create_database(table.database, if_not_exists=True)
-    catalog.create_table(
+    return catalog.create_table(
         table.full_name,
         columns=table.columns,
         partition_keys=table.partition_keys,

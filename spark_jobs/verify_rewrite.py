@@ -28,7 +28,7 @@ from catalog.rebalancing.planning import RebalancePlan
 from catalog.tables.schemes import PARTITION_FOLDER
 from spark_jobs.checking.footers import frames_by_footers
 from spark_jobs.reading.iceberg import read_live_rows
-from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.paths import quoted
 from spark_jobs.rows.placement import partition_id
 from spark_jobs.rows.row_hashes import row_hash
 from spark_jobs.sessions.session import run_job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -15,7 +16,9 @@ from catalog.operations.job_requests import WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
 from spark_jobs.changing.merging import merge_rows
-from spark_jobs.reading.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
+from spark_jobs.reading.bad_rows import bad_count, unreadable_lines
+from spark_jobs.reading.paths import spark_path
+from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
@@ -52,7 +55,9 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     folder = spark_path(f"{table.location}/{staging}")
     read = Observation()
     with source_errors():
-        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        # The bad files are set aside already.
+        files = catalog.loading.source_files(operation)
+        source = read_source(spark, files, replace(job, bad_files="fail"), table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         if table.is_stored_as_iceberg:
             written = write_partition_files(rows, table, _checked(rows, table), staging)

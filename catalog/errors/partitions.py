@@ -52,6 +52,7 @@ class RefusedPartition:
         expected_type: The key's type, for instance `int` or `char(3)`; None when `key` is.
         code: The reason.
         index: The index that refuses it; None when the rows of a load would be read as null.
+        place: The file, and the line, of a row of a load with the value; None if it is unknown.
     """
 
     partition: str
@@ -60,6 +61,7 @@ class RefusedPartition:
     expected_type: str | None
     code: PartitionProblem
     index: str | None
+    place: str | None = None
 
     def __str__(self) -> str:
         """Return the reason as one line."""
@@ -70,8 +72,9 @@ class RefusedPartition:
             )
         wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
         because = "the key's type" if self.index is None else f"because partition index {self.index!r} is on it"
+        where = f" in {self.place}" if self.place else ""
         return (
-            f"partition {self.partition!r}: key {self.key!r} {wrong}, expected {self.expected_type} {because} "
+            f"partition {self.partition!r}: key {self.key!r} {wrong}{where}, expected {self.expected_type} {because} "
             f"({self.code})"
         )
 

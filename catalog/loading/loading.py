@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -34,8 +35,9 @@ from catalog.files.locations import file_spellings
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.replacing import remove
+from catalog.loading.set_aside import files_set_aside, not_set_aside, paths_set_aside_by, set_aside
 from catalog.loading.snapshots import SnapshotPublication
-from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, Table
+from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, SetAsideFile, Table
 from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
@@ -98,7 +100,8 @@ class Loading:
             mode: With REPLACE and MERGE, files that changed after they were loaded are loaded again, and named in the
                 log.
             is_dry_run: Do not reserve the table for the operation.
-            settings: Settings for the load's later steps (`settings_of`), as JSON values.
+            settings: Settings for the load's later steps (`settings_of`), as JSON values; `request` has the fields of
+                `SourceJob`. Files that were set aside with the same ones, and have not changed since, are left out.
 
         Raises:
             NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table cannot be loaded this way.
@@ -120,6 +123,7 @@ class Loading:
             return self.source_files(operation)
         if known is not None and not reload:
             files = self._new_files(known, source, files, mode)
+            files = self._not_set_aside(known, source, files, (settings or {}).get("request", {}))
         if files:
             request = {**arguments, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
             self._operations.begin(
@@ -173,10 +177,48 @@ class Loading:
         again = set(changed)
         return [file for file in files if file.path in again or _same_path(file.path) not in known]
 
+    def _not_set_aside(
+        self, table: Table, source: str, files: list[FileInfo], request: Mapping[str, Any]
+    ) -> list[FileInfo]:
+        to_try = not_set_aside(self._storage, table, files, request)
+        if len(to_try) < len(files):
+            log.warning(
+                "%s: %d file(s) of %s are set aside until they, or the settings to read them, change",
+                *(table.full_name, len(files) - len(to_try), source),
+            )
+        return to_try
+
     @staticmethod
-    def source_files(operation: Operation) -> list[FileInfo]:
-        """Return the source files of a load."""
+    def discovered_files(operation: Operation) -> list[FileInfo]:
+        """Return the source files that a load has found, including those that it sets aside."""
         return [FileInfo(**fields) for fields in operation.request["files"]]
+
+    def source_files(self, operation: Operation, connection: Connection | None = None) -> list[FileInfo]:
+        """Return the source files of a load, without those that it has set aside."""
+        with nullcontext(connection) if connection is not None else self._storage.read() as own:
+            aside = paths_set_aside_by(own, operation)
+        return [file for file in self.discovered_files(operation) if file.path not in aside]
+
+    def set_aside(
+        self, table: Table, attempt: Attempt, refused: Sequence[SetAsideFile], request: Mapping[str, Any]
+    ) -> None:
+        """Record which files of a load are set aside; a repeated call replaces what the load recorded before.
+
+        Args:
+            refused: The files; the other files of the load are no longer set aside.
+            request: The fields of `SourceJob` with which they were read.
+
+        Raises:
+            FencedError: The attempt is fenced.
+        """
+        with self._storage.write() as connection:
+            operation = self._operations.guard(connection, *attempt)
+            set_aside(connection, table, operation, self.discovered_files(operation), refused, request)
+
+    def set_aside_files(self, table: Table) -> list[SetAsideFile]:
+        """Return the files that loads of a table have set aside, by path."""
+        with self._storage.read() as connection:
+            return files_set_aside(connection, table)
 
     # --- check --------------------------------------------------------------------------------------------------
 
@@ -415,7 +457,7 @@ class Loading:
         reached(Point.CHANGED)
 
     def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
-        for batch in batched(self.source_files(operation), _PATHS):
+        for batch in batched(self.source_files(operation, connection), _PATHS):
             connection.execute(
                 delete(SourceFileRow).where(
                     SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))

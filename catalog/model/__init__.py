@@ -397,6 +397,26 @@ class NewPartition:
     format: FileFormat | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SetAsideFile:
+    """A source file that a load has set aside, because it cannot be loaded.
+
+    Attributes:
+        size_bytes, modified_at_ms: Of the file when it was read; it is tried again when they differ.
+        reason: What is wrong with it, with one row as an example.
+        bad_row_count: Number of its rows that cannot be loaded; None if it cannot be read at all.
+        operation_id: The load; None if the journal no longer has it.
+    """
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+    reason: str
+    bad_row_count: int | None = None
+    operation_id: str | None = None
+    set_aside_at_ms: int | None = None
+
+
 class Partition(NamedTuple):
     """A partition of a table.
 

@@ -15,6 +15,12 @@ from catalog.errors import InvalidRequestError
 from catalog.settings.fields import whole_number
 from catalog.settings.merge_rules import MergeRule
 
+SKIP = "skip"
+"""The choice of `bad_files` to load the other files, and of `invalid_partitions` to load the other partitions."""
+
+ALLOW = "allow"
+"""The choice of `null_keys` to load rows with null as a partition key."""
+
 _MOST_PARTITIONS = 1_000_000_000
 
 _TYPES: dict[str, type[JobRequest]] = {}
@@ -83,6 +89,8 @@ class SourceJob(JobRequest):
 
     Attributes:
         required: Columns that each file has to have.
+        bad_files: Whether a file that cannot be loaded makes the load `fail`, or is set aside (`skip`).
+        null_keys: Whether rows may have null as a partition key: `refuse` or `allow`.
         merge: The rule of a load with mode `merge` (`catalog.settings.merge_rules.MergeRule.from_config`).
         keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
             keep the order of fields, and the order of the keys is that of the path.
@@ -97,6 +105,8 @@ class SourceJob(JobRequest):
     invalid_partitions: str = "fail"
     mode: str = ""
     required: Sequence[str] = ()
+    null_keys: str = "refuse"
+    bad_files: str = "fail"
     merge: Mapping[str, Any] = field(default_factory=dict)
     dry_run: bool = False
 

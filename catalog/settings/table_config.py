@@ -30,8 +30,10 @@ from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
 
-SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
+SOURCE_FORMATS = ("csv", "json", "parquet", "orc", "avro")
 INVALID_PARTITIONS = ("fail", "skip")
+BAD_FILES = ("fail", "skip")
+NULL_KEYS = ("refuse", "allow")
 MODES = tuple(map(str, LoadMode))
 SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
@@ -56,6 +58,8 @@ class TableConfig:
         schedule: Cron expression or preset; None to load only when triggered.
         invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
             are set aside and reported).
+        bad_files: Whether a file that cannot be loaded makes the load `fail`, or is set aside and reported (`skip`).
+        null_keys: Whether rows with null as a partition key `refuse` the load, or are loaded (`allow`).
         mode: What a load may do to existing partitions (`LoadMode`); empty for the default of the table's format.
         merge: With the mode `merge`: `keys`, the columns that identify a row; `order`, the column by which the latest
             row is found; `delete`, a condition on rows that are deleted (`catalog.settings.merge_rules.MergeRule`).
@@ -76,6 +80,8 @@ class TableConfig:
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     schedule: str | None = None
     invalid_partitions: str = "fail"
+    bad_files: str = "fail"
+    null_keys: str = "refuse"
     mode: str = ""
     merge: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, Any] = field(default_factory=dict)
@@ -96,6 +102,8 @@ class TableConfig:
             "invalid_partitions": self.invalid_partitions,
             "mode": self.mode,
             "required": list(self.required),
+            "bad_files": self.bad_files,
+            "null_keys": self.null_keys,
             "merge": dict(self.merge),
         }
 
@@ -108,9 +116,9 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
-        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, `mode`, `spark_conf` (which
-            overrides single settings of the entry), and `keys` as a list of strings such as `day date`, in order;
-            `dry_run` and `reload` are for the caller.
+        form: `table`, and optionally `source`, `source_format`, `bad_files`, `invalid_partitions`, `null_keys`,
+            `mode`, `spark_conf` (which overrides single settings of the entry), and `keys` as a list of strings such as
+            `day date`, in order; `dry_run` and `reload` are for the caller.
 
     Raises:
         InvalidConfigurationError: The source is missing, or a field is invalid.
@@ -132,7 +140,7 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     return _table_config(f"table {name}", name, entry)
 
 
-_FORM_FIELDS = ("source", "source_format", "invalid_partitions", "mode")
+_FORM_FIELDS = ("source", "source_format", "bad_files", "invalid_partitions", "null_keys", "mode")
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 
@@ -373,7 +381,9 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         for field_name, allowed in (
             ("source_format", SOURCE_FORMATS),
             ("format", (*READABLE_FORMATS, ICEBERG)),
+            ("bad_files", BAD_FILES),
             ("invalid_partitions", INVALID_PARTITIONS),
+            ("null_keys", NULL_KEYS),
             ("mode", MODES),
         )
         if entry.get(field_name, "") != ""

@@ -347,6 +347,26 @@ class SourceFileRow(Base):
     operation_number: Mapped[int]
 
 
+class SetAsideFileRow(Base):
+    """A raw file that a load has set aside (`catalog.loading.set_aside`), without a foreign key like `SourceFileRow`.
+
+    `settings_digest` is that of the settings with which it was read. `bad_row_count` is NULL if it cannot be read.
+    """
+
+    __tablename__ = "calve_set_aside_file"
+    __table_args__ = (Index("ix_calve_set_aside_file_operation_number", "operation_number"),)
+
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    path: Mapped[str] = mapped_column(Text, primary_key=True)
+    size_bytes: Mapped[int]
+    modified_at_ms: Mapped[int]
+    settings_digest: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(Text)
+    bad_row_count: Mapped[int | None]
+    operation_number: Mapped[int]
+    set_aside_at_ms: Mapped[int]
+
+
 class StagedPartitionRow(Base):
     """The target folder of a partition in a load that is being published (`catalog.partitions.staged`).
 

@@ -31,6 +31,7 @@ from catalog.storage.schema import (
     PartitionRow,
     PartitionVersionRow,
     RevisionRow,
+    SetAsideFileRow,
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
@@ -51,6 +52,7 @@ _ROWS_OF_TABLES = (
     Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),
     Rows(PartitionVersionRow, PartitionVersionRow.table_id, (PartitionVersionRow.number,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
+    Rows(SetAsideFileRow, SetAsideFileRow.table_id, (SetAsideFileRow.path,)),
     Rows(
         StagedPartitionRow,
         StagedPartitionRow.table_id,

@@ -13,7 +13,7 @@ from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.row_changes import check, partitions_of_rows, rows_of
-from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.value_checks import CheckedColumn
 

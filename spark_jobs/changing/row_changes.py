@@ -20,7 +20,7 @@ from catalog.storage.values import ValueEncoder
 from spark_jobs.queries.checked_plans import check_expression
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
-from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others

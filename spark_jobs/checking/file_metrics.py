@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
-from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.paths import quoted
 from spark_jobs.sessions.python_tasks import in_batches
 
 if TYPE_CHECKING:

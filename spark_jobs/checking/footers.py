@@ -21,7 +21,7 @@ from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.model import Column, Table
 from catalog.tables.columns import TableColumns
-from spark_jobs.reading.sources import read_path
+from spark_jobs.reading.paths import read_path
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.sessions.footer_tasks import in_threads, read_footers
 

@@ -22,7 +22,7 @@ from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import KeyValueError
 from spark_jobs.queries.checked_plans import check_expression
 from spark_jobs.reading.iceberg import read_as_table
-from spark_jobs.reading.sources import plain_path, read_path
+from spark_jobs.reading.paths import plain_path, read_path
 from spark_jobs.rows.file_formats import spark_type
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.checking.file_metrics import FILE, ROWS, FileMetrics, WrongMetric, text_of
-from spark_jobs.reading.sources import quoted
+from spark_jobs.reading.paths import quoted
 from spark_jobs.rows.row_hashes import row_hash
 
 SHOWN = 10

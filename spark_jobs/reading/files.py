@@ -33,7 +33,7 @@ from catalog.types.key_types import (
     KeyType,
     StringType,
 )
-from spark_jobs.reading.sources import read_path, spark_path
+from spark_jobs.reading.paths import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type, stored_value
 
 _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")

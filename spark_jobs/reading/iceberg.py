@@ -16,7 +16,7 @@ from catalog.settings.environment import ICEBERG_PACKAGE
 from catalog.settings.places import require_location
 from spark_jobs.reading.files import read_data_files, table_schema
 from spark_jobs.reading.filters import statistics_sql
-from spark_jobs.reading.sources import quoted, spark_path
+from spark_jobs.reading.paths import quoted, spark_path
 
 
 def read_metadata_file(

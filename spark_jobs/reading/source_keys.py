@@ -1,49 +1,51 @@
-"""Check for records of source files that lack a partition key.
+"""Check for JSON records that lack a partition key.
 
-In CSV files, the header shows a missing column. A JSON record may omit a field, and each Parquet or ORC file has its
-own columns: Spark reads a missing one as null, which would put the row into the NULL partition.
+In other files, the header or the schema shows a missing column. A JSON record may omit a field: Spark reads a missing
+one as null, which would put the row into the NULL partition where nulls are allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog.errors import SourceFileError
-from catalog.files.filesystem import Folder, in_parallel
 from catalog.operations.job_requests import SourceJob
-from spark_jobs.reading.sources import CORRUPT, FILE, Source, plain_path, quoted, read_path
+from spark_jobs.reading.json_documents import by_layout, with_layout
+from spark_jobs.reading.paths import plain_path, read_path
+from spark_jobs.reading.sources import Source
 
 _SHOWN = 100
 """Maximum number of characters of a record in an error."""
 
 
 def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, keys: Sequence[str]) -> None:
-    """Refuse a source with a record that has neither a value nor an explicit null for a partition key.
+    """Refuse a source with a JSON record that has neither a value nor an explicit null for a partition key.
 
     Args:
         keys: Names of the required columns, in lower case.
 
     Raises:
-        SourceFileError: A file or a JSON record lacks a key; the message names it.
+        SourceFileError: A record lacks a key; the message names it.
     """
     keys = [key for key in keys if key not in source.folder_keys]
-    if not keys or job.source_format == "csv":
+    if not keys or job.source_format != "json":
         return
-    if job.source_format == "json":
-        _refuse_records(spark, source, job, keys)
-    else:
-        _refuse_files(source, job.source_format, keys)
-
-
-def _refuse_records(spark: SparkSession, source: Source, job: SourceJob, keys: Sequence[str]) -> None:
-    """Refuse JSON records without a key; read as variants, which distinguish null from a missing field."""
-    reader = spark.read.format("json").options(**job.source_options)
-    reader = reader.options(singleVariantColumn="content", mode="PERMISSIVE")
-    records = _records(reader.load([read_path(file.path) for file in source.files]))
+    # As variants, which distinguish null from a missing field.
+    reader = spark.read.format("json").options(singleVariantColumn="content", mode="PERMISSIVE")
+    frames = [
+        _records(
+            reader.options(**with_layout(job, is_document=is_document).source_options).load(
+                [read_path(file.path) for file in files]
+            )
+        )
+        for files, is_document in by_layout(source.files)
+    ]
+    records = reduce(DataFrame.unionAll, frames)
     lacking = {key: _is_missing(source, key) for key in keys}
     named = f.concat_ws(", ", *[f.when(is_missing, f.lit(key)) for key, is_missing in lacking.items()])
     row = (
@@ -54,7 +56,10 @@ def _refuse_records(spark: SparkSession, source: Source, job: SourceJob, keys: S
     if row is None:
         return
     text = row["text"] if len(row["text"]) <= _SHOWN else f"{row['text'][:_SHOWN]}…"
-    raise _missing(plain_path(row["file"]), f"the record {text} has no field", row["keys"])
+    raise SourceFileError(
+        f"source {plain_path(row['file'])}: the record {text} has no field {row['keys']}, which the table is "
+        "partitioned by. Nothing was loaded. Provide it with a value, or with null for the NULL partition"
+    )
 
 
 def _records(frame: DataFrame) -> DataFrame:
@@ -67,35 +72,3 @@ def _records(frame: DataFrame) -> DataFrame:
 def _is_missing(source: Source, key: str) -> SparkColumn:
     name = source.names[key].replace("\\", "\\\\").replace("'", "\\'")
     return f.expr(f"variant_get(record, '$[\"{name}\"]', 'variant') IS NULL")
-
-
-def _refuse_files(source: Source, source_format: str, keys: Sequence[str]) -> None:
-    """Refuse files without a key's column; only files without any value of the key are inspected."""
-    counts = [f.count(f.col(quoted(key))).alias(f"count_{number}") for number, key in enumerate(keys)]
-    by_file = source.rows.drop(CORRUPT).groupBy(f.col(FILE).alias("file")).agg(*counts)
-    is_empty = " OR ".join(f"count_{number} = 0" for number in range(len(keys)))
-    suspects = (plain_path(row["file"]) for row in by_file.where(is_empty).select("file").toLocalIterator())
-
-    def columns(path: str) -> tuple[str, list[str]]:
-        return path, _column_names(path, source_format)
-
-    for path, names in in_parallel(columns, suspects):
-        if missing := [key for key in keys if key not in names]:
-            raise _missing(path, "the file has no column", ", ".join(missing))
-
-
-def _column_names(path: str, source_format: str) -> list[str]:
-    import pyarrow.orc
-    import pyarrow.parquet
-
-    folder, _, name = path.rpartition("/")
-    with Folder(folder or "/").open(name) as file:
-        schema = pyarrow.orc.ORCFile(file).schema if source_format == "orc" else pyarrow.parquet.read_schema(file)
-    return [column.lower() for column in schema.names]
-
-
-def _missing(path: str, what: str, keys: str) -> SourceFileError:
-    return SourceFileError(
-        f"source {path}: {what} {keys}, which the table is partitioned by. Nothing was loaded. Provide it with a "
-        "value, or with null for the NULL partition"
-    )

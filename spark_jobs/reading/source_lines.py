@@ -3,52 +3,112 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TextIO
 
 from catalog.files.filesystem import Folder
 from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document, records_of
+
+OWN = "_calve_"
+"""Start of the names of columns that the readers of sources add."""
+
+
+_LITERALS = {True: "true", False: "false"}
 
 
 def line_of(path: str, record: Mapping[str, Any], job: SourceJob) -> int | None:
-    """Return the number of the line on which a row ends; None for files without lines, or if the row is not found.
+    """Return the number of the line on which a row begins; None for files without lines, or if the row is not found.
 
     Args:
-        record: The row's values by lower-case name; only strings are compared.
+        record: The row's values by lower-case name; strings, integers and nulls are compared, but not Calve's own
+            columns.
         job: The settings to read the file.
     """
-    if job.source_format not in ("csv", "json"):
+    values = {name: value for name, value in record.items() if not name.startswith(OWN)}
+    compared = {name: value for name, value in values.items() if value is None or type(value) in (str, int)}
+    if job.source_format not in ("csv", "json") or not compared:
         return None
-    texts = {name: value for name, value in record.items() if isinstance(value, str)}
+    nulls = (None, "", _options(job).get("nullvalue", ""))
     with Folder(path).open_text() as lines:
-        rows = _csv_rows(lines, job) if job.source_format == "csv" else _json_rows(lines)
+        rows = _csv_rows(lines, job) if job.source_format == "csv" else _json_rows(path, lines)
         for number, row in rows:
-            common = row.keys() & texts.keys()
-            if common and all(row[name] == texts[name] for name in common):
+            is_same = (_is_same(row.get(name), value, nulls) for name, value in compared.items())
+            if row.keys() & compared.keys() and all(is_same):
                 return number
     return None
 
 
-def _csv_rows(lines: Iterable[str], job: SourceJob) -> Iterator[tuple[int, dict[str, str]]]:
-    options = {name.lower(): value for name, value in job.source_options.items()}
+def _is_same(text: str | None, value: str | int | None, nulls: Sequence[str | None]) -> bool:
+    """Return whether a string in a file is a value that Spark has read."""
+    if value is None or text is None:
+        return text in nulls and value in nulls
+    if isinstance(value, str):
+        return text == value
+    try:
+        return int(text) == value
+    except ValueError:
+        return False
+
+
+def _options(job: SourceJob) -> dict[str, str]:
+    return {name.lower(): value for name, value in job.source_options.items()}
+
+
+def has_long_values(job: SourceJob) -> bool:
+    """Return whether values of CSV files may have line breaks."""
+    return _options(job).get("multiline", "false").lower() == "true"
+
+
+def _csv_rows(lines: Iterable[str], job: SourceJob) -> Iterator[tuple[int, dict[str, str | None]]]:
+    options = _options(job)
     delimiter = options.get("sep", options.get("delimiter", ","))
     if len(delimiter) != 1:
         return
-    reader = csv.reader(lines, delimiter=delimiter, quotechar=options.get("quote", '"')[:1] or None)
-    names = list(job.column_types)
+    quote = options.get("quote", '"')[:1] or None
+    names: Sequence[str] | None = list(job.column_types)
     if options.get("header", "false").lower() == "true":
-        names = next(reader, [])
+        names = None
+    for number, row in _split(lines, delimiter, quote, has_long_values(job)):
+        if names is None:
+            names = row
+        elif row:
+            yield number, {name.strip().lower(): text for name, text in zip(names, row, strict=False)}
+
+
+def _split(
+    lines: Iterable[str], delimiter: str, quote: str | None, has_long: bool
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the fields of each row, with the number of its first line."""
+    if not has_long:
+        for number, line in enumerate(lines, 1):
+            yield number, next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, quotechar=quote), [])
+        return
+    reader, end = csv.reader(lines, delimiter=delimiter, quotechar=quote), 0
     for row in reader:
-        yield reader.line_num, {name.strip().lower(): text for name, text in zip(names, row, strict=False)}
+        yield end + 1, row
+        end = reader.line_num
 
 
-def _json_rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def _json_rows(path: str, text: TextIO) -> Iterator[tuple[int, dict[str, str | None]]]:
+    for number, record in _records_of_document(text) if is_document(path) else _records_on_lines(text):
+        if isinstance(record, dict):
+            texts = {name.lower(): _LITERALS.get(value, value) for name, value in record.items() if _is_plain(value)}
+            yield number, texts
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | bool)
+
+
+def _records_of_document(text: TextIO) -> Iterator[tuple[int, Any]]:
+    content = text.read(LONGEST_DOCUMENT)
+    if len(content) < LONGEST_DOCUMENT:
+        yield from records_of(content)
+
+
+def _records_on_lines(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines, 1):
-        try:
-            # Numbers as strings, because a float would lose digits.
-            row = json.loads(line, parse_float=str, parse_int=str)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            yield number, {name.lower(): value for name, value in row.items() if isinstance(value, str)}
+        with suppress(ValueError):
+            yield from ((number, record) for _, record in records_of(line))

@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column as SparkColumn
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from catalog.errors import InvalidLocationError, SourceFileError
-from catalog.files.filesystem import FileInfo, Folder
+from catalog.errors import SourceFileError
+from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
-from catalog.operations.job_requests import SourceJob
-from catalog.types.column_types import ColumnTextType, parse_column_type
-from catalog.types.key_types import DecimalType, FloatingType
-from spark_jobs.reading.folder_keys import key_of_folder, keys_of_folders
+from catalog.operations.job_requests import SKIP, SourceJob
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import DateType, TimestampType
+from spark_jobs.reading.folder_keys import keys_of_folders
 from spark_jobs.reading.headers import by_header, has_header
-from spark_jobs.reading.source_lines import line_of
+from spark_jobs.reading.json_documents import by_layout, with_layout
+from spark_jobs.reading.paths import plain_path, quoted, read_path
+from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
+from spark_jobs.reading.source_checks import (
+    CORRUPT,
+    FILE,
+    PROBLEM,
+    TEXT_FORMATS,
+    Target,
+    UnfitFilesError,
+    checks_of,
+    converted,
+    with_problem,
+)
 from spark_jobs.rows.file_formats import spark_type
-from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable, first_problem
-
-CORRUPT = "_calve_corrupt"
-"""Column with a line that cannot be parsed as a row; null for other rows."""
-
-FILE = "_calve_file"
-"""Column with the URI of a row's file."""
-
-PROBLEM = "_calve_problem"
-"""Column with the problem of a row whose values do not fit their columns; null for other rows."""
+from spark_jobs.sessions.packages import require_avro
 
 _SHOWN = 10
-_WILDCARD = re.compile(r"[*?\[\]{}\\]")
-_TEXT_FORMATS = ("csv", "json")
 _NUMBERS: Sequence[type[DataType]] = (IntegerType, LongType, DoubleType)
 """Types that Spark infers for numbers, in the order in which it widens them."""
-
-_REPLACED = "\N{REPLACEMENT CHARACTER}"
-"""What Spark reads for bytes that are not in the encoding of a text file."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,10 @@ class Source:
             text.
         columns: The columns of the data files, with their types.
         names: Column → its spelling in the files.
-        given: The rows of the files before they are cast.
-        problem: The problem of a row of `given`; None if all values fit.
+        given: Of text files, the rows before they are cast; of others, `rows`.
         folder_keys: The partition keys that are in the names of the files' folders.
         missing: The columns of the table that files lack, so that their rows have null there.
+        refused: File → reason why it is left out, if bad files are skipped.
     """
 
     rows: DataFrame
@@ -70,87 +68,73 @@ class Source:
     names: Mapping[str, str]
     job: SourceJob
     given: DataFrame
-    problem: SparkColumn | None
     folder_keys: Sequence[str] = ()
     missing: Sequence[str] = ()
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def spark_path(location: str) -> str:
-    """Return a location for Spark, with a plain path as a local path regardless of Spark's default file system."""
-    return f"file://{location}" if location.startswith("/") else location
+class NoGoodFileError(SourceFileError):
+    """Bad files are skipped, and no file is left.
 
-
-def read_path(location: str) -> str:
-    """Return a location for Spark's readers, with wildcard characters escaped.
-
-    Spark's option `__globPaths__` is not used: with it, each path with a wildcard is expanded to all paths of the
-    reader, so that their rows are repeated. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
-
-    Raises:
-        InvalidLocationError: It also has a colon, which Hadoop's `Globber` takes as the end of a scheme.
+    Attributes:
+        refused: File → reason.
     """
-    path = spark_path(location)
-    if not _WILDCARD.search(path):
-        return path
-    if ":" in path.partition("://")[2].partition("/")[2]:
-        raise InvalidLocationError(
-            f"Spark cannot read {location!r}, because it has a colon and one of the characters * ? [ ] {{ }} \\; "
-            "rename the file or folder"
-        )
-    return _WILDCARD.sub(r"\\\g<0>", path)
 
-
-def plain_path(uri: str) -> str:
-    """Return the plain location of a URI as Spark reports it, escaped and with any number of slashes."""
-    return re.sub("^file:/+", "/", unquote(uri))
+    def __init__(self, refused: Mapping[str, str]) -> None:
+        """Build the message, which shows some of the files."""
+        self.refused = refused
+        shown = "; ".join(f"{path} {reason}" for path, reason in list(refused.items())[:_SHOWN])
+        super().__init__(f"none of {len(refused):,} source file(s) can be loaded: {shown}. Correct the files")
 
 
 def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, table: Table | None) -> Source:
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
-    A column that files lack is null, unless the request requires it.
+    A column that files lack is null, unless the request requires it. If the request skips bad files, files that cannot
+    be read with these columns are left out.
 
     Raises:
+        NoGoodFileError: Bad files are skipped, and no file is left.
         SourceFileError: A file cannot be opened, lacks a partition key or a required column, has columns that the table
             does not have, or a column whose type cannot be cast to the table's.
     """
     key_types = job.key_types if table is None else {key.name: key.type for key in table.partition_keys}
-    keys = list(key_types)
-    folder_keys = keys_of_folders(keys, files)
-    groups, missing = _read(spark, files, job, table, keys, folder_keys), set[str]()
-    for group in groups:
-        missing |= _missing_columns(group, job, table, keys, folder_keys)
-    frames = [group.rows for group in groups]
-    given = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
-    checked = _checked(given, declared, keys)
-    for key in folder_keys:
-        column = f.col(quoted(key)) if key in given.columns else None
-        checked.append(key_of_folder(Column(key, key_types[key]), f.col(FILE), column))
-    if job.source_format in _TEXT_FORMATS:
-        checked += [_decoded_key(key) for key in keys if key not in folder_keys]
-    changed = {key: f.col(quoted(key)).cast("string") for key in keys if key in given.columns}
-    if table is not None:
-        absent = {name: text for name, text in declared.items() if name not in given.columns}
-        changed |= {name: f.lit(None).cast(spark_type(text)) for name, text in absent.items()}
-    changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
-    if (problem := first_problem(checked)) is not None:
-        changed[PROBLEM] = problem
-    try:
-        rows = given.withColumns(changed)
-    except AnalysisException as error:
-        if (refused := first_not_castable(given, checked)) is None:
-            raise
-        name = refused.column.name
-        raise SourceFileError(
-            f"source {files[0].path}: column {name} has type {dict(given.dtypes)[name]}, which cannot become "
-            f"{refused.column.type}; correct the file, or alter the table first"
-        ) from error
-    others = (*keys, CORRUPT, PROBLEM, FILE)
+    keys = [Column(name, text) for name, text in key_types.items()]
+    folder_keys = keys_of_folders(key_types, files)
+    target = Target(job, table, keys, folder_keys)
+    refused: dict[str, str] = {}
+    groups, parts, missing = [], [], set[str]()
+    for group in _read(spark, files, target, refused):
+        try:
+            missing |= _missing_columns(group, target)
+            checks = checks_of(group.rows, target)
+            parts.append((converted(group.rows, target, checks), checks))
+            groups.append(group)
+        except UnfitFilesError as error:
+            _refuse(group.files, error.reason, job, refused)
+    if not groups:
+        raise NoGoodFileError(refused)
+    rows = _union([frame for frame, _ in parts])
+    given = rows
+    if job.source_format in TEXT_FORMATS:
+        given = _union([with_problem(group.rows, checks) for group, (_, checks) in zip(groups, parts, strict=True)])
+    others = (*key_types, CORRUPT, PROBLEM, FILE)
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
     )
-    return Source(rows, columns, files, groups[0].names, job, given, problem, folder_keys, sorted(missing))
+    good = [file for group in groups for file in group.files]
+    return Source(rows, columns, good, groups[0].names, job, given, folder_keys, sorted(missing), refused)
+
+
+def _refuse(files: Sequence[FileInfo], reason: str, job: SourceJob, refused: dict[str, str]) -> None:
+    """Note that files are left out, if bad files are skipped.
+
+    Raises:
+        SourceFileError: Bad files are not skipped.
+    """
+    if job.bad_files != SKIP:
+        raise SourceFileError(f"source {files[0].path} {reason}")
+    refused.update({file.path: reason for file in files})
 
 
 @dataclass(frozen=True)
@@ -172,26 +156,35 @@ class _Group:
         return [name for name in self.names if name != CORRUPT]
 
 
-def _read(
-    spark: SparkSession,
-    files: Sequence[FileInfo],
-    job: SourceJob,
-    table: Table | None,
-    keys: Sequence[str],
-    folder_keys: Sequence[str],
-) -> list[_Group]:
-    """Return the rows of files, in groups of CSV files with the same header; other files are one group."""
+def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refused: dict[str, str]) -> list[_Group]:
+    """Return the rows of files, in groups of CSV files with the same header, or of files with the same schema.
+
+    JSON files are at most two groups, because each of their records may have its own fields.
+    """
+    job = target.job
     reader = spark.read.format(job.source_format).options(**job.source_options)
-    if job.source_format not in _TEXT_FORMATS:
-        # Without the option, Spark uses the columns of one file and drops columns of the others.
-        return [_group(reader.options(mergeSchema=str(len(files) > 1).lower()), files)]
+    if job.source_format in TYPED_FORMATS:
+        if job.source_format == "avro":
+            require_avro(spark)
+        same, unreadable = by_schema(files, job.source_format)
+        for file in files:
+            if file.path in unreadable:
+                _refuse([file], f"cannot be read as {job.source_format}: {unreadable[file.path]}", job, refused)
+        return _agreeing_groups([_group(reader, group) for group in same], target)
     reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false")
-    groups = by_header(files, job)
-    schemas = [_text_schema(spark, group, job, table, keys, folder_keys) for group in groups]
+    groups = _text_groups(files, job)
+    schemas = [_text_schema(spark, group, replace(target, job=own)) for group, own in groups]
     return [
-        _group(reader.schema(schema.add(CORRUPT, StringType())), group)
-        for schema, group in zip(_agreeing(schemas), groups, strict=True)
+        _group(reader.options(**own.source_options).schema(schema.add(CORRUPT, StringType())), group)
+        for schema, (group, own) in zip(_agreeing(schemas), groups, strict=True)
     ]
+
+
+def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequence[FileInfo], SourceJob]]:
+    """Return CSV files with the same header, or JSON files with the same layout, and the settings to read them."""
+    if job.source_format == "csv":
+        return [(group, job) for group in by_header(files, job)]
+    return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files)]
 
 
 def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> _Group:
@@ -199,6 +192,38 @@ def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> _Group:
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     lowered = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
     return _Group(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
+
+
+def _agreeing_groups(groups: Sequence[_Group], target: Target) -> list[_Group]:
+    """Return groups with one type for each column of which no type is declared: the widest of those of numbers.
+
+    Raises:
+        SourceFileError: Files have a column with types of which none has all values of the other.
+    """
+    first: dict[str, tuple[DataType, str]] = {}
+    for group in groups:
+        for field in group.rows.drop(FILE, *target.declared, *target.key_names).schema:
+            known, path = first.setdefault(field.name, (field.dataType, group.files[0].path))
+            wider = _wider(known, field.dataType)
+            if known != field.dataType and isinstance(wider, StringType):
+                raise SourceFileError(
+                    f"column {field.name} has type {known.simpleString()} in source {path}, and "
+                    f"{field.dataType.simpleString()} in {group.files[0].path}; set its type in `columns` of the "
+                    "table's entry"
+                )
+            first[field.name] = wider, path
+    widened = {name: f.col(quoted(name)).cast(kind) for name, (kind, _) in first.items()}
+    return [
+        replace(
+            group,
+            rows=group.rows.withColumns({name: value for name, value in widened.items() if name in group.columns}),
+        )
+        for group in groups
+    ]
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def _agreeing(schemas: Sequence[StructType]) -> list[StructType]:
@@ -218,37 +243,13 @@ def _wider(one: DataType, other: DataType) -> DataType:
     return StringType()
 
 
-def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
-    """Return the declared columns of a source without the keys, which are checked when partitions are created."""
-    types = {field.name: field.dataType for field in rows.schema}
-    return [
-        checked_column(Column(name, text), f.col(quoted(name)), types[name])
-        for name, text in declared.items()
-        if name in types and name not in keys
-    ]
-
-
-def _decoded_key(key: str) -> CheckedColumn:
-    """Return the check that a key of a text file could be decoded; its value would name a partition and its folder."""
-    value = f.col(quoted(key)).cast("string")
-    problem = f.concat(f.lit(f"partition key {key}: '"), value, f.lit("' is not in the file's encoding"))
-    return CheckedColumn(Column(key, "string"), value, f.when(value.contains(_REPLACED), problem))
-
-
-def _text_schema(
-    spark: SparkSession,
-    files: Sequence[FileInfo],
-    job: SourceJob,
-    table: Table | None,
-    keys: Sequence[str],
-    folder_keys: Sequence[str],
-) -> StructType:
+def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target) -> StructType:
     """Return the schema of text files, in the order of the files; keys of folders need no column."""
+    job, keys = target.job, target.key_names
     paths = [read_path(file.path) for file in files]
-    table_types = {} if table is None else {column.name: column.type for column in table.columns}
-    declared = {**job.column_types, **table_types}
+    declared = {**job.column_types, **target.declared}
     if job.source_format == "csv" and not has_header(job):
-        if missing := [key for key in keys if key not in declared and key not in folder_keys]:
+        if missing := [key for key in keys if key not in declared and key not in target.folder_keys]:
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
                 "of the file in order, including the partition keys"
@@ -268,99 +269,65 @@ def _text_schema(
         inferred: Mapping[str, str] = {}
         if undeclared:
             frame = sniffer.options(inferSchema="true").load(list(paths))
-            inferred = {field.name: field.dataType.simpleString() for field in frame.schema}
+            inferred = {field.name: _inferred(field.dataType).simpleString() for field in frame.schema}
         fields = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
     return StructType(
         [
-            StructField(name, StringType() if name.lower() in keys else _read_type(name, text, declared))
+            StructField(name, StringType() if name.lower() in keys else _read_type(name, text, target))
             for name, text in fields
         ]
     )
 
 
-def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataType:
+def _inferred(found: DataType) -> DataType:
+    """Return the type of a column in whose values Spark has found a type; later values may be greater integers."""
+    return LongType() if isinstance(found, IntegerType) else found
+
+
+def _read_type(name: str, type_text: str, target: Target) -> DataType:
     """Return the type to read a column of a text file with.
 
-    Spark's readers round, truncate or do not check values of some types, which are read as strings and cast later.
+    Columns with known types are read as strings and cast later, so that a value that does not fit is named. Spark's
+    reader parses times in another format, and nested types.
     """
-    is_cast_later = isinstance(parse_column_type(type_text), ColumnTextType | DecimalType | FloatingType)
-    if is_cast_later and name.lower() in declared:
+    known, options = parse_column_type(type_text), {option.lower() for option in target.job.source_options}
+    has_format = (isinstance(known, DateType) and "dateformat" in options) or (
+        isinstance(known, TimestampType) and not options.isdisjoint(("timestampformat", "timezone"))
+    )
+    if name.lower() in target.declared and known is not None and not has_format:
         return StringType()
     return DataType.fromDDL(spark_type(type_text))
 
 
-def _missing_columns(
-    group: _Group, job: SourceJob, table: Table | None, keys: Sequence[str], folder_keys: Sequence[str]
-) -> set[str]:
-    """Return the columns of a table that files lack, after checking that they may."""
-    first, columns = group.files[0].path, group.columns
-    if lacking := [key for key in keys if key not in columns and key not in folder_keys]:
-        raise SourceFileError(
-            f"source {first} has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
+def _missing_columns(group: _Group, target: Target) -> set[str]:
+    """Return the columns of a table that files lack, after checking that they may.
+
+    Raises:
+        UnfitFilesError: They may not, or the table does not have one of their columns.
+    """
+    columns, table = group.columns, target.table
+    placing = target.key_names if table is None or table.scheme is None else [table.scheme.column]
+    if lacking := [name for name in placing if name not in columns and name not in target.folder_keys]:
+        raise UnfitFilesError(
+            f"has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
             f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
         )
-    if lacking := [name for name in job.required if name not in columns]:
-        raise SourceFileError(
-            f"source {first} has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
+    if lacking := [name for name in target.job.required if name not in columns]:
+        raise UnfitFilesError(
+            f"has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
             f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
         )
     if table is None:
         return set()
     expected = {column.name for column in table.columns}
-    missing, unknown = expected.difference(columns), set(columns).difference(expected, keys)
-    if unknown:
-        raise SourceFileError(
-            f"source {first} does not have the columns of {table.full_name}: missing "
+    missing, unknown = expected.difference(columns), set(columns).difference(expected, target.key_names)
+    if unknown.difference(target.unknown(columns)):
+        raise UnfitFilesError(
+            f"does not have the columns of {table.full_name}: missing "
             f"{', '.join(sorted(missing)) or 'none'}, unknown {', '.join(sorted(unknown))}. Correct the file, or alter "
             "the table first"
         )
     return missing
-
-
-def is_bad(source: Source) -> SparkColumn | None:
-    """Return whether a row of `Source.rows` is unreadable or has a value that does not fit; None if no row can be."""
-    marks = [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
-    return reduce(lambda one, other: one | other, marks) if marks else None
-
-
-def bad_count(source: Source) -> SparkColumn:
-    """Return the number of rows that cannot be loaded, as an aggregate over `Source.rows`."""
-    bad = is_bad(source)
-    return f.count_if(f.lit(False) if bad is None else bad)
-
-
-def unreadable_lines(source: Source) -> SourceFileError:
-    """Return the error that names the file and line of the first rows that cannot be loaded."""
-    # All columns, because Spark parses only the columns in use and would miss errors in the others.
-    if source.problem is None:
-        bad = source.given.where(f.col(CORRUPT).isNotNull())
-    else:
-        rows = source.given.withColumn(PROBLEM, source.problem)
-        is_corrupt = f.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else f.lit(False)
-        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull())
-    places = []
-    for row in bad.limit(_SHOWN).collect():
-        record, path = row.asDict(), plain_path(row[FILE])
-        if record.get(CORRUPT) is not None:
-            places.append(_place(path, record[CORRUPT]))
-        else:
-            line = line_of(path, record, source.job)
-            places.append(f"{path}{'' if line is None else f', line {line}'}: {record[PROBLEM]}")
-    return SourceFileError(
-        f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
-        "lines, or the types and options of the table's entry"
-    )
-
-
-def _place(path: str, record: str) -> str:
-    """Return `path, line N: text` for a record that Spark could not read."""
-    first_line = record.splitlines()[0] if record else ""
-    shown = first_line if len(first_line) <= 120 else first_line[:120] + "…"
-    with Folder(path).open_text() as lines:
-        for number, line in enumerate(lines, 1):
-            if line.rstrip("\r\n") == first_line:
-                return f"{path}, line {number}: {shown}"
-    return f"{path}: {shown}"
 
 
 @contextmanager
@@ -376,19 +343,20 @@ def source_errors() -> Iterator[None]:
                 f"source {plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
                 f"{header}, expected {schema}"
             ) from error
-        if match := _UNREADABLE.search(message):
-            causes = _CAUSE.findall(message)
-            raise SourceFileError(
-                f"source {plain_path(match.group(1))} cannot be read: {causes[-1] if causes else match.group()}"
-            ) from error
+        if (unreadable := unreadable_file(error)) is not None:
+            raise SourceFileError(f"source {unreadable[0]} cannot be read: {unreadable[1]}") from error
         raise
+
+
+def unreadable_file(error: Exception) -> tuple[str, str] | None:
+    """Return the file that an error of Spark names as unreadable, and the cause; None if it names none."""
+    message = str(error)
+    if (match := _UNREADABLE.search(message)) is None:
+        return None
+    causes = _CAUSE.findall(message)
+    return plain_path(match.group(1)), causes[-1] if causes else match.group()
 
 
 _HEADER = re.compile(r"Header: (.*)\n Schema: (.*)\n(?:.*\n)*?CSV file: (\S+)")
 _UNREADABLE = re.compile(r"rror while reading file (\S+?)\.(?:\s|$)")
 _CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as a quoted SQL identifier."""
-    return f"`{name.replace('`', '``')}`"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from catalog.errors import InvalidConfigurationError
-from catalog.settings.environment import spark_packages
+from catalog.settings.environment import AVRO_PACKAGE, spark_packages
 
 _ICEBERG_CLASS = "org.apache.iceberg.spark.source.IcebergSource"
 _AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -22,6 +22,19 @@ def has_packages(spark: SparkSession, *, avro: bool = False) -> bool:
 def has_class(spark: SparkSession, name: str) -> bool:
     """Return whether a session's Java process has a class."""
     return bool(spark._jvm.org.apache.spark.util.Utils.classIsLoadable(name))  # type: ignore[union-attr]
+
+
+def require_avro(spark: SparkSession) -> None:
+    """Check that a session can read Avro files.
+
+    Raises:
+        InvalidConfigurationError: The package is missing.
+    """
+    if not has_class(spark, _AVRO_CLASS):
+        raise InvalidConfigurationError(
+            f"Spark was started without the package to read Avro files; add {AVRO_PACKAGE} to spark.jars.packages, or "
+            "put its jar into Spark's own folder"
+        )
 
 
 def require_packages(spark: SparkSession, *, avro: bool = False) -> None:

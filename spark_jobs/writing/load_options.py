@@ -12,9 +12,10 @@ from catalog.files.filesystem import FileInfo
 from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SourceJob
+from catalog.settings.table_config import NULL_KEYS
 
-FORMATS = ("csv", "parquet", "orc", "json")
-_SUFFIXES = {"csv": "csv", "txt": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "json": "json"}
+FORMATS = ("csv", "parquet", "orc", "json", "avro")
+_SUFFIXES = {**{name: name for name in FORMATS}, "txt": "csv", "tsv": "csv", "jsonl": "json", "ndjson": "json"}
 _COMPRESSED = ("gz", "bz2", "zst", "snappy", "lz4", "deflate")
 
 # CarbonData's names and Spark's own → Spark's.
@@ -39,6 +40,7 @@ _OPTIONS = {
     "json": {**_TIMES, "MULTILINE": "multiLine", "ENCODING": "encoding"},
     "parquet": {},
     "orc": {},
+    "avro": {},
 }
 _DATES = "[yyyy-MM-dd][yyyy-M-d][yyyy/MM/dd][yyyy/M/d]"
 
@@ -49,14 +51,17 @@ def source_job(
     """Return the settings to read files for a table.
 
     Args:
-        options: Names in capital letters: FORMAT; FILEHEADER with the columns of files without a header; CarbonData's
-            options for CSV; DATEFORMAT and TIMESTAMPFORMAT.
+        options: Names in capital letters: FORMAT; NULLKEYS (`allow` or `refuse`); FILEHEADER with the columns of files
+            without a header; CarbonData's options for CSV; DATEFORMAT and TIMESTAMPFORMAT.
 
     Raises:
         SourceFileError: The format cannot be determined, or an option is unknown.
     """
     left = dict(options)
     source_format = _format(path, files, left.pop("FORMAT", None))
+    null_keys = left.pop("NULLKEYS", NULL_KEYS[0]).lower()
+    if null_keys not in NULL_KEYS:
+        raise SourceFileError(f"option NULLKEYS is {null_keys!r}; use {' or '.join(NULL_KEYS)}")
     names = left.pop("FILEHEADER", "") if source_format == "csv" else ""
     read = {"header": "false" if names else "true"} if source_format == "csv" else {}
     if source_format in ("csv", "json"):
@@ -64,9 +69,9 @@ def source_job(
     known = _OPTIONS[source_format]
     for name, value in left.items():
         if name not in known:
+            others = ("FORMAT", "NULLKEYS", *(["FILEHEADER"] if source_format == "csv" else []))
             raise SourceFileError(
-                f"unknown option {name} for {source_format.upper()}; use "
-                f"{', '.join(('FORMAT', *(['FILEHEADER'] if source_format == 'csv' else []), *sorted(known)))}"
+                f"unknown option {name} for {source_format.upper()}; use {', '.join((*others, *sorted(known)))}"
             )
         read[known[name]] = value.lower() if name in ("HEADER", "MULTILINE") else value
     columns = [*table.columns, *table.partition_keys]
@@ -79,6 +84,7 @@ def source_job(
         source_options=read,
         columns=[(column.name, column.type) for column in _in_file_order(table, columns, names)],
         keys=[(key.name, key.type) for key in table.partition_keys],
+        null_keys=null_keys,
     )
 
 

@@ -20,7 +20,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.model import Scheme
 from catalog.tables.schemes import PARTITION_FOLDER
-from spark_jobs.reading.sources import spark_path
+from spark_jobs.reading.paths import spark_path
 from spark_jobs.rows.file_formats import as_stored
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.placement import partition_id

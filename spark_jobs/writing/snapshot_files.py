@@ -19,7 +19,7 @@ from catalog.model.partition_names import parse_partition_path, partition_path
 from catalog.operations.failpoints import Point, reached
 from catalog.types.column_types import ColumnCharType, parse_column_type
 from catalog.types.key_types import FloatingType, KeyType, StringType, TimestampType
-from spark_jobs.reading.sources import spark_path
+from spark_jobs.reading.paths import spark_path
 from spark_jobs.rows.file_formats import as_stored
 from spark_jobs.rows.value_checks import CheckedColumn
 from spark_jobs.sessions.footer_tasks import in_threads

@@ -17,7 +17,7 @@ from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA
 from catalog.storage.bulk import batched
 from catalog.tables.columns import file_layout
-from spark_jobs.reading.sources import read_path, spark_path
+from spark_jobs.reading.paths import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type
 from spark_jobs.sessions.footer_tasks import in_threads, read_footers
 

@@ -21,7 +21,7 @@ from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import require_value_rows
 from catalog.types.key_types import FloatingType, parse_key_type
 from spark_jobs.reading.files import reader_errors
-from spark_jobs.reading.sources import spark_path
+from spark_jobs.reading.paths import spark_path
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here, require_attempt

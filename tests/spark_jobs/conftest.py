@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,19 @@ class Loader:
             self.catalog.operations.finish_job(operation_id, step, attempt, result)
         return result
 
+    def whole_request(self, **changes: Any) -> dict[str, Any]:
+        """The request that the DAG journals, with all fields."""
+        from catalog.operations.job_requests import SourceJob
+
+        return asdict(SourceJob(operation_id="", step="", attempt=0, **{**self.request, **changes}))
+
     def validate(self, operation_id: str, source: Path, **changes: Any) -> dict[str, Any]:
         from catalog.operations.job_requests import ValidateSourceJob
         from spark_jobs.validate_source import validate_source
 
-        self.catalog.loading.discover(operation_id, self.table, str(source), is_dry_run=changes.get("dry_run", False))
+        settings = {"request": self.whole_request(**changes)}
+        dry_run = changes.get("dry_run", False)
+        self.catalog.loading.discover(operation_id, self.table, str(source), is_dry_run=dry_run, settings=settings)
         return self.run_job(validate_source, ValidateSourceJob, operation_id, **changes)
 
     def write(self, operation_id: str, **changes: Any) -> dict[str, Any]:

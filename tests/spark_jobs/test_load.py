@@ -58,7 +58,7 @@ def test_rows_and_counts_equal_the_source(
     table = catalog.get_table("shop.orders")
     counts = {partition.name(table): partition.row_count for partition in catalog.get_partitions("shop.orders")}
     assert counts == {"country=US/day=1": 2, "country=DE/day=2": 1}
-    assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
+    assert [(column.name, column.type) for column in table.columns] == [("id", "bigint"), ("amount", "double")]
 
 
 @pytest.mark.first_case
@@ -99,7 +99,7 @@ def test_odd_key_values_keep_their_rows(
     values = ["a/b", "50%", "x=y", "ü ñ 😀", "it's", "a:b", "[z]", "tab\there", "01", "1"]
     lines = "".join(f'"{value}",{number},{number},1\n' for number, value in enumerate(values))
     source = deliver(tmp_path / "raw", "odd.csv", HEADER + lines + ",77,77,1\n")
-    make_loader().load(source)
+    make_loader().load(source, null_keys="allow")
     found = {partition.values[0] for partition in catalog.get_partitions("shop.orders")}
     assert found == {*values, None}
     for partition in catalog.get_partitions("shop.orders"):
@@ -132,7 +132,7 @@ def test_file_that_changed_after_its_load_is_refused(
     ("text", "line"),
     [
         (HEADER + "US,1,1,1\nUS,1\n", "line 3: US,1"),
-        (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: US,1,x,2"),
+        (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: column id: 'x' is no int"),
         (HEADER + "US,1,1,1\nUS,1,2,2,5\n", "line 3: US,1,2,2,5"),
     ],
     ids=["too few fields", "wrong type", "too many fields"],
@@ -192,10 +192,68 @@ def test_partition_that_does_not_fit_an_index_refuses_the_load(
     loader = make_loader()
     loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"), indexes={"by_day": ["day"]})
     before = sorted(warehouse.rglob("*"))
-    with pytest.raises(InvalidPartitionError, match="key 'day' has the value 'foo', expected int"):
+    with pytest.raises(InvalidPartitionError, match=r"key 'day' has the value 'foo' in /.*/b\.csv, line 2, "):
         loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,foo,2,2\nUS,2,3,3\n"))
     assert {partition.values for partition in catalog.get_partitions("shop.orders")} == {("US", "1")}
     assert sorted(warehouse.rglob("*")) == before
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("source_format", "name", "text", "place"),
+    [
+        ("csv", "a.csv", HEADER + "US,1,1,1\nUS,1,2,\n,1,3,3\n", "a.csv, line 4: partition key country"),
+        ("csv", "a.csv", HEADER + 'US,1,1,1\n"",1,2,2\n', "a.csv, line 3: partition key country"),
+        ("json", "a.json", '{"country": "US", "day": 1}\n{"country": "US", "day": null, "id": 2}', "line 2: partition"),
+        ("json", "a.json", '{"country": "US", "day": 1}\n{"country": "US", "id": 1}', "line 2: partition key day"),
+        ("csv", "country=__HIVE_DEFAULT_PARTITION__/a.csv", "day,id\n1,1\n", "line 2: partition key country"),
+    ],
+    ids=["csv", "empty string", "json", "missing field", "folder"],
+)
+def test_a_null_key_is_refused_with_its_place_unless_it_is_allowed(
+    make_loader: Callable[..., Any],
+    catalog: Catalog,
+    tmp_path: Path,
+    source_format: str,
+    name: str,
+    text: str,
+    place: str,
+) -> None:
+    path = tmp_path / "raw" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    settings = {"source_format": source_format, "source_options": {"header": "true"} if source_format == "csv" else {}}
+    loader = make_loader()
+    with pytest.raises(SourceFileError, match=f"{place}.* is null, which `null_keys` refuses"):
+        loader.load(tmp_path / "raw", **settings)
+    assert catalog.list_tables() == []
+    if '"id": 1' not in text:
+        loader.load(tmp_path / "raw", **settings, null_keys="allow")
+        assert None in {value for partition in catalog.get_partitions("shop.orders") for value in partition.values}
+
+
+@on_sqlite
+def test_a_null_key_of_a_parquet_file_is_refused(
+    make_loader: Callable[..., Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    for number, day in enumerate(("1", "NULL")):
+        spark.sql(f"SELECT 'US' AS country, CAST({day} AS int) AS day, 1 AS id").write.parquet(
+            f"{tmp_path}/raw/{number}"
+        )
+    settings = {"source_format": "parquet", "source_options": {}}
+    with pytest.raises(SourceFileError, match=r"/raw/1/part-\S*: partition key day is null"):
+        make_loader().load(tmp_path / "raw", **settings)
+    assert make_loader().load(tmp_path / "raw", **settings, null_keys="allow")["partitions"] == 2
+
+
+@on_sqlite
+def test_wrong_keys_of_a_new_table_are_named_by_file_and_line(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n")
+    source = deliver(tmp_path / "raw", "b.csv", HEADER + "US,2,1,1\nUS,x,1,1\nDE,x,1,1\nUS,y,2,2\n")
+    with pytest.raises(InvalidPartitionError) as refused:
+        make_loader().load(source)
+    for value, line in (("x", 3), ("y", 5)):
+        assert f"key 'day' has the value '{value}' in {source}/b.csv, line {line}, expected int" in str(refused.value)
 
 
 def test_skipped_partition_is_kept_aside_and_reported(
@@ -395,7 +453,7 @@ def test_two_spellings_of_one_partition_are_named(make_loader: Callable[..., Any
 def test_keys_may_be_of_any_type(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     loader = make_loader(keys={"at": "timestamp", "price": "decimal(5,2)", "ok": "boolean", "x": "double"})
     first = "at,price,ok,x,id\n2024-01-01 10:30:00.0,1.5,true,-0.0,1\n2024-01-01 10:30:00.5,2,FALSE,NaN,2\n,,,,3\n"
-    assert loader.load(deliver(tmp_path / "first", "a.csv", first))["partitions"] == 3
+    assert loader.load(deliver(tmp_path / "first", "a.csv", first), null_keys="allow")["partitions"] == 3
     [found] = catalog.get_partitions("shop.orders", "at < '2024-01-01 10:30:00.5' and price = 1.50 and ok = true")
     assert found.values == ("2024-01-01 10:30:00.0", "1.5", "true", "-0.0")
     assert found.location.endswith("/at=2024-01-01 10%3A30%3A00.0/price=1.5/ok=true/x=-0.0")
@@ -415,6 +473,9 @@ def test_dry_run_changes_nothing(
     source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,1,1\n")
     report = make_loader().validate("dry", source, dry_run=True)
     assert (report["files"], report["rows"], report["partitions"]) == (1, 2, 2)
+    assert report["inferred_columns"] == ["id bigint", "amount bigint"]
+    declared = make_loader().validate("declared", source, dry_run=True, columns=[("id", "smallint")])
+    assert declared["inferred_columns"] == ["amount bigint"]
     assert catalog.list_tables() == []
     assert not warehouse.exists()
 
@@ -459,14 +520,15 @@ def test_json_record_without_a_key_is_refused(
 ) -> None:
     source = deliver(tmp_path / "raw", "a.json", text)
     loader = make_loader()
+    settings = {"source_format": "json", "source_options": options, "null_keys": "allow"}
     for dry_run in (True, False):
         with pytest.raises(SourceFileError, match=r"a\.json: the record .*\"id\":2.* has no field day"):
-            loader.validate(f"op-{dry_run}", source, source_format="json", source_options=options, dry_run=dry_run)
+            loader.validate(f"op-{dry_run}", source, **settings, dry_run=dry_run)
     assert catalog.list_tables() == []
     # The operator that submitted the job would do so; until then, other first loads are excluded.
     catalog.operations.fail("op-False", "SourceFileError", "a record has no field day")
     source = deliver(tmp_path / "good", "a.json", text.replace('"US", "id": 2', '"US", "day": null, "id": 2'))
-    loader.load(source, source_format="json", source_options=options)
+    loader.load(source, **settings)
     assert rows_on_disk(warehouse, columns="country, day, id") == [("US", "1", 1), ("US", None, 2)]
 
 
@@ -475,7 +537,8 @@ def test_keys_of_json_may_be_written_in_capitals(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:
     source = deliver(tmp_path / "raw", "a.json", '{"Country": "US", "Day": 1, "id": 1}\n{"Country": null, "Day": 1}\n')
-    assert make_loader().load(source, source_format="json", source_options={})["partitions"] == 2
+    report = make_loader().load(source, source_format="json", source_options={}, null_keys="allow")
+    assert report["partitions"] == 2
 
 
 @pytest.mark.first_case
@@ -491,8 +554,8 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
         return str(tmp_path / folder / "*" / "*")
 
     loader = make_loader()
-    source = written("without", "1 AS day, 1 AS id", "2 AS id", "CAST(NULL AS int) AS day, 3 AS id")
-    with pytest.raises(SourceFileError, match=r"/1/part-.*: the file has no column day"):
+    source = written("without", "1 AS day, 1 AS id", "2 AS id")
+    with pytest.raises(SourceFileError, match=r"/1/part-.* has no column day, which the table is"):
         loader.load(source, source_format=source_format, source_options={})
     assert catalog.list_tables() == []
     loader.load(written("good", "1 AS day, 1 AS id"), source_format=source_format, source_options={})
@@ -502,7 +565,7 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
             source_format=source_format,
             source_options={},
         )
-    with pytest.raises(SourceFileError, match="column id has type array<int>, which cannot become int"):
+    with pytest.raises(SourceFileError, match="column id of type array<int>, which cannot become int"):
         loader.load(written("other", "4 AS day, array(1) AS id"), source_format=source_format, source_options={})
 
 

@@ -272,7 +272,10 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
         frame.write.format(source_format).save(str(tmp_path / f"files_{source_format}"))
         assert loaded(session, tmp_path / f"files_{source_format}") == expected
     run(session, "CREATE TABLE v (id int) PARTITIONED BY (name string, day date) STORED AS PARQUET")
-    run(session, f"LOAD DATA INPATH '{tmp_path / 'names.csv'}' INTO TABLE v")
+    load = f"LOAD DATA INPATH '{tmp_path / 'names.csv'}' INTO TABLE v"
+    error, _, message = refused(session, load)
+    assert (error, "line 3: partition key name is null" in message) == ("SourceFileError", True), message
+    run(session, f"{load} OPTIONS ('NULLKEYS'='allow')")
     assert len(rows(session, "SHOW PARTITIONS v")) == 3
 
 

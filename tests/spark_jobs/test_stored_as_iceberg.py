@@ -118,7 +118,7 @@ def test_source_files_are_loaded_as_by_the_dag(
 ) -> None:
     monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
     loader = make_loader()
-    loader.request |= {"format": "iceberg", "indexes": {"by_day": ["day"]}}
+    loader.request |= {"format": "iceberg", "indexes": {"by_day": ["day"]}, "null_keys": "allow"}
     first, second, third = (tmp_path / f"{number}.csv" for number in range(3))
     first.write_text("id,country,day\n1,US,1\n2,,02\n3,US,1\n")
     second.write_text("id,country,day\n4,US,1\n5,FR,x\n")

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from airflow.sdk import Param
 
-from catalog.settings.table_config import INVALID_PARTITIONS, MODES, SOURCE_FORMATS
+from catalog.settings.table_config import BAD_FILES, INVALID_PARTITIONS, MODES, NULL_KEYS, SOURCE_FORMATS
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
 AS_TRINO = "as Trino"
@@ -80,6 +80,14 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             title="Partition keys of a new table",
             description=f"Name and type, one key per line, in order, for example: day date. Types: {_KEY_TYPES}.",
         ),
+        "bad_files": Param(
+            AS_LISTED,
+            type="string",
+            enum=[AS_LISTED, *BAD_FILES],
+            title="Files that cannot be loaded",
+            description="fail (the default for a table that is not listed): add nothing. "
+            "skip: load the other files, set these aside and report them; they are tried again when they change.",
+        ),
         "invalid_partitions": Param(
             AS_LISTED,
             type="string",
@@ -87,6 +95,14 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             title="Partitions that do not fit an index",
             description="fail (the default for a table that is not listed): add nothing. "
             "skip: add the other partitions, keep the refused rows in a separate folder and report them.",
+        ),
+        "null_keys": Param(
+            AS_LISTED,
+            type="string",
+            enum=[AS_LISTED, *NULL_KEYS],
+            title="Rows with null as a partition key",
+            description="refuse (the default for a table that is not listed): add nothing, and name file and line. "
+            "allow: load them into Hive's null partition.",
         ),
         "mode": Param(
             AS_LISTED,

@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog, PartitionIndex
+    from catalog.operations.records import Operation
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation; a retry or a cleared run continues the operation."""
 
+_VALIDATE = "validate_source"
 _WRITE = "write_partitions"
 
 
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `mode`, `spark_conf`, `reload`
-    and `dry_run` from the run's parameters and not from templated fields: Airflow stores rendered fields, and a source
-    may contain a password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table
-    that is in neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `bad_files`, `invalid_partitions`, `null_keys`,
+    `mode`, `spark_conf`, `reload` and `dry_run` from the run's parameters and not from templated fields: Airflow stores
+    rendered fields, and a source may contain a password. Fields that are None or `AS_LISTED` come from the table's
+    entry in the YAML list; a table that is in neither the list nor the catalog needs keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -85,7 +87,9 @@ class DiscoverSourcesOperator(FormOperator):
                     requested_by=context["dag_run"].triggering_user_name,
                 )
         if not files:
-            raise AirflowSkipException(f"{config.table} already has all files of {source}; nothing to load")
+            raise AirflowSkipException(
+                f"{config.table} already has all files of {source}, or has set them aside; nothing to load"
+            )
         self.log.info("Found %d new file(s) for %s; the first is %s", len(files), config.table, files[0].path)
         for key, value in {"table": config.table, "index_names": list(config.indexes)}.items():
             context["ti"].xcom_push(key=key, value=value)
@@ -111,6 +115,15 @@ class LoadJobOperator(SparkJobOperator):
         settings = _settings(catalog, self.operation_id)
         self.request = settings[self.setting]
         _configure_spark(self, settings)
+        if self.request.get("source_format") == "avro":
+            from catalog.settings.environment import package_settings
+
+            self.conf = {**package_settings(avro=True), **(self.conf or {})}
+
+    def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Log the files that the job has set aside."""
+        _log_set_aside(self.log, result)
+        return dict(result)
 
 
 class WritePartitionsOperator(LoadJobOperator):
@@ -135,7 +148,8 @@ class RegisterPartitionsOperator(BaseOperator):
         operation_id: The load (templated).
 
     Returns:
-        The report of the added and the refused partitions, see `Loading.publish`.
+        The report of the added and the refused partitions, see `Loading.publish`, and as `set_aside` the files that
+        `validate` has set aside.
 
     Raises:
         AirflowFailException: No files are written yet; or a partition exists, does not fit an index, or has foreign
@@ -162,7 +176,7 @@ class RegisterPartitionsOperator(BaseOperator):
                 )
             if operation.is_committed:
                 # The try that committed may have died before it removed its staged files.
-                return catalog.loading.publish(operation.id, step, 0, staged["staging"])
+                return {**catalog.loading.publish(operation.id, step, 0, staged["staging"]), **_set_aside(operation)}
             settings = _settings(catalog, self.operation_id)
             is_skipping = settings["request"]["invalid_partitions"] == "skip"
             on_failure = settings["quality"]["rules"].get("on_failure")
@@ -190,6 +204,8 @@ class RegisterPartitionsOperator(BaseOperator):
                 report["refused_folder"],
                 "; ".join(report["refused_reasons"]),
             )
+        report = {**report, **_set_aside(operation)}
+        _log_set_aside(self.log, report)
         return report
 
 
@@ -340,6 +356,23 @@ class AnnouncePartitionsOperator(BaseOperator):
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)
+
+
+def _set_aside(operation: Operation) -> dict[str, Any]:
+    """Return what `validate` has reported about files that a load has set aside; empty for earlier versions."""
+    report = operation.report.get(_VALIDATE, {})
+    return {"set_aside": report["set_aside"]} if "set_aside" in report else {}
+
+
+def _log_set_aside(log: Any, result: Mapping[str, Any]) -> None:
+    aside = result.get("set_aside", {"files": 0})
+    if aside["files"]:
+        log.warning(
+            "%d file(s) are set aside until they change, with %d bad row(s): %s",
+            aside["files"],
+            aside["rows"],
+            "; ".join(f"{row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in aside["problems"]),
+        )
 
 
 def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:

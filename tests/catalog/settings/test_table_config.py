@@ -108,6 +108,8 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"format": "xml"}, "format is 'xml', expected one of parquet, orc, avro, csv"),
         ({"source_format": "xls"}, "source_format is 'xls'"),
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
+        ({"bad_files": "drop"}, "bad_files is 'drop', expected one of fail, skip"),
+        ({"null_keys": True}, "null_keys is True, expected one of refuse, allow"),
         ({"mode": "upsert"}, "mode is 'upsert', expected one of new, append, replace, merge"),
         ({"required": "id"}, r"required is 'id', expected a list of columns"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),

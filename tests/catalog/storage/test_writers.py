@@ -26,6 +26,7 @@ WRITERS = {
     "PartitionVersionRow": {"partitions"},
     "PurgedFolderRow": {"tables"},
     "RevisionRow": {"datafiles"},
+    "SetAsideFileRow": {"loading"},
     "SharedLocationRow": {"iceberg"},
     "SourceFileRow": {"loading"},
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},

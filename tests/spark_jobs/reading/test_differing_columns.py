@@ -103,7 +103,7 @@ def test_a_first_load_takes_the_columns_of_all_files(
     )
     loader.load(source)
     types = {column.name: column.type for column in catalog.get_table(TABLE).columns}
-    assert types == {"id": "int", "amount": "double", "mixed": "string", "big": "bigint"}
+    assert types == {"id": "bigint", "amount": "double", "mixed": "string", "big": "bigint"}
     assert [tuple(row[name] for name in types) for row in rows_of(spark, catalog)] == [
         (1, 1.0, "1", None),
         (2, 2.5, "x", None),

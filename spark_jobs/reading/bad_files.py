@@ -1,0 +1,249 @@
+"""Files of a source that cannot be loaded, found in one pass over the data, so that the others are.
+
+The pass counts the rows of each file by partition, and its bad rows with one of their problems. It is repeated without
+the bad files in two cases: for a new table, whose inferred columns are those of the good files only; and if Spark could
+not read a file to its end. Then all files are read by one job of Python tasks, which finds all such files at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog.errors import RefusedPartition, SourceFileError, StorageError
+from catalog.files.filesystem import FileInfo, Folder
+from catalog.model import PartitionIndex, SetAsideFile, Table
+from catalog.operations.job_requests import SKIP, SourceJob
+from catalog.storage.values import ValueEncoder
+from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow, bad_count, bad_rows, first_problem_of, rows_of_refused
+from spark_jobs.reading.paths import plain_path, quoted
+from spark_jobs.reading.source_checks import FILE
+from spark_jobs.reading.sources import NoGoodFileError, Source, read_source, unreadable_file
+from spark_jobs.sessions.python_tasks import in_tasks
+
+_CHUNK = 1 << 20
+_FILES_A_TASK = 200
+
+
+@dataclass
+class BadFile:
+    """A file that is left out of a load.
+
+    Attributes:
+        problem: What is wrong with it, or with one of its rows.
+        rows: Number of its bad rows; None if it is wrong as a whole.
+        uri: As in `FILE`; empty if it is wrong as a whole.
+        partition: The partition of a row whose key is refused.
+    """
+
+    problem: str
+    rows: int | None = None
+    uri: str = ""
+    partition: RefusedPartition | None = None
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the file, as a sentence."""
+        if self.rows is None:
+            return f"it {self.problem}"
+        return f"{self.rows:,} of its rows cannot be loaded, for instance because: {self.problem}"
+
+
+@dataclass
+class GoodFiles:
+    """The files of a source that can be loaded, and those that cannot.
+
+    Attributes:
+        source: The rows of the good files; for a table that exists, also those of bad files.
+        partitions: Partition keys and `row_count` of the rows of the good files.
+        bad: Path → the bad file.
+        shown: Some bad rows and files.
+    """
+
+    source: Source
+    partitions: DataFrame
+    bad: dict[str, BadFile] = field(default_factory=dict)
+    shown: list[BadRow] = field(default_factory=list)
+
+    def set_aside(self, files: Iterable[FileInfo]) -> list[SetAsideFile]:
+        """Return the bad files among the files of the source, as the catalog records them."""
+        return bad_among(files, self.bad)
+
+
+class NoGoodFilesError(SourceFileError):
+    """No file of a source can be loaded.
+
+    Attributes:
+        bad: Path → the bad file.
+        shown: Some bad rows and files.
+    """
+
+    def __init__(self, bad: dict[str, BadFile], shown: list[BadRow]) -> None:
+        """Build the message, which shows some rows and files."""
+        self.bad, self.shown = bad, shown
+        super().__init__(
+            f"none of the {len(bad):,} source file(s) can be loaded: {'; '.join(map(str, shown))}. They are set aside "
+            "until they change; correct them, or the types and options of the table's entry"
+        )
+
+
+def bad_among(files: Iterable[FileInfo], bad: dict[str, BadFile]) -> list[SetAsideFile]:
+    """Return bad files as the catalog records them."""
+    return [
+        SetAsideFile(file.path, file.size_bytes, file.modified_at_ms, bad[file.path].reason, bad[file.path].rows)
+        for file in files
+        if file.path in bad
+    ]
+
+
+def good_files(
+    spark: SparkSession,
+    files: Sequence[FileInfo],
+    job: SourceJob,
+    table: Table | None,
+    table_to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
+) -> GoodFiles:
+    """Return the files that can be loaded, with the partitions of their rows.
+
+    Args:
+        table: None if it does not exist yet.
+        table_to_be: Returns the table for a source, with its indexes.
+
+    Raises:
+        NoGoodFilesError: No file can be loaded.
+    """
+    bad: dict[str, BadFile] = {}
+    while True:
+        left = [file for file in files if file.path not in bad]
+        source = None
+        try:
+            source = read_source(spark, left, job, table)
+            bad |= {path: BadFile(reason) for path, reason in source.refused.items()}
+            definition, indexes = table_to_be(source)
+            by_file = count_rows(source, definition.key_names, f.col(FILE))
+            found = _bad_files(by_file, ValueEncoder(definition, indexes, every_key=True), job)
+        except NoGoodFileError as error:
+            bad |= {path: BadFile(reason) for path, reason in error.refused.items()}
+            raise NoGoodFilesError(bad, _shown(source, bad)) from None
+        except (PySparkException, Py4JJavaError) as error:
+            if not (unreadable := _unreadable_files(spark, left, job, error)):
+                raise
+            bad |= unreadable
+            if len(bad) == len(files):
+                raise NoGoodFilesError(bad, _shown(None, bad)) from None
+            continue
+        bad |= found
+        if len(bad) == len(files):
+            raise NoGoodFilesError(bad, _shown(source, bad))
+        if not found or table is not None:
+            return GoodFiles(source, _of_good_files(spark, by_file, definition, found), bad, _shown(source, bad))
+
+
+def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:
+    """Return one row for each partition: its keys, `others`, `row_count`, `bad_count` and `problem`, in one task."""
+    names = [quoted(name) for name in source.rows.columns if name != FILE]
+    return (
+        # Spark writes an empty value to Hive's null partition, so it counts as null here.
+        source.rows.withColumns({key: f.nullif(f.col(quoted(key)), f.lit("")) for key in keys})
+        .groupBy(*map(quoted, keys), *others)
+        .agg(
+            f.count(f.lit(1)).alias("row_count"),
+            bad_count(source).alias("bad_count"),
+            first_problem_of(source).alias("problem"),
+            # Uses all columns, because Spark parses only the columns in use and would miss errors in the others.
+            f.bit_xor(f.xxhash64(*names)).alias("digest"),
+        )
+        .coalesce(1)  # read twice, the second time row by row, for which one task is best
+        .persist()
+    )
+
+
+def _bad_files(by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dict[str, BadFile]:
+    bad: dict[str, BadFile] = {}
+    key_count = len(encoder.table.key_names)
+    for *values, uri, row_count, bad_row_count, problem, _digest in by_file.toLocalIterator():
+        count, partition = bad_row_count, None
+        if not bad_row_count and job.invalid_partitions != SKIP:
+            encoded = encoder.encode(values[:key_count])
+            if isinstance(encoded, RefusedPartition):
+                count, problem, partition = row_count, str(encoded), encoded
+        if count:
+            file = bad.setdefault(plain_path(uri), BadFile(problem, 0, uri, partition))
+            file.rows = (file.rows or 0) + count
+    return bad
+
+
+def _of_good_files(spark: SparkSession, by_file: DataFrame, table: Table, bad: dict[str, BadFile]) -> DataFrame:
+    """Return the partitions of the good files, with `row_count`."""
+    if bad:
+        uris = spark.createDataFrame([(file.uri,) for file in bad.values()], f"`{FILE}` string")
+        by_file = by_file.join(f.broadcast(uris), FILE, "left_anti")
+    keys = [quoted(key) for key in table.key_names]
+    return by_file.groupBy(*keys).agg(f.sum("row_count").alias("row_count")).coalesce(1).persist()
+
+
+def _shown(source: Source | None, bad: dict[str, BadFile]) -> list[BadRow]:
+    """Return some bad rows and files."""
+    first = list(bad.items())[:MOST_SHOWN]
+    shown = [BadRow(path, None, f"the file {file.problem}") for path, file in first if file.rows is None]
+    if source is None:
+        return shown
+    shown += bad_rows(source, [file.uri for _, file in first if file.rows and file.partition is None])
+    refused = [file.partition for _, file in first if file.partition is not None]
+    shown += [row for row in rows_of_refused(source, refused) if row is not None]
+    return shown[:MOST_SHOWN]
+
+
+def _unreadable_files(
+    spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, error: Exception
+) -> dict[str, BadFile]:
+    """Return the files that cannot be read to their end; if Python can read all, the one that Spark's error names."""
+    paths = [file.path for file in files]
+    tasks = in_tasks(spark, paths, -(-len(paths) // _FILES_A_TASK), partial(_unreadable, job.source_format))
+    found = {path: BadFile(f"cannot be read: {reason}") for path, reason in tasks.toLocalIterator()}
+    if not found and (named := unreadable_file(error)) is not None and named[0] in paths:
+        found[named[0]] = BadFile(f"cannot be read: {named[1]}")
+    return found
+
+
+def _unreadable(source_format: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        try:
+            _read_whole(path, source_format)
+        except (OSError, ValueError, EOFError, pyarrow.ArrowException, StorageError) as error:
+            yield path, str(error).strip().split("\n")[0]
+
+
+def _read_whole(path: str, source_format: str) -> None:
+    """Read a file to its end."""
+    import pyarrow.orc
+    import pyarrow.parquet
+
+    folder, _, name = path.rpartition("/")
+    if source_format == "parquet":
+        with Folder(folder or "/").open(name) as file:
+            for _batch in pyarrow.parquet.ParquetFile(file).iter_batches():
+                pass
+    elif source_format == "orc":
+        with Folder(folder or "/").open(name) as file:
+            content = pyarrow.orc.ORCFile(file)
+            for number in range(content.nstripes):
+                content.read_stripe(number)
+    elif source_format == "avro":
+        import fastavro
+
+        with Folder(folder or "/").open(name) as file:
+            for _record in fastavro.reader(file):
+                pass
+    else:
+        with Folder(path).open_text() as text:
+            while text.buffer.read(_CHUNK):
+                pass

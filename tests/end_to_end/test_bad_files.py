@@ -1,0 +1,63 @@
+"""Files that cannot be loaded, through Airflow: set aside by themselves, and loaded when they are corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog import Catalog
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+]
+
+TABLE = "lake.orders"
+
+
+def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
+    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+) -> None:
+    landing = stack.home / "landing" / "orders"
+    landing.mkdir(parents=True)
+    for day in range(1, 4):
+        (landing / f"{day}.csv").write_text(f"day,id,amount\n2026-01-0{day},{day},1.5\n")
+    form = {"table": TABLE, "source": str(landing), "keys": ["day date"], "bad_files": "skip", "dry_run": False}
+    start_dag("add_partitions", form).wait()
+    (landing / "4.csv").write_text("day,id,amount\n2026-01-04,4,1.5\n")
+    bad = landing / "5.csv"
+    bad.write_text("day,id,amount\n2026-01-05,5,1.5\n2026-01-05,six,1.5\n")
+
+    run = start_dag("add_partitions", form)
+    run.wait()
+    report = run.result("register")
+    assert (report["partitions"], report["row_count"]) == (1, 1)
+    expected = {"file": str(bad), "line": 3, "column": "id", "value": "six", "type": "bigint"}
+    assert report["set_aside"] == {
+        "files": 1,
+        "rows": 1,
+        "problems": [{**expected, "problem": "column id: 'six' is no bigint"}],
+    }
+    assert "1 file(s) are set aside until they change" in run.log("validate")
+    [aside] = catalog.set_aside_files(TABLE)
+    assert (aside.path, aside.bad_row_count, aside.operation_id) == (str(bad), 1, run.operation_id)
+
+    again = start_dag("add_partitions", form)
+    again.wait()
+    assert again.states()["validate"] == "skipped"
+    assert "or has set them aside" in again.log("discover")
+
+    bad.write_text("day,id,amount\n2026-01-05,5,1.5\n2026-01-05,6,1.5\n")
+    corrected = start_dag("add_partitions", form)
+    corrected.wait()
+    assert corrected.result("register")["row_count"] == 2
+    assert catalog.set_aside_files(TABLE) == []
+    assert sum(partition.row_count or 0 for partition in catalog.get_partitions(TABLE)) == 6
