@@ -19,7 +19,16 @@ from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.tables.checks import require_value_rows
-from spark_jobs.reading.bad_files import BadFile, GoodFiles, NoGoodFilesError, bad_among, count_rows, good_files
+from spark_jobs.reading.bad_files import (
+    BadFile,
+    GoodFiles,
+    NoGoodFilesError,
+    Persist,
+    bad_among,
+    cached,
+    count_rows,
+    good_files,
+)
 from spark_jobs.reading.bad_rows import BadRow, unreadable_lines, with_places
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
@@ -38,8 +47,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
     Returns:
         The report: files, rows and partitions that would be added, the columns of a new table whose types are inferred
-        with these types, the files that are set aside with their first bad
-        rows, and the partitions that the indexes refuse.
+        with these types, the files that are set aside with their first bad rows, and the partitions that the indexes
+        refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line.
@@ -56,16 +65,17 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
     keys = list(job.key_types) if table is None else list(table.key_names)
     to_be = partial(_table_to_be, catalog, job, table)
-    with source_errors():
-        if job.bad_files == SKIP:
-            good = _good_files(spark, catalog, job, files, table, to_be)
-        else:
-            good = _all_files(spark, job, files, table, keys)
-        source, partitions = good.source, good.partitions
-        if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
-            refuse_missing_keys(spark, source, job, keys)
-    table, indexes = to_be(source)
-    report = _check(catalog, job, table, indexes, partitions, source)
+    with cached() as persist:
+        with source_errors():
+            if job.bad_files == SKIP:
+                good = _good_files(spark, catalog, job, files, table, to_be, persist)
+            else:
+                good = _all_files(spark, job, files, table, keys, persist)
+            source, partitions = good.source, good.partitions
+            if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
+                refuse_missing_keys(spark, source, job, keys)
+        table, indexes = to_be(source)
+        report = _check(catalog, job, table, indexes, partitions, source)
     log.info(
         "%s: %d files would add %d partitions with %d rows; %d files are set aside, %d partitions are refused",
         *(table.full_name, len(files) - len(good.bad), report["partitions"], report["rows"], len(good.bad)),
@@ -96,7 +106,12 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
 
 def _all_files(
-    spark: SparkSession, job: ValidateSourceJob, files: Sequence[FileInfo], table: Table | None, keys: Sequence[str]
+    spark: SparkSession,
+    job: ValidateSourceJob,
+    files: Sequence[FileInfo],
+    table: Table | None,
+    keys: Sequence[str],
+    persist: Persist,
 ) -> GoodFiles:
     """Return all files, and the partitions of their rows.
 
@@ -104,7 +119,7 @@ def _all_files(
         SourceFileError: A line cannot be parsed.
     """
     source = read_source(spark, files, job, table)
-    counted = count_rows(source, keys)
+    counted = persist(count_rows(source, keys))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
         raise unreadable_lines(source, bad)
     return GoodFiles(source, counted.drop("bad_count", "problem", "digest"))
@@ -117,6 +132,7 @@ def _good_files(
     files: Sequence[FileInfo],
     table: Table | None,
     to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
+    persist: Persist,
 ) -> GoodFiles:
     """Return the files that can be loaded.
 
@@ -124,7 +140,7 @@ def _good_files(
         SourceFileError: No file can be loaded; they are set aside if the table exists.
     """
     try:
-        return good_files(spark, files, job, table, to_be)
+        return good_files(spark, files, job, table, to_be, persist)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
             _set_aside(catalog, job, table, bad_among(files, error.bad))

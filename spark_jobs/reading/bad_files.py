@@ -8,6 +8,7 @@ not read a file to its end. Then all files are read by one job of Python tasks, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -104,16 +105,40 @@ def bad_among(files: Iterable[FileInfo], bad: dict[str, BadFile]) -> list[SetAsi
     ]
 
 
+Persist = Callable[[DataFrame], DataFrame]
+
+
+@contextmanager
+def cached() -> Iterator[Persist]:
+    """Yield a function that caches a frame until the end of the block.
+
+    In a session that lives on, a later load of files with the same names would find the rows of this one.
+    """
+    frames: list[DataFrame] = []
+
+    def persist(frame: DataFrame) -> DataFrame:
+        frames.append(frame.persist())
+        return frames[-1]
+
+    try:
+        yield persist
+    finally:
+        for frame in frames:
+            frame.unpersist()
+
+
 def good_files(
     spark: SparkSession,
     files: Sequence[FileInfo],
     job: SourceJob,
     table: Table | None,
     table_to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
+    persist: Persist,
 ) -> GoodFiles:
     """Return the files that can be loaded, with the partitions of their rows.
 
     Args:
+        persist: See `cached`.
         table: None if it does not exist yet.
         table_to_be: Returns the table for a source, with its indexes.
 
@@ -128,7 +153,7 @@ def good_files(
             source = read_source(spark, left, job, table)
             bad |= {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
-            by_file = count_rows(source, definition.key_names, f.col(FILE))
+            by_file = persist(count_rows(source, definition.key_names, f.col(FILE)))
             found = _bad_files(by_file, ValueEncoder(definition, indexes, every_key=True), job)
         except NoGoodFileError as error:
             bad |= {path: BadFile(reason) for path, reason in error.refused.items()}
@@ -144,7 +169,9 @@ def good_files(
         if len(bad) == len(files):
             raise NoGoodFilesError(bad, _shown(source, bad))
         if not found or table is not None:
-            return GoodFiles(source, _of_good_files(spark, by_file, definition, found), bad, _shown(source, bad))
+            return GoodFiles(
+                source, persist(_of_good_files(spark, by_file, definition, found)), bad, _shown(source, bad)
+            )
 
 
 def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:
@@ -162,7 +189,6 @@ def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> Dat
             f.bit_xor(f.xxhash64(*names)).alias("digest"),
         )
         .coalesce(1)  # read twice, the second time row by row, for which one task is best
-        .persist()
     )
 
 
@@ -187,7 +213,7 @@ def _of_good_files(spark: SparkSession, by_file: DataFrame, table: Table, bad: d
         uris = spark.createDataFrame([(file.uri,) for file in bad.values()], f"`{FILE}` string")
         by_file = by_file.join(f.broadcast(uris), FILE, "left_anti")
     keys = [quoted(key) for key in table.key_names]
-    return by_file.groupBy(*keys).agg(f.sum("row_count").alias("row_count")).coalesce(1).persist()
+    return by_file.groupBy(*keys).agg(f.sum("row_count").alias("row_count")).coalesce(1)
 
 
 def _shown(source: Source | None, bad: dict[str, BadFile]) -> list[BadRow]:

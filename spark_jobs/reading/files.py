@@ -76,7 +76,7 @@ def _load_files(spark: SparkSession, table: Table, schema: StructType, files: Se
     paths = [read_path(f"{table.location}/{file.path}") for file in files]
     # Spark must not parse partition values from the folders, because the catalog knows them.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(schema)
-    with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
+    with reader_errors(spark, table), listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
         return reader.load(paths)
 
 
@@ -330,7 +330,7 @@ def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
 
 def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
     paths = list(dict.fromkeys(read_path(partition.location) for partition in partitions))
-    with reader_errors(spark, table), _listing_in_few_tasks(spark):
+    with reader_errors(spark, table), listing_in_few_tasks(spark):
         return reader.load(paths)
 
 
@@ -354,7 +354,7 @@ def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
 
 
 @contextmanager
-def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
+def listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
     """Make Spark list folders in a job of few tasks; a task for each of 10,000 folders takes 15 times as long."""
     before = str(spark.conf.get(_LISTING_TASKS))
     # Spark Connect has no context, which knows the number of cores.

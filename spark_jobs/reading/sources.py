@@ -23,6 +23,7 @@ from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SKIP, SourceJob
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import DateType, TimestampType
+from spark_jobs.reading.files import listing_in_few_tasks
 from spark_jobs.reading.folder_keys import keys_of_folders
 from spark_jobs.reading.headers import by_header, has_header
 from spark_jobs.reading.json_documents import by_layout, with_layout
@@ -104,7 +105,9 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     target = Target(job, table, keys, folder_keys)
     refused: dict[str, str] = {}
     groups, parts, missing = [], [], set[str]()
-    for group in _read(spark, files, target, refused):
+    with listing_in_few_tasks(spark):
+        read = _read(spark, files, target, refused)
+    for group in read:
         try:
             missing |= _missing_columns(group, target)
             checks = checks_of(group.rows, target)

@@ -11,7 +11,6 @@ from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, key_of, require_approval
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 from calve_airflow.submitting.job_process import JobProcess
-from catalog.maintenance.reports import settled
 from catalog.settings.environment import jobs_folder
 
 if TYPE_CHECKING:
@@ -191,6 +190,9 @@ def _outcome(task: str, table: str | None, outcome: str, failure: str | None = N
 
 
 def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
+    # Not at the top: DAG files import this module, and the report's module imports PyArrow.
+    from catalog.maintenance.reports import settled
+
     done = "would be deleted" if report["dry_run"] else "deleted"
     for table in report["tables"]:
         files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]

@@ -420,7 +420,8 @@ class Model(RuleBasedStateMachine):
             self.catalog.vacuum(TABLE, grace=NOW)
             return
         for value in values:
-            before = [] if mode is LoadMode.REPLACE else self.seen.get(value, [])
+            # A job that merges has written all rows of the partition.
+            before = [] if mode in (LoadMode.REPLACE, LoadMode.MERGE) else self.seen.get(value, [])
             self.seen[value] = [*before, f"{load.name} 1"]
 
     @rule(month=st.sampled_from("123"), purge=st.booleans())

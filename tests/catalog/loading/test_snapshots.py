@@ -264,7 +264,7 @@ def test_a_replacement_that_is_killed_is_visible_completely_or_not_at_all(
 
 
 @pytest.mark.parametrize("mode", [None, *LoadMode])
-def test_a_delivered_file_that_changed_is_loaded_again_by_a_replacement(
+def test_a_delivered_file_that_changed_is_loaded_again_by_a_replacement_or_a_merge(
     catalog: Catalog, table: str, tmp_path: Path, mode: LoadMode | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = tmp_path / "source"
@@ -273,7 +273,7 @@ def test_a_delivered_file_that_changed_is_loaded_again_by_a_replacement(
     load(catalog, "one", source / "1.csv", FIRST)
     (source / "1.csv").write_text("corrected")
     (source / "2.csv").write_text("new")
-    if mode is not LoadMode.REPLACE:
+    if mode not in (LoadMode.REPLACE, LoadMode.MERGE):
         with pytest.raises(SourceFileError, match=r"1 file\(s\) changed .*/1\.csv\. .*set `mode` to replace"):
             catalog.loading.discover("two", table, str(source), mode=mode)
         return

@@ -29,6 +29,7 @@ WRITERS = {
     "SetAsideFileRow": {"loading"},
     "SharedLocationRow": {"iceberg"},
     "SourceFileRow": {"loading"},
+    "SparkApplicationRow": {"operations"},
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},
     "TableRow": {"datafiles", "migration", "storage", "tables"},
 }

@@ -164,6 +164,19 @@ def test_without_a_good_file_the_load_fails_and_the_next_one_has_nothing_to_do(
 
 @on_sqlite
 @pytest.mark.usefixtures("table")
+@pytest.mark.parametrize("bad_files", ["fail", "skip"])
+def test_a_later_load_in_the_same_session_sees_the_files_as_they_are_then(
+    make_loader: Callable[..., Any], tmp_path: Path, bad_files: str
+) -> None:
+    loader, source = make_loader(), tmp_path / "a.csv"
+    for number, lines in enumerate((GOOD_LINES, "US,1,1,1.5\n")):
+        source.write_text(HEADER + lines)
+        report = loader.validate(f"dry-{number}", source, **CSV, bad_files=bad_files, dry_run=True)
+        assert report["rows"] == 2 - number
+
+
+@on_sqlite
+@pytest.mark.usefixtures("table")
 def test_a_file_is_tried_again_when_the_table_gets_its_column(
     make_loader: Callable[..., Any], spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
