@@ -185,6 +185,9 @@ class SparkJobOperator(BaseOperator):
         if job is None:
             return None
         process = recorded_process(job.log_path)
+        if job.is_alive and not is_running(job, process):
+            # The job may have recorded its result and ended after its row was read.
+            job = catalog.operations.get_job(self.operation_id, self.step) or job
         if job.state == "FAILED":
             # A cancelled job may still run until its next heartbeat.
             process.terminate()

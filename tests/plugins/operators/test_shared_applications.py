@@ -19,6 +19,7 @@ import pytest
 from airflow.sdk import Context
 
 from calve_airflow.catalog_access import SparkJobFailedError
+from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.submitting import applications
 from calve_airflow.submitting.job_process import JobProcess
@@ -26,7 +27,7 @@ from catalog import Catalog
 from catalog.errors import InvalidConfigurationError
 from catalog.operations.records import JobKey, JobRun, JobState, OperationKind, OperationState
 from catalog.settings import code_archive
-from catalog.settings.environment import SessionScope
+from catalog.settings.environment import SessionScope, jobs_folder
 
 OPERATION, OTHER = "add_partitions/run-1", "add_partitions/run-2"
 
@@ -244,6 +245,24 @@ def test_a_retried_task_joins_the_step_that_still_runs(steps: Steps) -> None:
     steps.mark("continue")
     assert steps.run("second") == first
     assert len(steps.runs) == 2
+
+
+def test_a_step_that_ends_while_a_task_looks_for_it_is_not_repeated(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations, task = steps.catalog.operations, steps.task("first")
+    process = JobProcess.in_new_folder(jobs_folder() / "load", "first-")
+    attempt = operations.start_job(OPERATION, "first", log_path=str(process.log_path))
+    operations.heartbeat(OPERATION, "first", attempt)
+
+    def end(job: JobRun, process: JobProcess) -> bool:
+        if job.is_alive:
+            operations.finish_job(OPERATION, "first", attempt, {"pid": 7})
+        return False
+
+    monkeypatch.setattr(spark_job, "is_running", end)
+    assert task.execute(Context()) == {"pid": 7}
+    assert steps.runs == []
 
 
 def test_a_step_that_was_handed_over_by_a_killed_task_runs_once_at_a_time(
