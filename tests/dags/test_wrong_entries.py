@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
         [
             "mode is 'newest', expected one of new, append, replace, merge",
             "format is 'xml', expected one of parquet, orc, avro, csv, iceberg",
-            "source_format is 'xls', expected one of csv, json, parquet, orc",
+            "source_format is 'xls', expected one of csv, json, parquet, orc, avro",
         ],
     ),
     "rebalance": (
