@@ -16,6 +16,7 @@ from catalog.operations.job_requests import WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
 from spark_jobs.changing.merging import merge_rows
+from spark_jobs.reading.bad_files import cached
 from spark_jobs.reading.bad_rows import bad_count, unreadable_lines
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.reading.sources import read_source, source_errors
@@ -83,11 +84,11 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
     operation = catalog.operations.get(job.operation_id)
     staging = catalog.loading.files_folder(table, operation, job.attempt)
     catalog.loading.discard_staging(table, (job.operation_id, job.step, job.attempt), keep=staging)
-    with source_errors():
+    with source_errors(), cached() as persist:
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         read = Observation()
         new = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
-        rows, concerned = merge_rows(spark, catalog, table, new, _checked(new, table), job.merge_rule)
+        rows, concerned = merge_rows(spark, catalog, table, new, _checked(new, table), job.merge_rule, persist)
         written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
     counts = metrics(read)
     if counts.get("bad"):

@@ -13,6 +13,7 @@ from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.row_changes import check, partitions_of_rows, rows_of
+from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.value_checks import CheckedColumn
@@ -27,6 +28,7 @@ def merge_rows(
     new: DataFrame,
     columns: Sequence[CheckedColumn],
     rule: MergeRule,
+    persist: Persist,
 ) -> tuple[DataFrame, list[Partition]]:
     """Return the rows of all partitions that a merge changes, as they are after it, and these partitions if they exist.
 
@@ -37,6 +39,7 @@ def merge_rows(
     Args:
         new: The rows of the source.
         columns: The columns of these rows, as the table has them.
+        persist: See `spark_jobs.reading.bad_files.cached`.
 
     Raises:
         InvalidRowsError: The rule names a column that the table does not have.
@@ -50,7 +53,8 @@ def merge_rows(
         )
     if rule.delete:
         check(spark, rule.delete)
-    typed = new.select(*[checked.value.alias(checked.column.name) for checked in columns]).persist()
+    typed = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
+    typed = persist(typed)
     concerned = _concerned(spark, catalog, table, typed, rule)
     old = rows_of(spark, catalog, table, concerned).select(*map(quoted, names))
     both = old.withColumn(_IS_NEW, f.lit(False)).union(
