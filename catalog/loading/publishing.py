@@ -354,6 +354,7 @@ class Publication:
             "partitions": totals.new,
             "partitions_extended": 0 if is_replacing else totals.extended,
             "partitions_replaced": totals.extended if is_replacing else 0,
+            "partitions_removed": len(self._attempt.options.removed),
             "row_count": totals.row_count,
             "file_count": totals.file_count,
             "size_bytes": totals.size_bytes,

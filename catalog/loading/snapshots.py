@@ -157,6 +157,7 @@ class SnapshotPublication:
             "partitions": added.added,
             "partitions_extended": 0 if is_replacing else added.extended,
             "partitions_replaced": added.extended if is_replacing else 0,
+            "partitions_removed": len(self._attempt.options.removed),
             "row_count": total.row_count,
             "file_count": total.file_count,
             "size_bytes": total.size_bytes,

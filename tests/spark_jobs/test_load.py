@@ -369,7 +369,7 @@ def test_the_latest_rows_of_each_key_stay(
         (6, "new", 1, "FR", 1),
     ]
     assert current() == after
-    assert (second["partitions"], second["partitions_replaced"]) == (2, 2)
+    assert (second["partitions"], second["partitions_replaced"], second["partitions_removed"]) == (2, 2, 1)
     counts = {partition.values: partition.row_count for partition in catalog.get_partitions("shop.orders")}
     assert counts == {("US", "1"): 1, ("DE", "2"): 1, ("DE", "1"): 1, ("FR", "1"): 1}, "no partition is left empty"
     for _ in range(2):

@@ -192,8 +192,8 @@ class RegisterPartitionsOperator(BaseOperator):
                     removed=staged.get("removed", ()),
                 )
         self.log.info(
-            "Added %(partitions)d partitions, extended %(partitions_extended)d and replaced %(partitions_replaced)d, "
-            "with %(row_count)d rows in %(file_count)d files",
+            "Added %(partitions)d partitions, extended %(partitions_extended)d, replaced %(partitions_replaced)d "
+            "and removed %(partitions_removed)d, with %(row_count)d rows in %(file_count)d files",
             report,
         )
         if report["refused"]:

@@ -267,6 +267,7 @@ def test_a_load_becomes_visible_with_its_files_and_counts(load: Load, catalog: C
         "partitions": 3,
         "partitions_extended": 0,
         "partitions_replaced": 0,
+        "partitions_removed": 0,
         "row_count": 60,
         "file_count": 3,
         "size_bytes": 300,
