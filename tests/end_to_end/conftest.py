@@ -40,6 +40,9 @@ STORED_AS_ICEBERG = "lake.flights"
 BY_DAY = "lake.visits"
 """A table of the stack each of whose runs loads the file of its day."""
 
+SHOPS = {"shop.hive": "parquet", "shop.iceberg": "iceberg"}
+"""Tables of the stack that are loaded from the files that a form names → their format."""
+
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
     "AIRFLOW__API_AUTH__JWT_SECRET": "planted-jwt-secret-0123456789abcdef-0123456789abcdef-0123456789abcdef",
@@ -80,6 +83,16 @@ def stack(
     listed["tables"] |= {
         ADVISED: {"rebalance": {"apply": True}},
         BY_DAY: {"source": "${CALVE_HOME}/landing/visits/{{ ds }}.csv", "keys": {"day": "date"}, "schedule": "@daily"},
+        **{
+            name: {
+                "source": "${CALVE_HOME}/landing/nothing",
+                "keys": {"country": "string", "day": "int"},
+                "columns": {"id": "bigint", "customer": "bigint", "amount": "decimal(9,2)", "note": "string"},
+                "format": table_format,
+                "merge": {"keys": ["id"], "delete": "note = 'gone'"},
+            }
+            for name, table_format in SHOPS.items()
+        },
         STORED_AS_ICEBERG: {
             **listed["tables"]["demo.flights"],
             "source": "${CALVE_HOME}/landing/iceberg",
