@@ -127,21 +127,27 @@ class Maintenance:
         try:
             self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
-            if not table.has_file_rows:
-                services = self._storage, self._definitions, self._operations, self._loading
-                Versions(*services, reachability, table, tally).vacuum(cutoff_ms, is_dry_run=is_dry_run)
             if table.is_iceberg:
+                self._vacuum_versions(table, reachability, cutoff_ms, tally, is_dry_run)
                 return 0
             if table.has_file_rows:
                 return delete_orphans(
                     self._storage, self._operations, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run
                 )
-            return discard_old_staging(
+            cleaned = discard_old_staging(
                 self._storage, self._operations, self._loading, table, cutoff_ms, tally, is_dry_run=is_dry_run
             )
+            self._vacuum_versions(table, reachability, cutoff_ms, tally, is_dry_run)
+            return cleaned
         except (OSError, ValueError, CatalogError) as error:
             tally.problems.append(f"{table.full_name}: {table.location} could not be vacuumed: {error}")
             return 0
+
+    def _vacuum_versions(
+        self, table: Table, reachability: Reachability, cutoff_ms: int, tally: Tally, is_dry_run: bool
+    ) -> None:
+        services = self._storage, self._definitions, self._operations, reachability
+        Versions(*services, table, tally).vacuum(cutoff_ms, is_dry_run=is_dry_run)
 
     def _abort_uploads(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
         # An upload does not name the attempt that makes it, so a short grace period does not apply: it may be running.

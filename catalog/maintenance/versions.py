@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
@@ -19,13 +20,13 @@ from sqlalchemy import Row, select
 
 from catalog.errors import CatalogError, FencedError, OperationConflictError, UnreadableMetadataError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
-from catalog.loading.loading import Loading
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.operations.staging import VERSIONS
+from catalog.partitions.staged import reserving_attempts
 from catalog.partitions.versions import file_counts, forget_versions, move_home, set_state
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionVersionRow, VersionState
@@ -69,7 +70,6 @@ class Versions:
         storage: Storage,
         definitions: Definitions,
         operations: Operations,
-        loading: Loading,
         reachability: Reachability,
         table: Table,
         tally: Tally,
@@ -78,7 +78,6 @@ class Versions:
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
-        self._loading = loading
         self._reachability = reachability
         self._table = table
         self._tally = tally
@@ -95,14 +94,12 @@ class Versions:
             deleted = [version.location for version in batch] if is_dry_run else self._delete(batch)
             self._tally.add(TableVacuum(self._table.full_name, version_folders=len(deleted)))
         # A migrated table reads the files of its versions; it is settled if the migration is reverted.
-        if self._table.is_iceberg:
-            return
-        waiting = self._batches((VersionState.CURRENT,), cutoff_ms)
+        waiting = iter(()) if self._table.is_iceberg else self._batches((VersionState.CURRENT,), cutoff_ms)
         if is_dry_run:
             count = sum(map(len, waiting))
             self._tally.add(TableVacuum(self._table.full_name, settled_partitions=count))
         elif (first := next(waiting, None)) is not None:
-            self._settle_all(first, waiting)
+            self._settle_all(chain([first], waiting))
         if self._problems:
             shown = "; ".join(self._problems[:_SHOWN])
             self._tally.problems.append(f"{self._table.full_name}: {len(self._problems):,} folder(s) stay: {shown}")
@@ -125,7 +122,7 @@ class Versions:
 
     # --- settling -----------------------------------------------------------------------------------------------
 
-    def _settle_all(self, first: Sequence[_Row], others: Iterator[Sequence[_Row]]) -> None:
+    def _settle_all(self, batches: Iterable[Sequence[_Row]]) -> None:
         name = f"settle-{self._table.full_name}-{uuid4().hex}"
         try:
             self._operations.begin(name, OperationKind.SETTLE_VERSIONS, self._table.full_name, is_exclusive=True)
@@ -135,9 +132,10 @@ class Versions:
         count = 0
         try:
             with self._operations.attempt(name, _STEP) as attempt:
-                # What an interrupted load has added to the folder of a version is not copied.
-                self._loading.discard_staging(self._table, (name, _STEP, attempt))
-                for batch in (first, *others):
+                if self._may_have_more_files():
+                    log.info("%s: replaced partitions wait for a load that may go on", self._table.full_name)
+                    batches = ()
+                for batch in batches:
                     self._operations.heartbeat(name, _STEP, attempt, done=count, note="partitions")
                     count += self._settle(batch, (name, _STEP, attempt))
                 with self._storage.write() as connection:
@@ -149,6 +147,11 @@ class Versions:
         except (Exception, KeyboardInterrupt) as error:
             self._operations.fail(name, type(error).__name__, str(error) or type(error).__name__)
             raise
+
+    def _may_have_more_files(self) -> bool:
+        """Return whether an interrupted load may have moved files to versions, which are not the table's yet."""
+        with self._storage.read() as connection:
+            return bool(reserving_attempts(connection, self._table))
 
     def _settle(self, versions: Sequence[_Row], attempt: tuple[str, str, int]) -> int:
         with self._storage.read() as connection:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
+    ConflictError,
     InvalidPartitionError,
     InvalidRequestError,
     PartitionAlreadyExistsError,
@@ -25,7 +26,7 @@ from catalog.model.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
-from catalog.partitions.versions import refuse_unsettled
+from catalog.partitions.versions import is_version, refuse_unsettled
 from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.properties import properties_text, read_properties
@@ -154,7 +155,16 @@ def _rename(
 
     The values of an id never change: a reader that has found a partition by its values and continues by its id finds
     no partition, instead of one with other values.
+
+    Raises:
+        ConflictError: The partition's files wait for their folder (`catalog.partitions.versions`).
     """
+    if is_version(row.location):
+        raise ConflictError(
+            f"the files of partition {table.partition_name(row.packed_values)} of {table.full_name} were replaced, "
+            f"and are not in its own folder yet; rename it after `calve vacuum {table.full_name}`, which copies the files "
+            "of changes that are older than the grace period"
+        )
     new = _encoded(table, indexes, values)
     checks = connection.execute(
         delete(PartitionCheckRow).where(PartitionCheckRow.partition_id == row.id).returning(PartitionCheckRow.__table__)

@@ -161,6 +161,18 @@ def test_what_an_interrupted_load_added_to_a_version_is_not_copied(
     kill_at(stopped_loads.publish_to_existing, Point.MOVED, catalog_url, late.name, late.staging)
     assert catalog.vacuum(TABLE, grace=NOW).total.settled_partitions == 0, "the load has reserved the table"
     cancel(catalog, late.name)
+    assert catalog.vacuum(TABLE, grace=timedelta(hours=1)).total.settled_partitions == 0
+    late.publish()
+    assert read(catalog)["JFK", "1"] == (16, ["corrected 1", "late 1"]), "a failed load that is continued is not undone"
+
+
+def test_what_an_abandoned_load_added_to_a_version_is_not_copied(
+    corrected: Load, catalog: Catalog, catalog_url: str, table: Table, landing: Path
+) -> None:
+    corrected.publish()
+    late = replacement(catalog, table, landing, "late", {("JFK", "1"): 5})
+    kill_at(stopped_loads.publish_to_existing, Point.MOVED, catalog_url, late.name, late.staging)
+    cancel(catalog, late.name)
     settle(catalog)
     assert (read(catalog), listed(table)) == (AFTER, FOLDERS_AFTER)
 
@@ -300,13 +312,30 @@ def test_a_version_that_has_lost_files_is_not_settled(corrected: Load, catalog: 
     assert listed(table) == FOLDERS_AFTER
 
 
-def test_a_renamed_partition_keeps_its_version_and_its_folder(corrected: Load, catalog: Catalog, table: Table) -> None:
+def test_a_partition_is_renamed_after_its_files_are_in_its_own_folder(
+    corrected: Load, catalog: Catalog, table: Table
+) -> None:
     corrected.publish()
+    with pytest.raises(ConflictError, match=r"origin=JFK/month=1 of demo\.t were replaced, .*; rename it after `calve"):
+        catalog.alter_partition(TABLE, ("JFK", "1"), rename_to=("JFK", "2"))
+    settle(catalog)
     catalog.alter_partition(TABLE, ("JFK", "1"), rename_to=("JFK", "2"))
     assert read(catalog)["JFK", "2"] == (11, ["corrected 1"])
-    settle(catalog)
-    assert read(catalog)["JFK", "2"] == (11, ["corrected 1"])
     assert catalog.get_partition(TABLE, ("JFK", "2")).location == f"{table.location}/{DAY}"
+
+
+def test_a_partition_that_gets_another_location_leaves_its_version_to_its_folder(
+    corrected: Load, catalog: Catalog, table: Table, landing: Path, tmp_path: Path
+) -> None:
+    corrected.publish()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "other.parquet").write_text("other")
+    catalog.alter_partition(TABLE, ("JFK", "1"), location=str(elsewhere))
+    replacement(catalog, table, landing, "again", {("JFK", "1"): 12}).publish()
+    settle(catalog)
+    assert read(catalog)["JFK", "1"] == (12, ["again 1"])
+    assert catalog.get_partition(TABLE, ("JFK", "1")).location == str(elsewhere)
     assert listed(table)[DAY] == ["corrected 1"]
 
 
