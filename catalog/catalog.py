@@ -848,7 +848,15 @@ class Catalog:
         ids = [partition.id for partition in self.get_partitions(table, expression)]
         return self._drop(self.get_table(table), ids)
 
-    def delete_partitions(self, operation_id: str, table: str, expression: str | None = None, **options: Any) -> int:
+    def delete_partitions(
+        self,
+        operation_id: str,
+        table: str,
+        expression: str | None = None,
+        *,
+        spec: PartitionSpec | None = None,
+        requested_by: str | None = None,
+    ) -> int:
         """Delete the rows of the visible partitions that match an expression, without reading them.
 
         The partitions are dropped in one transaction; of a Hive-style table, their folders become empty after the grace
@@ -857,7 +865,8 @@ class Catalog:
         Args:
             operation_id: The operation, which reserves the table.
             expression: The filter; None for all partitions.
-            options: `requested_by`, for the journal.
+            spec: Values of some keys, instead of a filter; quarantined partitions with these values are dropped, too.
+            requested_by: The requester, for the journal.
 
         Returns:
             The number of partitions that were dropped.
@@ -865,15 +874,16 @@ class Catalog:
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
+            InvalidPartitionSpecError: The spec does not fit the table.
             OperationConflictError: Another operation works on the table.
         """
         from catalog.operations.records import OperationKind
 
         definition, kind, step = self.get_table(table), OperationKind.CHANGE_ROWS, "delete_partitions"
-        request = {"change": "delete", "where": expression}
-        self.operations.begin(operation_id, kind, table, request, is_exclusive=True, **options)
-        ids = [partition.id for partition in self.get_partitions(table, expression)]
-        return self.loading.remove(operation_id, step, definition, ids)
+        request = {"change": "delete", "where": expression, "spec": dict(spec or {})}
+        self.operations.begin(operation_id, kind, table, request, is_exclusive=True, requested_by=requested_by)
+        found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
+        return self.loading.remove(operation_id, step, definition, [partition.id for partition in found])
 
     def purge_partitions(
         self, table: str, expression: str | None = None, *, confirmation: Confirmation | None = None

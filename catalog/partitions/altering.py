@@ -162,8 +162,8 @@ def _rename(
     if is_version(row.location):
         raise ConflictError(
             f"the files of partition {table.partition_name(row.packed_values)} of {table.full_name} were replaced, "
-            f"and are not in its own folder yet; rename it after `calve vacuum {table.full_name}`, which copies the files "
-            "of changes that are older than the grace period"
+            f"and are not in its own folder yet; rename it after `calve vacuum {table.full_name}`, which copies the "
+            "files of changes that are older than the grace period"
         )
     new = _encoded(table, indexes, values)
     checks = connection.execute(

@@ -14,7 +14,7 @@ from catalog.errors import (
 )
 from catalog.expressions import parse_expression
 from catalog.model import Column, Table
-from catalog.partitions.specs import spec_filter, spec_values
+from catalog.partitions.specs import PartitionSpec, spec_values
 from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
@@ -85,7 +85,7 @@ def truncate_table(context: Context, statement: m.TruncateTable) -> StatementRes
     """Run TRUNCATE TABLE, without the engine."""
     table = _writable(context, statement)
     _refuse_schemes(table, "TRUNCATE")
-    return _delete_partitions(context, table, spec_filter(table, spec_values(table, statement.values)))
+    return _delete_partitions(context, table, spec=statement.values)
 
 
 def compact_table(context: Context, statement: m.CompactTable) -> StatementResult:
@@ -118,10 +118,12 @@ def _is_on_keys(table: Table, where: str | None) -> bool:
     return True
 
 
-def _delete_partitions(context: Context, table: Table, where: str | None) -> StatementResult:
+def _delete_partitions(
+    context: Context, table: Table, where: str | None = None, *, spec: PartitionSpec | None = None
+) -> StatementResult:
     with context.operation() as operation:
         count = context.catalog.delete_partitions(
-            operation.id, table.full_name, where, requested_by=operation.requested_by
+            operation.id, table.full_name, where, spec=spec, requested_by=operation.requested_by
         )
     return StatementResult(("partitions_removed",), [[count]], text=f"{count:,} partition(s) removed with their rows")
 

@@ -105,6 +105,11 @@ CHANGES: dict[str, Callable[[list[Row]], list[Row]]] = {
     "DELETE FROM orders": keep(lambda row: False),
     "TRUNCATE TABLE orders": keep(lambda row: False),
     "TRUNCATE TABLE orders PARTITION (country = 'DE')": keep(lambda row: row[3] != "DE"),
+    "TRUNCATE TABLE orders PARTITION (day = 'no day')": keep(lambda row: True),
+    "TRUNCATE TABLE orders PARTITION (country = 'US', day = '2026-01-01')": keep(lambda row: not is_first(row)),
+    "INSERT OVERWRITE orders PARTITION (country = 'no country') SELECT 7, 'q', 1.0, NULL WHERE false": keep(
+        lambda row: True
+    ),
     "UPDATE orders SET amount = amount + 1, name = concat(name, ', ', 'x') WHERE country = 'US'": lambda rows: [
         (row[0], row[1] and f"{row[1]}, x", row[2] and row[2] + 1, *row[3:]) if row[3] == "US" else row for row in rows
     ],
