@@ -7,6 +7,7 @@ with the state of the table after the step.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +177,9 @@ def test_quality_report_is_there(two_months: Step) -> None:
 
 
 def test_job_log_is_in_the_task_log(two_months: Step) -> None:
-    assert "Submitted attempt 1 of Spark job write_partitions" in two_months.run.log("write")
+    log = two_months.run.log("write")
+    assert "Attempt 1 of Spark job write_partitions runs in the running application" in log
+    assert re.search("demo.flights: staged [0-9]+ rows in ", log)
 
 
 # --- nothing new ------------------------------------------------------------------------------------------------

@@ -145,9 +145,12 @@ def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_say
     assert [process.exitcode for process in processes] == [0] * len(names)
     said = dict(outcomes.get() for _ in names)
     (winner,) = (each for each, why in said.items() if not why)
-    for why in filter(None, said.values()):
-        assert why.startswith(("OperationConflictError", "AlreadyIcebergError"))
-        assert f"operation {winner}" in why or "is an Iceberg table already" in why
+    for loser, why in said.items():
+        if loser != winner:
+            assert why.startswith(("OperationConflictError", "AlreadyIcebergError"))
+            # The operation in the way may be another loser, which found after the winner's end that nothing is left.
+            others = [f"operation {name}" for name in names if name != loser]
+            assert any(other in why for other in others) or "is an Iceberg table already" in why
     assert iceberg_rows(catalog_url) == expected_rows()
     assert [each.id for each in catalog.operations.list(NAME)] == [winner]
 

@@ -283,13 +283,13 @@ def test_where_the_files_of_new_and_moved_partitions_go(
         rows(spark, *[(n + 4, c, 1) for n, c in enumerate(("renamed", "dropped", "moved", "other"))]),
     )
     found = {each.values[0]: each for each in sqlite_catalog.get_partitions(TABLE)}
-    folder = sqlite_catalog.operations.get("2").folder
+    attempt = f"{sqlite_catalog.operations.get('2').folder}-1"
     assert {
         name: (each.location, ids_in(each.location.removeprefix("file://")), each.row_count)
         for name, each in found.items()
     } == {
-        "renamed": (f"{location}/country=renamed/day=1-{folder}", [4], 1),
-        "dropped": (f"{location}/country=dropped/day=1-{folder}", [5], 1),
+        "renamed": (f"{location}/country=renamed/.day=1-{attempt}", [4], 1),
+        "dropped": (f"{location}/_calve_versions/{attempt}/country=dropped/day=1", [5], 1),
         "moved": (f"file://{tmp_path}/else where/%41", [6], None),
         "other": (f"{location}/country=renamed/day=1", [1, 7], 2),
     }
