@@ -26,6 +26,8 @@ def run(url: str, operation_id: str, table: str, request: dict[str, object] | No
 def race(url: str, operation_id: str, table: str, barrier: Barrier, outcomes: SimpleQueue[tuple[str, str]]) -> None:
     """Migrate a table at the same time as other processes; report an empty string, or the error."""
     with Catalog.open(url) as catalog:
+        # Imports its modules, so that the processes begin at the same time.
+        assert catalog.migrations
         barrier.wait()
         try:
             migrate(catalog, table, operation_id)

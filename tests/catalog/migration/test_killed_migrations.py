@@ -16,7 +16,7 @@ from catalog.iceberg.named_files import metadata_paths
 from catalog.iceberg.pointers import Pointer
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.failpoints import Point
-from catalog.operations.records import OperationKind
+from catalog.operations.records import OperationKind, OperationState
 from tests.catalog.migration.test_migrations import data_files, hive_state, make_old, metadata_files
 from tests.support import killed_migrations
 from tests.support.iceberg_tables import (
@@ -152,7 +152,9 @@ def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_say
             others = [f"operation {name}" for name in names if name != loser]
             assert any(other in why for other in others) or "is an Iceberg table already" in why
     assert iceberg_rows(catalog_url) == expected_rows()
-    assert [each.id for each in catalog.operations.list(NAME)] == [winner]
+    operations = {operation.id: operation for operation in catalog.operations.list(NAME)}
+    assert operations.pop(winner).is_committed
+    assert {operation.state for operation in operations.values()} <= {OperationState.FAILED}
 
 
 def make_anew(catalog: Catalog) -> Table:
