@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
 from catalog.files.locations import comparable, is_within
 from catalog.model import NewPartition, OnInvalid, Table
-from catalog.model.partition_names import pack_values, partition_path
+from catalog.model.partition_names import partition_path
 from catalog.operations.staging import StagedPartition
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.folders import taken_default_folders
@@ -63,7 +63,7 @@ def added_destinations(
         LocationTakenError: The default folder of a partition lies inside the location of another partition.
     """
     table = adder.table
-    packed_values = {identity: _packed(table, partition) for identity, partition in added.items()}
+    packed_values = {identity: partition.packed_values(table.key_names) for identity, partition in added.items()}
     taken = taken_default_folders(connection, table, list(packed_values.values()))
     new, destinations = [], []
     for identity, partition in added.items():
@@ -89,10 +89,6 @@ def added_destinations(
     return destinations
 
 
-def _packed(table: Table, partition: StagedPartition) -> str:
-    return pack_values(partition.values, len(table.key_names))
-
-
 def extended_destinations(
     connection: Connection, table: Table, staged: Mapping[bytes, StagedPartition]
 ) -> Iterator[Destination]:
@@ -103,8 +99,8 @@ def extended_destinations(
         ConflictError: A partition is quarantined.
     """
     for identity, row in _rows(connection, table, list(staged)).items():
-        location = _location(table, row)
-        yield Destination(identity, _packed(table, staged[identity]), location, is_new=False, partition_id=row.id)
+        packed, location = staged[identity].packed_values(table.key_names), _location(table, row)
+        yield Destination(identity, packed, location, is_new=False, partition_id=row.id)
 
 
 def extend(connection: Connection, table: Table, extensions: Sequence[Extension], operation_number: int) -> None:

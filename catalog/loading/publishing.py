@@ -32,7 +32,7 @@ from catalog.loading.appending import Extension, added_destinations, extend, ext
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
 from catalog.loading.replacing import remove, replaced_destinations, switch
 from catalog.model import LoadMode, NewPartition, OnInvalid, Table
-from catalog.model.partition_names import pack_values, partition_path
+from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
@@ -228,7 +228,7 @@ class Publication:
         return bool(self._folder.visible_names(path) - set(staged.files))
 
     def _packed(self, staged: StagedPartition) -> str:
-        return pack_values(staged.values, len(self._table.key_names))
+        return staged.packed_values(self._table.key_names)
 
     def _twins(self, *packed: str) -> InvalidPartitionError:
         reason = f"the source files write one partition in two ways, {packed[0]} and {packed[1]}; deliver its rows "
@@ -327,10 +327,12 @@ class Publication:
                 ) from error
         for page in extensions:
             rows = [Extension(*row) for row in page]
-            versions = [row for row in rows if is_version_of(table, self._staged.name, row.location)]
+            versions, extended = list[Extension](), list[Extension]()
+            for row in rows:
+                (versions if is_version_of(table, self._staged.name, row.location) else extended).append(row)
             if versions:
                 switch(connection, table, versions, operation.number)
-            if extended := [row for row in rows if not is_version_of(table, self._staged.name, row.location)]:
+            if extended:
                 extend(connection, table, extended, operation.number)
         connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))
         return operation

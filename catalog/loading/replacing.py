@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, 
 from catalog.errors import ConflictError
 from catalog.loading.appending import Extension
 from catalog.model import Table
-from catalog.model.partition_names import pack_values, partition_path
+from catalog.model.partition_names import partition_path
 from catalog.operations.staging import StagedPartition
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.staged import Destination
@@ -39,9 +39,9 @@ def replaced_destinations(
     row = PartitionRow
     query = select(row.identity, row.id).where(row.table_id == table.id, among(connection, row.identity, list(staged)))
     for identity, partition_id in connection.execute(query.order_by(row.id)):
-        values = staged[bytes(identity)].values
-        location = version_location(table, attempt, partition_path(table.key_names, values))
-        packed = pack_values(values, len(table.key_names))
+        partition = staged[bytes(identity)]
+        location = version_location(table, attempt, partition_path(table.key_names, partition.values))
+        packed = partition.packed_values(table.key_names)
         yield Destination(bytes(identity), packed, location, is_new=False, partition_id=partition_id)
 
 
@@ -118,7 +118,7 @@ def _record(
     table: Table,
     partitions: Sequence[Row[*tuple[Any, ...]]],
     versions: Mapping[int, str],
-    added: Container[bytes],
+    added: Collection[bytes],
 ) -> None:
     """Record versions of partitions, each with the home of the version that it replaces.
 
@@ -129,7 +129,7 @@ def _record(
     """
     own = [partition.location for partition in partitions if partition.location is not None]
     former = dict(find_versions(connection, filter(is_version, own)))
-    unsettled = find_unsettled(connection, table, [bytes(partition.identity) for partition in partitions])
+    unsettled = find_unsettled(connection, table, added) if added else {}
     shared = _shared(connection, table, own)
     new = []
     for partition in partitions:

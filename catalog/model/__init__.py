@@ -111,7 +111,7 @@ class OnInvalid(StrEnum):
 
 
 class LoadMode(StrEnum):
-    """What a load may do to the partitions of a table.
+    """The effect of a load on the partitions of a table.
 
     It adds new ones (NEW), adds rows to existing ones, too (APPEND), replaces these (REPLACE), or merges its rows into
     these by keys (MERGE).

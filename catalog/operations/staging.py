@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
-from catalog.model.partition_names import partition_path
+from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import Operation
 
@@ -57,6 +57,10 @@ class StagedPartition:
     def file_count(self) -> int:
         """Return the number of files."""
         return len(self.files)
+
+    def packed_values(self, key_names: Sequence[str]) -> str:
+        """Return its values as one string (`catalog.model.partition_names.pack_values`)."""
+        return pack_values(self.values, len(key_names))
 
     def data_path(self, key_names: Sequence[str]) -> str:
         """Return the folder of its files, relative to the staging folder."""

@@ -8,7 +8,7 @@ from catalog.errors import CatalogError, InvalidConfigurationError
 
 
 class Problems:
-    """What is wrong with a configuration.
+    """The problems of a configuration.
 
     Each block of `with problems:` is one check; it ends at its first error, and the next check follows:
 

@@ -12,7 +12,7 @@ from pyspark.sql.window import WindowSpec
 from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
-from spark_jobs.changing.row_changes import check, partitions_of_rows, rows_of
+from spark_jobs.changing.row_changes import check, identities_of_rows, partitions_among, rows_of
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
@@ -53,8 +53,7 @@ def merge_rows(
         )
     if rule.delete:
         check(spark, rule.delete)
-    typed = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
-    typed = persist(typed)
+    typed = persist(new.select(*[checked.value.alias(checked.column.name) for checked in columns]))
     concerned = _concerned(spark, catalog, table, typed, rule)
     old = rows_of(spark, catalog, table, concerned).select(*map(quoted, names))
     both = old.withColumn(_IS_NEW, f.lit(False)).union(
@@ -82,4 +81,4 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFra
         # The keys of one load are few beside those of the table.
         same = existing.join(keys, is_same, "left_semi")
         places = places.union(same.select(*map(quoted, table.key_names)))
-    return partitions_of_rows(catalog, table, places)
+    return partitions_among(catalog, table, identities_of_rows(table, places))

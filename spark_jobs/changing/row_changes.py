@@ -7,7 +7,7 @@ one transaction (`LoadMode.REPLACE`). Running readers keep the old files for the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -57,15 +57,12 @@ def overwrite_rows(
     """
     definition = _changeable(catalog, table)
     rows, columns = shaped_rows(definition, frame)
-    request = {"change": "overwrite", "values": dict(values or {})}
-    operation = catalog.operations.begin(
-        operation_id, OperationKind.CHANGE_ROWS, table, request, is_exclusive=True, requested_by=requested_by
-    )
 
     def prepare() -> NewRows:
-        return NewRows(rows, columns, list(catalog.partitions_of(table, values)) if values else [])
+        return NewRows(rows, columns, catalog.partitions_of(table, values) if values else [])
 
-    return publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
+    request = {"change": "overwrite", "values": dict(values or {})}
+    return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
 def delete_rows(
@@ -91,21 +88,14 @@ def delete_rows(
     """
     definition = _changeable(catalog, table)
     check(spark, where)
-    operation = catalog.operations.begin(
-        operation_id,
-        OperationKind.CHANGE_ROWS,
-        table,
-        {"change": "delete", "where": where},
-        is_exclusive=True,
-        requested_by=requested_by,
-    )
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
         kept = ~f.coalesce(f.expr(where), f.lit(False))
         return _new_rows(definition, rows_of(spark, catalog, definition, concerned).where(kept), concerned)
 
-    return publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
+    request = {"change": "delete", "where": where}
+    return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
 def update_rows(
@@ -139,21 +129,14 @@ def update_rows(
             )
     for expression in (*assignments.values(), where):
         check(spark, expression)
-    operation = catalog.operations.begin(
-        operation_id,
-        OperationKind.CHANGE_ROWS,
-        table,
-        {"change": "update", "where": where, "assignments": dict(assignments)},
-        is_exclusive=True,
-        requested_by=requested_by,
-    )
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
         rows = rows_of(spark, catalog, definition, concerned)
         return NewRows(rows, _updated(definition, rows, assignments, where), concerned)
 
-    return publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
+    request = {"change": "update", "where": where, "assignments": dict(assignments)}
+    return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
 def compact_partitions(
@@ -174,20 +157,29 @@ def compact_partitions(
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
-    operation = catalog.operations.begin(
-        operation_id,
-        OperationKind.CHANGE_ROWS,
-        table,
-        {"change": "compact"},
-        is_exclusive=True,
-        requested_by=requested_by,
-    )
 
     def prepare() -> NewRows:
         return _new_rows(definition, rows_of(spark, catalog, definition, partitions), partitions)
 
-    report = publish_rows(spark, catalog, operation, CHANGE, definition, prepare)
+    report = _change(spark, catalog, operation_id, definition, {"change": "compact"}, prepare, requested_by)
     return {**report, "files_before": sum(partition.file_count or 0 for partition in partitions)}
+
+
+def _change(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: Table,
+    request: Mapping[str, Any],
+    prepare: Callable[[], NewRows],
+    requested_by: str | None,
+) -> dict[str, Any]:
+    """Journal a change, which reserves the table, and publish the rows that it prepares then."""
+    kind = OperationKind.CHANGE_ROWS
+    operation = catalog.operations.begin(
+        operation_id, kind, table.full_name, request, is_exclusive=True, requested_by=requested_by
+    )
+    return publish_rows(spark, catalog, operation, CHANGE, table, prepare)
 
 
 def check(spark: SparkSession, expression: str) -> None:
@@ -201,7 +193,7 @@ def check(spark: SparkSession, expression: str) -> None:
         check_expression(spark, expression)
     except TableNotFoundError as error:
         raise UnsupportedChangeError(
-            f"{expression} reads another table, which DELETE and UPDATE cannot; give the values, or write the rows "
+            f"{expression} reads another table, which a change of rows cannot; give the values, or write the rows "
             "that remain with INSERT OVERWRITE … SELECT"
         ) from error
 
@@ -241,23 +233,38 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) 
     keys = ", ".join(map(quoted, table.key_names))
     sql = f"SELECT DISTINCT {keys} FROM {quoted(table.database)}.{quoted(table.name)} WHERE ({where}\n)"
     pruned = prune_query(spark, sql, catalog=catalog, untrusted=sql)
-    concerned = partitions_of_rows(catalog, table, pruned.frame, pruned.tables[0].where if pruned.tables else None)
+    matching = identities_of_rows(table, pruned.frame)
+    concerned = partitions_among(catalog, table, matching, pruned.tables[0].where if pruned.tables else None)
+    if len(concerned) < len(matching):
+        raise InvalidRowsError(
+            f"table {table.full_name}: {len(matching) - len(concerned):,} partition(s) with such rows have a value "
+            "that is not of its key's type, so they cannot be found by it; drop or rename them first"
+        )
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
     return concerned
 
 
-def partitions_of_rows(catalog: Catalog, table: Table, rows: DataFrame, where: str | None = None) -> list[Partition]:
-    """Return the existing partitions that rows belong to.
+def identities_of_rows(table: Table, rows: DataFrame) -> set[bytes]:
+    """Return the identities of the partitions that rows belong to.
 
     Args:
         rows: The partition keys, with their types.
-        where: A filter of partitions that all of them meet; None for all.
     """
     encoder = ValueEncoder(table)
     texts = rows.select(*[f.col(quoted(key)).cast("string") for key in table.key_names]).distinct()
-    matching = {encoder.identity(tuple(row)) for row in texts.toLocalIterator()}
-    partitions = catalog.get_partitions(table.full_name, where)
-    return [partition for partition in partitions if encoder.identity(partition.values) in matching]
+    return {encoder.identity(tuple(row)) for row in texts.toLocalIterator()}
+
+
+def partitions_among(
+    catalog: Catalog, table: Table, identities: Container[bytes], where: str | None = None
+) -> list[Partition]:
+    """Return the existing partitions with some identities.
+
+    Args:
+        where: A filter that all of them meet; None to look at all partitions.
+    """
+    encoder, partitions = ValueEncoder(table), catalog.get_partitions(table.full_name, where)
+    return [partition for partition in partitions if encoder.identity(partition.values) in identities]
 
 
 def rows_of(spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition]) -> DataFrame:

@@ -52,7 +52,7 @@ class BadFile:
 
     @property
     def reason(self) -> str:
-        """What is wrong with the file, as a sentence."""
+        """The problem as a sentence about the file."""
         if self.rows is None:
             return f"it {self.problem}"
         return f"{self.rows:,} of its rows cannot be loaded, for instance because: {self.problem}"

@@ -37,12 +37,12 @@ _LONGEST_VALUE = 100
 
 
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
-"""What Spark reads for bytes that are not in the encoding of a text file."""
+"""The character that Spark puts in the place of bytes that are not in the encoding of a text file."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What files are read for.
+    """The load that files are read for, and its table.
 
     Attributes:
         table: None if it does not exist yet.

@@ -197,13 +197,7 @@ def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
     for table in report["tables"]:
         files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]
         counts = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
-        for name in (
-            "metadata_files",
-            "staging_folders",
-            "settled_partitions",
-            "version_folders",
-            "unfinished_uploads",
-        ):
+        for name in ("metadata_files", "staging_folders", "version_folders", "unfinished_uploads"):
             counts.append(f"{table[name]:,} {name.replace('_', ' ').removesuffix('s')}(s)" * bool(table[name]))
         if any(counts):
             yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")

@@ -1,4 +1,4 @@
-"""What commands import: only what they need, because imports are most of the time of a short command."""
+"""Commands import only the modules that they need, because imports are most of the time of a short command."""
 
 from __future__ import annotations
 

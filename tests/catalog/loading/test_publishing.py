@@ -609,7 +609,8 @@ def test_an_append_leaves_unknown_files_in_the_folder_of_a_new_partition_alone(
     folder.mkdir(parents=True)
     (folder / "unknown.parquet").write_text("unknown")
     append.publish()
-    [location] = [each.location for each in catalog.get_partitions(TABLE) if each.values[0] == "new"]
+    new = [partition for partition in catalog.get_partitions(TABLE) if partition.values[0] == "new"]
+    [location] = [partition.location for partition in new]
     assert [path.name for path in Path(location).iterdir()] == ["appended.parquet"]
     [problem] = catalog.vacuum(grace=NOW).problems
     assert "unknown.parquet; move them elsewhere" in problem

@@ -64,8 +64,8 @@ def corrected(load: Load, catalog: Catalog, table: Table, landing: Path, monkeyp
 def read(catalog: Catalog) -> dict[tuple[str | None, ...], tuple[int | None, list[str]]]:
     """Return the row count and the texts of the files of each partition, as readers through the catalog see them."""
     return {
-        each.values: (each.row_count, sorted(path.read_text() for path in Path(each.location).iterdir()))
-        for each in catalog.get_partitions(TABLE)
+        partition.values: (partition.row_count, sorted(path.read_text() for path in Path(partition.location).iterdir()))
+        for partition in catalog.get_partitions(TABLE)
     }
 
 
@@ -109,7 +109,7 @@ def test_replaced_rows_are_seen_by_the_catalog_at_once_and_in_the_folder_after_t
     assert read(catalog) == AFTER
     assert listed(table) == {**FOLDERS_AFTER, DAY: ["run-1 1"]}, "running readers still have their files"
     assert_every_partition_has_its_item(catalog, TABLE)
-    assert {each.values for each in catalog.operation_partitions("corrected")} == {("JFK", "1"), ("new", "1")}
+    assert {partition.values for partition in catalog.operation_partitions("corrected")} == {("JFK", "1"), ("new", "1")}
 
     assert catalog.vacuum(TABLE).total.settled_partitions == 0, "the grace period has not passed"
     would = catalog.vacuum(TABLE, grace=NOW, dry_run=True)

@@ -195,6 +195,19 @@ def test_wrong_changes_change_nothing(
     assert_consistent(session, catalog, BEFORE)
 
 
+def test_rows_of_a_partition_that_cannot_be_found_by_its_value_refuse_the_change(
+    session: Session, catalog: Catalog
+) -> None:
+    session.execute("CREATE TABLE odd (id int) PARTITIONED BY (n int)")
+    session.execute("INSERT INTO odd VALUES (1, 1), (2, 2)")
+    # Readers see null as the key of its rows.
+    catalog.alter_partition("shop.odd", ("2",), rename_to=("two",))
+    with pytest.raises(InvalidRowsError, match=r"shop\.odd: 1 partition\(s\) with such rows have a value that is not"):
+        session.execute("DELETE FROM odd WHERE id = 2")
+    session.execute("DELETE FROM odd WHERE id = 1")
+    assert [list(row) for row in session.execute("SELECT id, n FROM odd").rows] == [[2, None]]
+
+
 def test_tables_without_partition_keys_and_with_schemes_refuse_changes(session: Session) -> None:
     session.execute("CREATE TABLE plain (id int)")
     session.execute(
@@ -214,7 +227,7 @@ def test_tables_without_partition_keys_and_with_schemes_refuse_changes(session: 
 def test_a_change_that_fails_changes_nothing(
     session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, point: Point
 ) -> None:
-    """What a process does that is killed at these points is in tests/catalog/loading; here the engine goes on."""
+    """An error at a point; tests/catalog/loading kills processes at these points."""
     create(session, "hive")
 
     def fail(current: Point) -> None:
