@@ -25,9 +25,8 @@ from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
-from catalog.operations.staging import VERSIONS
 from catalog.partitions.staged import reserving_attempts
-from catalog.partitions.versions import file_counts, forget_versions, move_home, set_state
+from catalog.partitions.versions import delete_empty_above, file_counts, forget_versions, move_home, set_state
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionVersionRow, VersionState
 from catalog.tables.definitions import Definitions
@@ -221,9 +220,7 @@ class Versions:
     def _delete_folder(self, location: str) -> bool:
         try:
             self._folder.at(location).delete("")
-            parent = location.rpartition("/")[0]
-            while f"/{VERSIONS}" in parent and self._folder.at(parent).delete_if_empty():
-                parent = parent.rpartition("/")[0]
+            delete_empty_above(self._folder, location)
         except (CatalogError, OSError, ValueError) as error:
             self._problems.append(f"{location}: {error}")
             return False

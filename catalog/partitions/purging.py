@@ -16,7 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, select, update
 
 from catalog.errors import CatalogError, ConflictError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
-from catalog.files.filesystem import in_parallel
+from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
 from catalog.model import Table, TableKind
 from catalog.operations.confirmation import Confirmation, PurgedPartition
@@ -24,7 +24,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
-from catalog.partitions.versions import find_versions, forget_versions, is_version
+from catalog.partitions.versions import delete_empty_above, find_versions, forget_versions, is_version
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
@@ -102,6 +102,9 @@ def purge_partitions(
             purged, others = purged + count, others + remaining
         for purge in former_purges:
             others += finish_partition_purge(storage, definitions, operations, operations.get(purge))[1]
+        if purges:
+            for location in versions:
+                delete_empty_above(Folder(table.location), location)
     return PartitionPurge(dropped, purged, kept, others)
 
 

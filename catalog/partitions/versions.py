@@ -18,6 +18,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from catalog.errors import ConflictError
+from catalog.files.filesystem import Folder
 from catalog.model import Table
 from catalog.model.partition_names import partition_path, unpack_values
 from catalog.operations.staging import VERSIONS
@@ -106,6 +107,18 @@ def forget_versions(connection: Connection, locations: Iterable[str]) -> None:
     """Delete the rows of the versions with some folders."""
     for batch in batched(locations):
         connection.execute(delete(PartitionVersionRow).where(among(connection, PartitionVersionRow.location, batch)))
+
+
+def delete_empty_above(folder: Folder, location: str) -> None:
+    """Delete the empty folders around a version that was deleted, up to and including `_calve_versions`.
+
+    Args:
+        folder: The table's folder.
+        location: The folder of the version.
+    """
+    parent = location.rpartition("/")[0]
+    while is_version(f"{parent}/") and folder.at(parent).delete_if_empty():
+        parent = parent.rpartition("/")[0]
 
 
 def refuse_unsettled(connection: Connection, table: Table, identities: Sequence[bytes]) -> None:
