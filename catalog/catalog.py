@@ -821,6 +821,17 @@ class Catalog:
         definition = self.get_table(table)
         return self._scanner.with_values(definition, spec_values(definition, spec))
 
+    def folders_of_versions(self, table: str) -> dict[str, tuple[str | None, ...]]:
+        """Return the folders that vacuum will empty or delete (`catalog.partitions.versions`), with their values.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.versions import folders_of_versions
+
+        with self.storage.read() as connection:
+            return folders_of_versions(connection, self._definitions.get_table(table, connection))
+
     def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
         """Return one partition by its values, visible or quarantined; `01` finds the int `1`.
 

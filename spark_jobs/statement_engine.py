@@ -25,6 +25,7 @@ from catalog.statements.results import StatementResult
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
+from spark_jobs.changing.forgetting import forget_rows
 from spark_jobs.changing.row_changes import compact_partitions, delete_rows, overwrite_rows, update_rows
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
@@ -245,6 +246,19 @@ class SparkEngine:
                 table.full_name,
                 assignments,
                 where,
+                requested_by=operation.requested_by,
+            )
+
+    def forget(self, operation: NewOperation, table: Table, where: str, *, at_once: bool) -> Mapping[str, Any]:
+        """Delete the rows of a table that meet a condition, and all copies of them in its folders."""
+        with engine_errors(where):
+            return forget_rows(
+                self._session_for(table),
+                self._catalog,
+                operation.id,
+                table.full_name,
+                where,
+                at_once=at_once,
                 requested_by=operation.requested_by,
             )
 

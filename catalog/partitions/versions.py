@@ -87,6 +87,18 @@ def find_unsettled(connection: Connection, table: Table, identities: Iterable[by
     return found
 
 
+def folders_of_versions(connection: Connection, table: Table) -> dict[str, tuple[str | None, ...]]:
+    """Return the folders of a table's versions, and the homes of those that wait to be settled, with their values."""
+    row = PartitionVersionRow
+    query = select(row.location, row.home, row.state, row.packed_values).where(row.table_id == table.id)
+    folders = dict[str, tuple[str | None, ...]]()
+    for location, home, state, packed in connection.execute(query):
+        folders[location] = unpack_values(packed)
+        if state == VersionState.CURRENT:
+            folders[home] = unpack_values(packed)
+    return folders
+
+
 def add_versions(connection: Connection, table: Table, versions: Iterable[Version]) -> None:
     """Record the new locations of partitions as versions, in the transaction that sets these locations."""
     now = read_clock_ms(connection)

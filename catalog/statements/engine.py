@@ -105,6 +105,17 @@ class Engine(Protocol):
         """
         ...
 
+    def forget(self, operation: NewOperation, table: Table, where: str, *, at_once: bool) -> Mapping[str, Any]:
+        """Delete the rows that meet a condition for good: from the table, and all copies in its folders.
+
+        Args:
+            at_once: Delete now what running readers may need, instead of after the grace period.
+
+        Returns:
+            The report of `spark_jobs.changing.forgetting.forget_rows`.
+        """
+        ...
+
     def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
         """Write the rows of partitions to fewer and larger files.
 

@@ -454,6 +454,19 @@ class RollBackToTimestamp(TableStatement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForgetRows(TableStatement):
+    """CALL calve.system.forget.
+
+    Attributes:
+        where: The condition of the rows.
+        at_once: Delete the files that had the rows now, although running readers may need them.
+    """
+
+    where: str
+    at_once: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertStatement(TableStatement):
     """An INSERT INTO or INSERT OVERWRITE.
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Catalog, Partition, Table
+from catalog import Catalog, Partition, PartitionState, Table
 from catalog.errors import InvalidRowsError, TableNotFoundError, UnsupportedChangeError
 from catalog.operations.records import OperationKind
 from catalog.storage.values import ValueEncoder
@@ -72,12 +72,17 @@ def delete_rows(
     table: str,
     where: str,
     *,
+    with_hidden: bool = False,
+    change: str = "delete",
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Delete the rows that meet a condition, in one operation; a repeated call returns the same report.
 
     Args:
         where: A Spark SQL condition on the table's columns, without subqueries.
+        with_hidden: Delete them from quarantined partitions, too, which stay quarantined; not for tables stored as
+            Iceberg.
+        change: Its name in the journal.
 
     Returns:
         The report of `overwrite_rows`; `partitions_replaced` have rows left.
@@ -91,11 +96,25 @@ def delete_rows(
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
+        if with_hidden and not definition.is_stored_as_iceberg:
+            concerned += _hidden_concerned(spark, catalog, definition, where)
         kept = ~f.coalesce(f.expr(where), f.lit(False))
         return _new_rows(definition, rows_of(spark, catalog, definition, concerned).where(kept), concerned)
 
-    request = {"change": "delete", "where": where}
+    request = {"change": change, "where": where}
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
+
+
+def rows_with(spark: SparkSession, catalog: Catalog, table: str, where: str) -> int:
+    """Return the number of a table's rows that meet a condition.
+
+    Raises:
+        RefusedStatementError, UnsupportedChangeError: As for `delete_rows`.
+    """
+    definition = _changeable(catalog, table)
+    check(spark, where)
+    sql = f"SELECT count(*) FROM {quoted(definition.database)}.{quoted(definition.name)} WHERE ({where}\n)"
+    return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
 
 
 def update_rows(
@@ -242,6 +261,14 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) 
         )
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
     return concerned
+
+
+def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
+    """Return the quarantined partitions that have rows which meet a condition."""
+    hidden = list(catalog.get_partitions(table.full_name, state=PartitionState.QUARANTINED))
+    matching = identities_of_rows(table, read_partitions(spark, table, hidden).where(where)) if hidden else set()
+    encoder = ValueEncoder(table)
+    return [partition for partition in hidden if encoder.identity(partition.values) in matching]
 
 
 def identities_of_rows(table: Table, rows: DataFrame) -> set[bytes]:

@@ -48,6 +48,8 @@ _LISTED_HERE = 32
 
 # Columns of the join that assigns values to partitions by folder; a table's column names cannot contain a slash.
 _FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
+FILE_PATH = "calve/file_path"
+"""The column of `read_listed` with the path of each row's file."""
 
 
 def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]) -> DataFrame:
@@ -249,7 +251,7 @@ def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partit
     """Read partitions whose keys Spark parses from their paths, so that Spark prunes them further, also in joins."""
     schema = StructType([*_file_schema(table), *_schema(table.partition_keys)])
     reader = _reader(spark, table).option("basePath", spark_path(table.location)).schema(schema)
-    rows = _load(spark, table, reader, partitions)
+    rows = _load(spark, table, reader, [partition.location for partition in partitions])
     return rows.select(*_columns_of_files(table), *_typed(table.partition_keys))
 
 
@@ -266,28 +268,57 @@ def _read_by_folder(
     """
     # Otherwise Spark parses keys from the paths below the folders.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    rows = _load(spark, table, reader, partitions)
+    rows = _load(spark, table, reader, [partition.location for partition in partitions])
+    depth = _depth(partitions[0].location) if nested is not None and nested.is_read else None
+    return _with_keys(rows, table, partitions, depth, is_strict=nested is None).select(
+        *_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY)
+    )
+
+
+def read_listed(spark: SparkSession, table: Table, folders: Sequence[Partition], paths: Sequence[str]) -> DataFrame:
+    """Return the rows of some files, with the path of its file, as Spark reports it, in the column `FILE_PATH`.
+
+    Args:
+        folders: The folders of the files, with the values of their rows' partition keys.
+        paths: The paths of the files.
+
+    Raises:
+        UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_partitions`.
+    """
+    require_readable_format(table)
+    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
+    rows = _load(spark, table, reader, paths)
+    return _with_keys(rows, table, folders, None, is_strict=True).select(
+        *_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY), f.col(FILE_PATH)
+    )
+
+
+def _with_keys(
+    rows: DataFrame, table: Table, partitions: Sequence[Partition], depth: int | None, *, is_strict: bool
+) -> DataFrame:
+    """Return rows of files with the values of the partitions that have the files' folders.
+
+    Args:
+        depth: The number of the parts of a file's path that are the partition's folder; None for the file's folder.
+        is_strict: A file in the folder of no partition is an error; otherwise its rows are left out.
+    """
     file = rows.metadataColumn("_metadata")
-    if nested is not None and nested.is_read:
-        folder = f.substring_index(file["file_path"], "/", _depth(partitions[0].location))
+    if depth is not None:
+        folder = f.substring_index(file["file_path"], "/", depth)
     else:
         folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
     values = [(_reported_folder(partition.location), True, *_key_texts(table, partition)) for partition in partitions]
     schema = [f"`{_FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
-    known = f.broadcast(spark.createDataFrame(values, ", ".join(schema)))
+    known = f.broadcast(rows.sparkSession.createDataFrame(values, ", ".join(schema)))
     message = f.concat(
         f.lit(f"table {table.full_name}: a file is in "),
         f.col(f"`{_FOLDER}`"),
         f.lit(", which is not the location of a partition; move it, or add a partition with this location"),
     )
     is_known = f.col(f"`{_IS_KNOWN}`")
-    expected = is_known if nested else f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean"))
-    return (
-        rows.withColumn(_FOLDER, folder)
-        .join(known, on=_FOLDER, how="left")
-        .where(expected)
-        .select(*_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY))
-    )
+    expected = f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean")) if is_strict else is_known
+    named = rows.withColumns({_FOLDER: folder, FILE_PATH: file["file_path"]})
+    return named.join(known, on=_FOLDER, how="left").where(expected)
 
 
 def _depth(location: str) -> int:
@@ -328,10 +359,10 @@ def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
     return spark.read.format(table.format).options(**file_options(table.format))
 
 
-def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
-    paths = list(dict.fromkeys(read_path(partition.location) for partition in partitions))
+def _load(spark: SparkSession, table: Table, reader: DataFrameReader, paths: Iterable[str]) -> DataFrame:
+    distinct = list(dict.fromkeys(map(read_path, paths)))
     with reader_errors(spark, table), listing_in_few_tasks(spark):
-        return reader.load(paths)
+        return reader.load(distinct)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catalog.errors import (
@@ -79,6 +79,33 @@ def update_rows(context: Context, statement: m.UpdateRows) -> StatementResult:
     with context.operation() as operation:
         report = context.engine.update_rows(operation, table, statement.assignments, statement.where or "true")
     return _changed(report)
+
+
+def forget_rows(context: Context, statement: m.ForgetRows) -> StatementResult:
+    """Run CALL calve.system.forget."""
+    table = _writable(context, statement)
+    _refuse_schemes(table, "forget")
+    with context.operation() as operation:
+        report = context.engine.forget(operation, table, statement.where, at_once=statement.at_once)
+    columns = ("rows_deleted", "partitions_changed", "files_deleted", "files_searched", "files_left", "rows_left")
+    return StatementResult(columns, [[report[name] for name in columns]], text="\n".join(_forgotten(table, report)))
+
+
+def _forgotten(table: Table, report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was forgotten, and where such rows are left, in lines."""
+    yield (
+        f"{report['rows_deleted']:,} row(s) of {report['partitions_changed']:,} partition(s) of {table.full_name} "
+        f"deleted, and {report['files_deleted']:,} file(s) that nobody reads any more"
+    )
+    if not report["files_left"]:
+        yield f"proven: none of the {report['files_searched']:,} file(s) in the folders of the table has such a row"
+        return
+    yield (
+        f"{report['files_left']:,} of {report['files_searched']:,} file(s) in the folders of the table still have "
+        f"{report['rows_left']:,} such row(s):"
+    )
+    for reason, count, shown in report["left"]:
+        yield f"  {count:,} {reason}: {', '.join(shown)}{' and more' if count > len(shown) else ''}"
 
 
 def truncate_table(context: Context, statement: m.TruncateTable) -> StatementResult:

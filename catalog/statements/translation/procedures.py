@@ -25,7 +25,7 @@ from catalog.statements.translation.words import Placed, Properties, Words, made
 _CATALOGS = ("iceberg", "calve")
 _SCHEMA = "system"
 _LARGEST_ID = 2**63 - 1
-_OWN = ("place", "rollback_to_snapshot", "rollback_to_timestamp")
+_OWN = ("place", "forget", "rollback_to_snapshot", "rollback_to_timestamp")
 """The procedures of tables that Calve writes to; the others are named as Trino's."""
 
 Map = Sequence[tuple[Literal, Literal]]
@@ -83,6 +83,13 @@ def _text(value: Literal | Placed[Map]) -> str:
     if "\0" in value.text:
         raise _UnfitError("contains U+0000, which the catalog cannot store", value.position)
     return value.text
+
+
+def _condition(value: Literal | Placed[Map]) -> str:
+    text = _text(value)
+    if not text.strip():
+        raise _UnfitError("is empty, but must be a condition", value.position)
+    return text
 
 
 def _identifier(value: Literal | Placed[Map]) -> str:
@@ -194,6 +201,11 @@ _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("timestamp", _time, "TIMESTAMP '2026-01-31 12:00:00'", is_required=True),
     ),
     "place": (_PLACED_TABLE,),
+    "forget": (
+        _PLACED_TABLE,
+        Parameter("where", _condition, "'customer_id = 42'", is_required=True),
+        Parameter("at_once", _boolean, "true"),
+    ),
 }
 """The procedures of CALL, with their parameters in order."""
 
@@ -243,6 +255,8 @@ class Procedures(Words):
             return made(m.RollBackToTimestamp, table=given["table"], at=given["timestamp"])
         if procedure == "place":
             return made(m.PlaceFiles, table=given["table"])
+        if procedure == "forget":
+            return made(m.ForgetRows, **given)
         table = _table(given, "schema_name", "table_name")
         if procedure == "revert":
             return made(m.RevertTable, table=table, lose_data=given.get("lose_data"))

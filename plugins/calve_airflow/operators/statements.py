@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from catalog.model import Table
     from catalog.operations.confirmation import Confirmation, PurgedPartition
     from catalog.statements.engine import Engine
-    from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
+    from catalog.statements.model import DropTable, DropValuePartitions, ForgetRows, RevertTable, Statement
 
 STATEMENT = "statement"
 """The run parameter that contains the statement."""
@@ -299,13 +299,21 @@ def _table(statement: Any) -> str:
 def _question(catalog: Catalog, statement: Statement, asker: str) -> Question | None:
     """Return the question to approve before a statement runs; None if it deletes nothing."""
     from catalog.rebalancing.changes import DropPartitions
-    from catalog.statements.model import DropSchemePartitions, DropTable, DropValuePartitions, RevertTable
+    from catalog.statements.model import (
+        DropSchemePartitions,
+        DropTable,
+        DropValuePartitions,
+        ForgetRows,
+        RevertTable,
+    )
 
     if isinstance(statement, DropSchemePartitions) and statement.with_data:
         plan = catalog.rebalancing.plan(_table(statement), DropPartitions(statement.partition_ids, with_data=True))
         return deletion_question(plan, asker) if plan.is_destructive else None
     if isinstance(statement, RevertTable) and statement.lose_data:
         return _revert_question(catalog, statement, asker)
+    if isinstance(statement, ForgetRows) and statement.at_once:
+        return _forget_question(catalog, statement, asker)
     if isinstance(statement, DropValuePartitions) and statement.purge:
         return _purge_question(catalog, statement, asker)
     return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
@@ -342,6 +350,18 @@ def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEnt
 def _revert_key(table: Table, changed: ChangedEntry | None) -> str:
     """Return the approval key of what a revert loses; each commit has its own metadata location."""
     return key_of(table.id, table.metadata_location, changed and changed.entry)
+
+
+def _forget_question(catalog: Catalog, statement: ForgetRows, asker: str) -> Question:
+    table = catalog.get_table(_table(statement))
+    body = (
+        f"{asker} requests `CALL calve.system.forget(…, at_once => true)`: the rows of **{table.full_name}** with "
+        f"{code(statement.where)} would be deleted, and at once all files of the table that had them or that the table "
+        "no longer needs, without the grace period: queries that are running may fail, and earlier snapshots are "
+        "lost.\n\nReject ends the run, and nothing is changed."
+    )
+    key = key_of(table.id, "forget", statement.where)
+    return Question(f"Delete rows of {table.full_name} for good, at once?", body, [key])
 
 
 def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:

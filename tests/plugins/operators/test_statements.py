@@ -144,6 +144,18 @@ def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
 
+def test_forgetting_at_once_asks_about_the_rows(catalog: Catalog) -> None:
+    catalog.create_table("demo.days", columns=[("a", "int")], partition_keys=[("day", "int")])
+    asked = check("CALL calve.system.forget('demo.days', 'a = 17', true)")
+    assert asked is not None
+    assert asked.subject == "Delete rows of demo.days for good, at once?"
+    assert "the rows of **demo.days** with `a = 17` would be deleted" in asked.body
+    other = check("CALL calve.system.forget('demo.days', 'a = 18', true)")
+    assert other is not None
+    assert other.keys != asked.keys
+    assert check("CALL calve.system.forget('demo.days', 'a = 17')") is None
+
+
 def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) -> None:
     catalog.create_table("demo.theirs", columns=[("a", "int")], is_external=True)
     assert check("DROP TABLE IF EXISTS demo.nothing PURGE") is None

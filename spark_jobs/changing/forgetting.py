@@ -1,0 +1,162 @@
+"""Deletion of rows for good: from a table, and from all files in its folders that it no longer has.
+
+    delete    the partitions with such rows, visible and quarantined, get new files in one transaction
+    remove    at once, or after the grace period by the maintenance: the former files, and with them the snapshots,
+              versions and refused copies that had the rows
+    prove     all files in the folders of the table are searched for such rows (`spark_jobs.changing.remaining`)
+
+The statement can be repeated: it deletes what is left, and proves it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from catalog import Catalog, Table
+from catalog.files.filesystem import Folder, in_parallel
+from catalog.maintenance.reports import TableVacuum
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.staging import REJECTED
+from catalog.tables.own_files import is_own_file
+from spark_jobs.changing.remaining import Holders, find_holders
+from spark_jobs.changing.row_changes import delete_rows, rows_with
+from spark_jobs.sessions.session import attempt_here
+
+FORGET = "forget"
+"""The step of the removal and the proof, in the operation of the deletion."""
+
+_ROUNDS = 3
+"""Vacuum settles versions in one round, and deletes their folders in the next one."""
+_SHOWN = 5
+
+
+def forget_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    where: str,
+    *,
+    at_once: bool = False,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Delete the rows that meet a condition, and all copies of them in the table's folders.
+
+    Args:
+        where: As for `delete_rows`.
+        at_once: Delete the former files now, although running readers may need them, and files that this catalog wrote
+            for partitions that were dropped.
+
+    Returns:
+        The report: `rows_deleted`, of visible partitions; `partitions_changed`; `files_deleted`; `files_searched`;
+        `files_left` and `rows_left`, which still have such rows; `left`, why they are left: lists of a reason, the
+        number of files, and some of their paths; and `problems` of the vacuum.
+
+    Raises:
+        CatalogError: See `delete_rows`.
+    """
+    found = rows_with(spark, catalog, table, where)
+    deletion = delete_rows(
+        spark, catalog, operation_id, table, where, with_hidden=True, change=FORGET, requested_by=requested_by
+    )
+    definition, operation = catalog.get_table(table), catalog.operations.get(operation_id)
+    if FORGET in operation.report:
+        return dict(operation.report[FORGET])
+    with attempt_here(catalog, operation, FORGET) as attempt:
+        removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
+        reached(Point.FILES_DELETED)
+        holders = find_holders(spark, catalog, definition, where)
+        left = _Left(catalog, definition, at_once)
+        doomed = [path for path in holders.rows if left.is_doomed(path)]
+        folder = Folder(definition.location)
+        for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
+            pass
+        for path in doomed:
+            del holders.rows[path]
+        report = {
+            "rows_deleted": found,
+            "partitions_changed": deletion["partitions_replaced"] + deletion["partitions_removed"],
+            "files_deleted": removed + len(doomed),
+            "files_searched": holders.searched - len(doomed),
+            "files_left": len(holders.rows),
+            "rows_left": sum(holders.rows.values()),
+            "left": list(left.reasons(holders)),
+            "problems": problems,
+        }
+        catalog.operations.finish_job(operation_id, FORGET, attempt, report)
+    return report
+
+
+def _vacuumed(catalog: Catalog, table: str) -> tuple[int, list[str]]:
+    """Delete all files that the table does not need; return their number, and what could not be deleted."""
+    total, problems = TableVacuum(table), []
+    for _ in range(_ROUNDS):
+        report = catalog.vacuum(table, grace=timedelta(0))
+        total += report.total
+        problems = list(report.problems[:_SHOWN])
+        if report.total == TableVacuum("all"):
+            break
+    return total.retired_files + total.orphan_files + total.metadata_files, problems
+
+
+class _Left:
+    """The files outside of the table that have such rows, and what becomes of them."""
+
+    def __init__(self, catalog: Catalog, table: Table, at_once: bool) -> None:
+        self._table, self._at_once = table, at_once
+        self._identity = catalog.storage.identity
+        self._is_hive_style = not table.has_file_rows
+        self._current: set[str] = set()
+        self._waiting: set[str] = set()
+        if self._is_hive_style and table.partition_keys:
+            self._current = {found.location for found in catalog.get_partitions(table.full_name, state=None)}
+            self._waiting = set(catalog.folders_of_versions(table.full_name)) - self._current
+        elif self._is_hive_style:
+            self._current = {table.location}
+
+    def name_of(self, path: str) -> str:
+        """Return a file's path relative to the table's location, or the path itself if it is elsewhere."""
+        return path.removeprefix(f"{self._table.location}/")
+
+    def is_doomed(self, path: str) -> bool:
+        """Return whether a file is a copy that this catalog wrote, and that neither partitions nor vacuum need."""
+        if not self._is_own(path):
+            return False
+        if self.name_of(path).startswith(f"{REJECTED}/"):
+            return True
+        folder = path.rpartition("/")[0]
+        return self._at_once and self._is_hive_style and folder not in self._current | self._waiting
+
+    def reasons(self, holders: Holders) -> Iterator[tuple[str, int, list[str]]]:
+        """Yield the reasons why files are left, each with their number and some of their paths."""
+        by_reason: dict[str, list[str]] = {}
+        for path in sorted(holders.rows):
+            by_reason.setdefault(self._reason(path), []).append(path)
+        for reason, paths in by_reason.items():
+            yield reason, len(paths), paths[:_SHOWN]
+
+    def _reason(self, path: str) -> str:
+        folder = path.rpartition("/")[0]
+        if folder in self._current:
+            return "of the table, whose rows arrived meanwhile; run the statement again"
+        if not self._is_own(path):
+            return "that Calve did not write; delete them yourself, and run the statement again"
+        if self._is_hive_style and folder not in self._waiting:
+            return "of dropped partitions; delete them with at_once => true"
+        if self._at_once:
+            return (
+                "of quarantined partitions, of snapshots that other engines keep, or that could not be deleted; "
+                "release or drop these partitions, expire these snapshots, and run the statement again"
+            )
+        return (
+            "that running readers may need; vacuum deletes them after the grace period; run the statement again then "
+            "to prove it, or now with at_once => true"
+        )
+
+    def _is_own(self, path: str) -> bool:
+        name = self.name_of(path)
+        return name != path and is_own_file(name, self._identity)

@@ -1,0 +1,140 @@
+"""Search of all files in a table's folders for rows, whether the table still has the files or not.
+
+The files are found by listing folders, and not by asking the catalog: former versions, copies of refused rows, files of
+dropped partitions and files that others have put there are searched, too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from pyspark.sql import SparkSession
+
+from catalog import Catalog, FileFormat, Partition, PartitionState, Table
+from catalog.files.filesystem import Folder, is_hidden
+from catalog.files.locations import is_within
+from catalog.iceberg.places import HIDDEN, METADATA
+from catalog.model.partition_names import parse_partition_path
+from catalog.operations.staging import STAGED_FILES, STAGING
+from catalog.storage.bulk import batched
+from spark_jobs.reading.files import FILE_PATH, read_listed
+from spark_jobs.reading.paths import plain_path
+
+_EXTENSIONS = {
+    ".parquet": FileFormat.PARQUET,
+    ".orc": FileFormat.ORC,
+    ".avro": FileFormat.AVRO,
+    ".csv": FileFormat.CSV,
+    ".json": FileFormat.JSONFILE,
+}
+_FILES_AT_ONCE = 20_000
+
+Values: TypeAlias = tuple[str | None, ...]
+
+
+@dataclass
+class Holders:
+    """The files that have rows which meet a condition.
+
+    Attributes:
+        searched: The number of files that were read.
+        rows: Path of a file → the number of such rows in it.
+    """
+
+    searched: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Files of one format, with the folders that have them."""
+
+    format: FileFormat
+    folders: Sequence[Partition]
+    paths: Sequence[str]
+
+
+def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> Holders:
+    """Search the files below a table's location, and in the other folders of its partitions.
+
+    Partition keys get the values that the path of a file tells, or else those of the partition that has its folder.
+    Columns are found by name, also in files of a table with a partition scheme.
+
+    Args:
+        where: A Spark SQL condition on the table's columns.
+
+    Raises:
+        VerificationFailedError: A file disappeared during the search.
+        OSError: A folder cannot be listed.
+    """
+    holders, in_files = Holders(), replace(table.in_files, scheme=None)
+    for group in _groups(catalog, table):
+        holders.searched += len(group.paths)
+        rows = read_listed(spark, replace(in_files, format=group.format), group.folders, group.paths)
+        found = rows.where(where).groupBy(FILE_PATH).count().collect()
+        holders.rows |= {plain_path(row[0]): row[1] for row in found}
+    return holders
+
+
+def _groups(catalog: Catalog, table: Table) -> Iterator[_Group]:
+    partitions = _partitions(catalog, table)
+    values = {location: partition.values for location, partition in partitions.items()}
+    if table.partition_keys and not table.has_file_rows:
+        values = catalog.folders_of_versions(table.full_name) | values
+    for batch in batched(_data_files(table, values), _FILES_AT_ONCE):
+        by_format: dict[FileFormat, dict[str, list[str]]] = {}
+        for path in batch:
+            folder, _, name = path.rpartition("/")
+            of_folder = partitions[folder].format if folder in partitions else None
+            file_format = _format_of(name) or of_folder or table.format
+            by_format.setdefault(file_format, {}).setdefault(folder, []).append(path)
+        for file_format, by_folder in by_format.items():
+            folders = [_folder(table, values, folder) for folder in by_folder]
+            yield _Group(file_format, folders, [path for paths in by_folder.values() for path in paths])
+
+
+def _partitions(catalog: Catalog, table: Table) -> dict[str, Partition]:
+    """Return the partitions of a Hive-style table by folder."""
+    if not table.partition_keys or table.is_stored_as_iceberg:
+        return {}
+    return {partition.location: partition for partition in catalog.get_partitions(table.full_name, state=None)}
+
+
+def _folder(table: Table, values_of: Mapping[str, Values], location: str) -> Partition:
+    """Return a partition that stands for a folder; of keys that are not known, the value is null."""
+    names = () if table.is_stored_as_iceberg else table.key_names
+    told = dict(parse_partition_path(location.removeprefix(f"{table.location}/")))
+    told = dict(zip(names, values_of.get(location, ()), strict=False)) | told
+    values = tuple(told.get(name) for name in names)
+    return Partition(0, values, location, None, None, None, {}, PartitionState.VISIBLE, 0)
+
+
+def _data_files(table: Table, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of all files that may have rows: below the table's location, and directly in other folders."""
+    for info, is_folder in Folder(table.location).entries(recursive=True):
+        if not is_folder and _may_have_rows(table, info.path):
+            yield info.path
+    for location in folders:
+        if not is_within(location, table.location):
+            entries = Folder(location).entries(recursive=False)
+            yield from (info.path for info, is_folder in entries if not is_folder and _may_have_rows(table, info.path))
+
+
+def _may_have_rows(table: Table, path: str) -> bool:
+    if is_hidden(posixpath.basename(path)):
+        return False
+    parts = path.removeprefix(f"{table.location}/").split("/")
+    if parts[0] == STAGING and parts[2:3] == [STAGED_FILES]:
+        # The list of an attempt's files.
+        return False
+    is_listed = table.is_stored_as_iceberg or table.scheme is not None
+    return parts[0] != HIDDEN and not (is_listed and parts[0] == METADATA)
+
+
+def _format_of(name: str) -> FileFormat | None:
+    stem, extension = posixpath.splitext(name)
+    known = _EXTENSIONS.get(extension)
+    return known or _EXTENSIONS.get(posixpath.splitext(stem)[1])

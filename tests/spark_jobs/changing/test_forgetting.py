@@ -1,0 +1,206 @@
+"""`CALL calve.system.forget`: afterwards no file below the table has the rows; the tests read the files themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from catalog import Catalog, PartitionState
+from catalog.errors import ProcedureArgumentError, RefusedStatementError, TableNotFoundError
+from catalog.operations.failpoints import Point
+from catalog.partitions.changing import set_quarantined
+from catalog.statements.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+NOW = timedelta(0)
+ROWS = """(1, 'ann', 'US', '2026-01-01'), (2, 'bob', 'US', '2026-01-01'), (3, 'ann', 'US', '2026-01-02'),
+(4, 'eve', 'DE', '2026-01-01'), (5, 'ann', 'DE', NULL)"""
+KEPT = [(2, "bob", "US", "2026-01-01"), (4, "eve", "DE", "2026-01-01")]
+FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STORED AS ICEBERG"}
+AT_ONCE = "CALL calve.system.forget(table => 'shop.orders', where => 'name = ''ann''', at_once => true)"
+LATER = "CALL calve.system.forget('orders', \"name = 'ann'\")"
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    from spark_jobs.sessions.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+        yield opened
+
+
+@pytest.fixture(params=FORMATS)
+def orders(session: Session, request: pytest.FixtureRequest) -> Session:
+    return create(session, request.param)
+
+
+def create(session: Session, kind: str) -> Session:
+    session.execute(
+        f"CREATE TABLE orders (id int, name string) PARTITIONED BY (country string, day date) {FORMATS[kind]}"
+    )
+    session.execute(f"INSERT INTO orders VALUES {ROWS}")
+    return session
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    answer = session.execute("SELECT id, name, country, CAST(day AS STRING) FROM orders ORDER BY id")
+    return [tuple(row) for row in answer.rows]
+
+
+def holders(folder: str | Path, name: str = "ann") -> list[str]:
+    """Return the files, hidden ones included, that have a name in some row or anywhere in their text."""
+    found = []
+    for path in sorted(Path(folder).rglob("*")):
+        if not path.is_file():
+            continue
+        if path.suffix == ".parquet":
+            columns = pq.read_table(path, partitioning=None).to_pydict()
+            has_name = any(name in values for values in columns.values())
+        else:
+            has_name = name.encode() in path.read_bytes()
+        if has_name:
+            found.append(str(path))
+    return found
+
+
+def forget(session: Session, statement: str) -> dict[str, Any]:
+    answer = session.execute(statement)
+    return {**dict(zip(answer.columns, answer.rows[0], strict=True)), "text": answer.text}
+
+
+def test_no_file_has_the_rows_afterwards(orders: Session, catalog: Catalog) -> None:
+    folder = catalog.get_table("shop.orders").location
+    orders.execute("UPDATE orders SET name = 'ann' WHERE id = 4")
+    orders.execute("UPDATE orders SET name = 'eve' WHERE id = 4")
+    assert len(holders(folder)) >= 3
+    report = forget(orders, AT_ONCE)
+    assert (report["rows_deleted"], report["partitions_changed"]) == (3, 3)
+    assert (report["files_left"], report["rows_left"]) == (0, 0)
+    assert "proven: none of the 2 file(s) in the folders of the table has such a row" in report["text"]
+    assert rows(orders) == KEPT
+    assert holders(folder) == []
+    again = forget(orders, AT_ONCE)
+    assert (again["rows_deleted"], again["partitions_changed"], again["files_searched"]) == (0, 0, 2)
+
+
+def test_without_at_once_running_readers_keep_the_files_for_the_grace_period(orders: Session, catalog: Catalog) -> None:
+    folder = catalog.get_table("shop.orders").location
+    report = forget(orders, LATER)
+    assert rows(orders) == KEPT
+    assert report["files_left"] == len(holders(folder)) == 3
+    assert report["rows_left"] == 3
+    assert "3 that running readers may need; vacuum deletes them after the grace period" in report["text"]
+    for _ in range(3):
+        assert catalog.vacuum(grace=NOW).problems == ()
+    assert holders(folder) == []
+    assert "proven: none of the 2 file(s)" in forget(orders, LATER)["text"]
+
+
+def test_quarantined_partitions_lose_the_rows_and_stay_quarantined(session: Session, catalog: Catalog) -> None:
+    create(session, "hive")
+    table = catalog.get_table("shop.orders")
+    with catalog.storage.write() as connection:
+        hidden = [found.id for found in catalog.get_partitions("shop.orders", "day = '2026-01-01'")]
+        set_quarantined(connection, table, hidden, True)
+    session.execute("CREATE TABLE other (id int) PARTITIONED BY (n int)")
+    assert forget(session, AT_ONCE)["partitions_changed"] == 3
+    assert holders(table.location) == []
+    assert rows(session) == []
+    left = list(catalog.get_partitions("shop.orders", state=PartitionState.QUARANTINED))
+    assert sorted(found.row_count or 0 for found in left) == [1, 1]
+
+
+def test_copies_of_refused_rows_and_of_dropped_partitions_are_deleted_and_files_of_others_named(
+    session: Session, catalog: Catalog
+) -> None:
+    create(session, "hive")
+    table = catalog.get_table("shop.orders")
+    folder = Path(table.location)
+    session.execute("ALTER TABLE orders DROP PARTITION (country = 'DE')")
+    (own,) = folder.glob("country=US/day=2026-01-02/*.parquet")
+    operation = catalog.operations.list(table="shop.orders")[0]
+    refused = folder / "_calve_rejected" / operation.folder / "country=FR/day=2026-01-02" / own.name
+    foreign = folder / "country=FR/day=2026-01-03/part-0.parquet"
+    for copy in (refused, foreign):
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(own.read_bytes())
+    later = forget(session, LATER)
+    assert not refused.exists()
+    assert "1 of dropped partitions; delete them with at_once => true: " in later["text"]
+    assert f"1 that Calve did not write; delete them yourself, and run the statement again: {foreign}" in later["text"]
+    at_once = forget(session, AT_ONCE)
+    assert (at_once["files_left"], at_once["rows_left"]) == (1, 1)
+    assert holders(folder) == [str(foreign)]
+    # The condition is on a key, of which the folder tells the value.
+    (report,) = session.execute("CALL calve.system.forget('orders', \"country = 'FR'\", true)").rows
+    assert report[-2:] == [1, 1]
+    foreign.unlink()
+    assert "proven" in forget(session, AT_ONCE)["text"]
+
+
+def test_partitions_in_folders_elsewhere_are_searched_too(session: Session, catalog: Catalog, tmp_path: Path) -> None:
+    create(session, "hive")
+    folder = Path(catalog.get_table("shop.orders").location)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (own,) = folder.glob("country=US/day=2026-01-02/*.parquet")
+    (elsewhere / "data.parquet").write_bytes(own.read_bytes())
+    session.execute(f"ALTER TABLE orders ADD PARTITION (country = 'IT', day = '2026-02-01') LOCATION '{elsewhere}'")
+    assert forget(session, LATER)["rows_left"] == 4
+    # The condition is on a key, which the path of the file does not tell.
+    by_key = forget(session, "CALL calve.system.forget('orders', \"country = 'IT'\")")
+    assert (by_key["rows_left"], by_key["text"].count(f"{elsewhere}/data.parquet")) == (1, 1)
+    assert rows(session) == KEPT
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert holders(elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "message"),
+    [
+        ("CALL calve.system.forget('orders')", ProcedureArgumentError, "forget needs where"),
+        ("CALL calve.system.forget('orders', '')", ProcedureArgumentError, "where is empty"),
+        ("CALL calve.system.forget('nothing', 'id = 1')", TableNotFoundError, "nothing"),
+        ("CALL calve.system.forget('orders', 'java_method(''x'', ''y'') = 1')", RefusedStatementError, "java_method"),
+    ],
+)
+def test_wrong_calls_change_nothing(
+    session: Session, catalog: Catalog, statement: str, error: type[Exception], message: str
+) -> None:
+    create(session, "hive")
+    with pytest.raises(error, match=message):
+        session.execute(statement)
+    assert len(rows(session)) == 5
+
+
+@pytest.mark.parametrize("kind", ["hive", "iceberg"])
+@pytest.mark.parametrize("point", [Point.CHANGED, Point.FILES_DELETED])
+def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, point: Point, kind: str
+) -> None:
+    create(session, kind)
+
+    def fail(current: Point) -> None:
+        if current is point:
+            raise OSError("the disk is full")
+
+    modules = ("catalog.loading.loading", "catalog.loading.publishing", "spark_jobs.changing.forgetting")
+    for module in modules:
+        monkeypatch.setattr(f"{module}.reached", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        session.execute(AT_ONCE)
+    monkeypatch.undo()
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert rows(session) == KEPT
+    assert holders(catalog.get_table("shop.orders").location) == []
