@@ -1118,8 +1118,12 @@ class Catalog:
         """
         return self.loading.set_aside_files(self.get_table(table))
 
-    def loaded_partitions(self, operation_id: str) -> LoadedPartitions:
-        """Return the partitions of `operation_partitions`, and the new files of a table stored as Iceberg.
+    def loaded_partitions(self, operation_id: str, *, is_whole: bool = False) -> LoadedPartitions:
+        """Return the partitions of `operation_partitions`, and the files of a table stored as Iceberg.
+
+        Args:
+            is_whole: With all files of these partitions; otherwise, those of a table stored as Iceberg have only the
+                files and counts of the load.
 
         Raises:
             OperationNotFoundError: The operation does not exist.
@@ -1132,7 +1136,7 @@ class Catalog:
         if not table.is_stored_as_iceberg:
             return LoadedPartitions(table, list(self._scanner.of_operation(operation.table, operation.number)))
         with reading_current(self.storage, self._definitions, operation.table) as (connection, definition):
-            return loaded_partitions(connection, definition, operation.number)
+            return loaded_partitions(connection, definition, operation.number, is_whole=is_whole)
 
     def count_quarantined(self, operations: Sequence[Operation]) -> dict[str, int]:
         """Return, by operation id, how many partitions of a load failed their quality check and are still hidden.

@@ -1,19 +1,28 @@
-"""Quality check of the partitions that a load added, by the rules of the table's entry."""
+"""Quality check of the partitions that a load added or extended, by the rules of the table's entry.
+
+An extended partition is checked twice: as it became, and the added rows alone. Many good rows would hide a few bad ones
+in a ratio, and a few late rows are no partition with too few rows.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.loading.publishing import WRITTEN_BY
 from catalog.operations.job_requests import CheckQualityJob
+from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.environment import quality_pages
 from catalog.settings.quality_rules import PartitionCheck, QualityRules
 from spark_jobs.checking.expectations import validate
-from spark_jobs.checking.partition_summary import summarise, usual_ratios
+from spark_jobs.checking.partition_summary import summarise, usual_ratios, with_new_rows
 from spark_jobs.sessions.session import run_job
+
+if TYPE_CHECKING:
+    import pandas
 
 _SHOWN = 20
 
@@ -21,13 +30,13 @@ log = logging.getLogger("spark_jobs.check_quality")
 
 
 def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -> None:
-    """Check all new partitions in one pass over their files, and record the result of each.
+    """Check all partitions of a load in one pass over their files, and record the result of each.
 
     Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
     `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (path or URI of the page of
     Data Docs).
     """
-    loaded = catalog.loaded_partitions(job.operation_id)
+    loaded = catalog.loaded_partitions(job.operation_id, is_whole=True)
     table, partitions = loaded.table, loaded.partitions
     rules = QualityRules.from_config(job.rules, keys=table.key_names)
     if not partitions:
@@ -36,6 +45,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         return
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
     summary = summarise(spark, loaded, rules, ratios)
+    summary = with_new_rows(summary, _new_rows(spark, catalog, job, loaded, rules))
     validation = validate(summary, table, rules, pages=quality_pages(), run_name=job.operation_id)
     names = {partition.id: partition.name(table) for partition in partitions}
     failed = {check.partition_id: check for check in validation.checks if not check.passed}
@@ -49,11 +59,25 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         ],
         "docs_path": validation.page,
     }
-    log.info("%s: %d of %d new partitions passed", table.full_name, report["passed"], report["checked"])
+    log.info("%s: %d of %d partitions passed", table.full_name, report["passed"], report["checked"])
     for failure in report["failures"]:
         log.warning("%s", failure)
     checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
+
+
+def _new_rows(
+    spark: SparkSession, catalog: Catalog, job: CheckQualityJob, loaded: LoadedPartitions, rules: QualityRules
+) -> pandas.DataFrame | None:
+    """Return the summary of the rows that the load added; None if all its partitions were new."""
+    operation = catalog.operations.get(job.operation_id)
+    steps = [step for step in operation.report.values() if isinstance(step, dict)]
+    if not any(step.get("partitions_extended") for step in steps):
+        return None
+    if loaded.table.is_stored_as_iceberg:
+        return summarise(spark, catalog.loaded_partitions(job.operation_id), rules, {})
+    written_by = next((step[WRITTEN_BY] for step in steps if step.get(WRITTEN_BY)), None)
+    return None if written_by is None else summarise(spark, loaded, rules, {}, written_by=written_by)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,10 @@ from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
 from catalog.storage.values import ValueEncoder
+from catalog.tables.own_files import job_of
+
+WRITTEN_BY = "written_by"
+"""The field of a load's report with the id of the Spark job whose files it added."""
 
 _BATCH = 5_000
 _BEAT_SECONDS = 5.0
@@ -69,7 +73,11 @@ _BEAT_SECONDS = 5.0
 
 @dataclass
 class Totals:
-    """Counts of a publication: new partitions, extended or replaced ones, their files and rows, and refused ones."""
+    """Counts of a publication: new partitions, extended or replaced ones, their files and rows, and refused ones.
+
+    Attributes:
+        written_by: The id of the Spark job that wrote the files (`catalog.tables.own_files.job_of`).
+    """
 
     new: int = 0
     extended: int = 0
@@ -79,6 +87,7 @@ class Totals:
     refused: int = 0
     refused_rows: int = 0
     refused_reasons: list[str] = field(default_factory=list)
+    written_by: str | None = None
 
     def add(self, staged: StagedPartition, destination: Destination) -> None:
         """Count one partition."""
@@ -88,6 +97,7 @@ class Totals:
             if len(self.refused_reasons) < MOST_REASONS:
                 self.refused_reasons.append(destination.refused)
             return
+        self.written_by = job_of(staged.files[0])
         self.new += destination.is_new
         self.extended += not destination.is_new
         self.row_count += staged.row_count
@@ -360,6 +370,7 @@ class Publication:
             "row_count": totals.row_count,
             "file_count": totals.file_count,
             "size_bytes": totals.size_bytes,
+            WRITTEN_BY: totals.written_by,
             "refused": totals.refused,
             "refused_rows": totals.refused_rows,
             "refused_reasons": totals.refused_reasons,

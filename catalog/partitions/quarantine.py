@@ -127,8 +127,12 @@ def hidden_folder(report: Mapping[str, Any]) -> str | None:
     return next((folder for folder in folders if folder is not None), None)
 
 
-def loaded_partitions(connection: Connection, table: Table, number: int) -> LoadedPartitions:
-    """Return the partitions to which a load has added files, each with the counts and the folder of these files."""
+def loaded_partitions(connection: Connection, table: Table, number: int, *, is_whole: bool) -> LoadedPartitions:
+    """Return the partitions to which a load has added files, each with the counts and the folder of its files.
+
+    Args:
+        is_whole: Include all files of these partitions; otherwise only those of the load.
+    """
     totals: dict[int, Total] = {}
     folder_of: dict[int, str] = {}
 
@@ -137,6 +141,8 @@ def loaded_partitions(connection: Connection, table: Table, number: int) -> Load
         folder_of[partition_id] = f"{table.location}/{path.rpartition('/')[0]}"
 
     files = list(read_files(connection, table, operation_number=number))
+    if is_whole:
+        files = list(read_files(connection, table, {file.partition_id for file in files}))
     for file in files:
         count(file.partition_id, file.path, Total(1, file.row_count, file.size_bytes))
     of_load = PartitionRow.table_id == table.id, PartitionRow.operation_number == number

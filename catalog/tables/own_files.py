@@ -39,6 +39,7 @@ _OWN = re.compile(
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )
+_JOB_OF = re.compile(rf"calve-[0-9a-f]{{16}}-[0-9]{{5,}}-({_JOB})[-_.]")
 _CATALOG = re.compile(r"(_calve_(staging|rejected|versions)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
 
 
@@ -49,6 +50,12 @@ def base_name(catalog: str) -> str:
         catalog: The catalog's `Storage.identity`.
     """
     return f"calve-{catalog}"
+
+
+def job_of(name: str) -> str | None:
+    """Return the id of the Spark job that wrote a data file of a value partition, which its name has; else None."""
+    match = _JOB_OF.match(name)
+    return match and match.group(1)
 
 
 def is_own_file(path: str, catalog: str) -> bool:

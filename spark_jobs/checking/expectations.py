@@ -150,7 +150,7 @@ def _run(
     # Names become folders: a dot creates another folder, and a slash is refused.
     name, run_name = re.sub(r"[^\w-]", "-", table.full_name), run_name.replace("/", " ")
     source = context.data_sources.add_or_update_pandas("partition summaries")
-    batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("new partitions")
+    batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("partitions of a load")
     suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(check) for check in checks]))
     definition = context.validation_definitions.add_or_update(ValidationDefinition(name=name, data=batch, suite=suite))
     checkpoint = context.checkpoints.add_or_update(
@@ -175,7 +175,7 @@ def _expectation(check: Check) -> ColumnMapExpectation:
     from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
     from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 
-    description = f"For each new partition: {check.name}, {check.allowed}."
+    description = f"For each new or extended partition: {check.name}, {check.allowed}."
     if check.is_claim:
         return ExpectColumnValuesToBeInSet(column=check.column, value_set=[True], description=description)
     return ExpectColumnValuesToBeBetween(
@@ -194,6 +194,7 @@ def _partition_checks(
     by_column = {check.column: check for check in checks}
     ids: Mapping[str, int] = dict(zip(summary["partition"], summary["partition_id"], strict=True))
     failures: dict[str, list[FailedCheck]] = {name: [] for name in ids}
+    of_new_rows = set(summary["partition"][summary["row_count"].isna()])
     for expectation in result.results:
         assert expectation.expectation_config is not None
         check = by_column[expectation.expectation_config.kwargs["column"]]
@@ -202,9 +203,14 @@ def _partition_checks(
             raise VerificationFailedError(f"the check {check.name!r} could not be made: {expectation.exception_info}")
         for unexpected in unexpected_rows:
             observed = _observed(unexpected[check.column], check)
-            failures[unexpected["partition"]].append(FailedCheck(check.name, observed, check.allowed))
+            name = unexpected["partition"]
+            what = f"{check.name} in the new rows" if name in of_new_rows else check.name
+            failures[name].append(FailedCheck(what, observed, check.allowed))
+    by_id: dict[int, list[FailedCheck]] = {}
     for name, partition_id in ids.items():
-        yield PartitionCheck(int(partition_id), tuple(failures[name]))
+        by_id.setdefault(int(partition_id), []).extend(failures[name])
+    for partition_id, failed in by_id.items():
+        yield PartitionCheck(partition_id, tuple(failed))
 
 
 def _observed(value: Any, check: Check) -> str:

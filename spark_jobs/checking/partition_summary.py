@@ -74,16 +74,24 @@ def usual_ratios(
 
 
 def summarise(
-    spark: SparkSession, loaded: LoadedPartitions, rules: QualityRules, ratios: Mapping[int, float | None]
+    spark: SparkSession,
+    loaded: LoadedPartitions,
+    rules: QualityRules,
+    ratios: Mapping[int, float | None],
+    *,
+    written_by: str | None = None,
 ) -> pandas.DataFrame:
     """Return one row for each partition that a load added or extended, in the given order.
 
-    Of a table stored as Iceberg, it counts the rows of the load that other engines have not deleted meanwhile; the
-    registered number of rows is unknown for partitions with delete files.
+    Of a table stored as Iceberg, it counts the rows that other engines have not deleted meanwhile; the registered
+    number of rows is unknown for partitions with delete files.
 
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
     `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
     and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
+
+    Args:
+        written_by: Only read the files that this Spark job wrote (`catalog.tables.own_files.job_of`).
 
     Raises:
         RefusedStatementError: An expression of the rules uses functions that are not allowed.
@@ -96,7 +104,6 @@ def summarise(
     counts = [None if partition.id in unknown else partition.row_count for partition in partitions]
     known = pandas.DataFrame(
         {
-            "location": [partition.location for partition in partitions],
             "partition": [partition.name(table) for partition in partitions],
             "partition_id": [partition.id for partition in partitions],
             "registered_row_count": pandas.array(counts, dtype="Int64"),
@@ -107,14 +114,59 @@ def summarise(
     )
     for expression in rules.agree.values():
         check_expression(spark, expression)
-    measured = pandas.concat([_aggregate(source, table, rules) for source in sources])
-    summary = known.merge(measured, how="left", on="location").drop(columns="location")
+    measured = pandas.concat([_aggregate(source, table, rules, written_by) for source in sources])
+    partition_of = {partition.location: partition for partition in partitions}
+    by_id = {partition.id: partition for partition in partitions}
+    partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
+    of_folder = [partition_of[location] for location in measured.pop("location")]
+    promises = claims(table, sources[0].types, rules)
+    for claim in promises:
+        measured[claim.column] = _agreements(table, claim, of_folder, measured)
+    measured["partition_id"] = [partition.id for partition in of_folder]
+    # A partition of a table stored as Iceberg has files in the folders of several loads.
+    of_partition = measured.groupby("partition_id")
+    how = {
+        name: "all" if measured[name].dtype == bool else "sum" for name in measured.columns if name != "partition_id"
+    }
+    summary = known.merge(of_partition.agg(how).reset_index(), how="left", on="partition_id")
     summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
-    difference = summary["row_count"] - summary["registered_row_count"]
-    summary["row_count_difference"] = difference
-    for claim in claims(table, sources[0].types, rules):
-        summary[claim.column] = _agreements(table, claim, partitions, summary)
+    summary["row_count_difference"] = summary["row_count"] - summary["registered_row_count"]
+    for name in rules.columns:
+        summary[f"{name}_null_ratio"] = summary.pop(f"{name}_nulls") / summary["row_count"].where(
+            summary["row_count"] > 0
+        )
+    for claim in promises:
+        # Of a partition without rows, only a claim that must have values is wrong.
+        summary[claim.column] = (
+            summary[claim.column].map({True: True, False: False}).fillna(claim.may_be_null).astype(bool)
+        )
     return summary
+
+
+def with_new_rows(summary: pandas.DataFrame, new: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return a summary of partitions, with a row for the new rows alone of each that had rows before.
+
+    The new rows have no row counts of their own, because rules about these are about whole partitions.
+
+    Args:
+        new: The summary of the new rows of the same partitions, in any order; None if all partitions are new.
+    """
+    import pandas
+
+    if new is None:
+        return summary
+    whole = dict(zip(summary["partition_id"], summary["row_count"], strict=True))
+    is_part = [
+        0 < count < whole.get(number, 0) for number, count in zip(new["partition_id"], new["row_count"], strict=True)
+    ]
+    parts = new[is_part]
+    names = [f"{name} ({count:,} new rows)" for name, count in zip(parts["partition"], parts["row_count"], strict=True)]
+    unknown = dict.fromkeys(("row_count", "registered_row_count", "row_count_difference", "usual_ratio"), pandas.NA)
+    return pandas.concat([summary, parts.assign(partition=names, **unknown)], ignore_index=True) if names else summary
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -156,8 +208,11 @@ def _sources(spark: SparkSession, loaded: LoadedPartitions) -> Iterator[_Source]
         yield _Source(_read(spark, table, paths), f.col("_metadata.file_path"))
 
 
-def _aggregate(source: _Source, table: Table, rules: QualityRules) -> pandas.DataFrame:
+def _aggregate(source: _Source, table: Table, rules: QualityRules, written_by: str | None) -> pandas.DataFrame:
     """Read all files once, and return one row for each folder that has files.
+
+    Args:
+        written_by: Only the files with this part in their names.
 
     Raises:
         InvalidConfigurationError: The rules name an unknown column, or a bound of another type.
@@ -171,13 +226,15 @@ def _aggregate(source: _Source, table: Table, rules: QualityRules) -> pandas.Dat
                 f"{', '.join(types)}"
             )
         column, rule = f.col(f"`{name}`"), rules.columns[name]
-        aggregates.append((f.count_if(column.isNull()) / f.count(f.lit(1))).alias(f"{name}_null_ratio"))
+        aggregates.append(f.count_if(column.isNull()).alias(f"{name}_nulls"))
         if rule.minimum is not None:
             aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
         if rule.maximum is not None:
             aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
     for claim in claims(table, types, rules):
         aggregates += _found_values(claim)
+    if written_by is not None:
+        data = data.where(source.path.contains(written_by))
     folder = f.regexp_extract(source.path, "^(.*)/[^/]*$", 1).alias("location")
     measured: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
     if source.is_uri:
@@ -251,12 +308,12 @@ def _found_values(claim: Claim) -> list[Column]:
     ]
 
 
-def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], summary: pandas.DataFrame) -> list[bool]:
-    """Return, for each partition, whether all rows have the partition's value of a key; values compare by type."""
+def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], measured: pandas.DataFrame) -> list[bool]:
+    """Return, for each folder, whether all rows have its partition's value of a key; values compare by type."""
     position = table.key_names.index(claim.key)
     comparable = table.key_types[position].comparable
     agreements = []
-    lows, highs = summary.pop(f"{claim.column}_min"), summary.pop(f"{claim.column}_max")
+    lows, highs = measured.pop(f"{claim.column}_min"), measured.pop(f"{claim.column}_max")
     for partition, low, high in zip(partitions, lows, highs, strict=True):
         value = partition.values[position]
         if isinstance(low, str) and isinstance(high, str):

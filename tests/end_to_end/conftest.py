@@ -41,7 +41,7 @@ BY_DAY = "lake.visits"
 """A table of the stack each of whose runs loads the file of its day."""
 
 SHOPS = {"shop.hive": "parquet", "shop.iceberg": "iceberg"}
-"""Tables of the stack that are loaded from the files that a form names → their format."""
+"""Tables of the stack, loaded from the files of days or from those that a form names → their format."""
 
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
@@ -85,7 +85,8 @@ def stack(
         BY_DAY: {"source": "${CALVE_HOME}/landing/visits/{{ ds }}.csv", "keys": {"day": "date"}, "schedule": "@daily"},
         **{
             name: {
-                "source": "${CALVE_HOME}/landing/nothing",
+                "source": f"${{CALVE_HOME}}/landing/{name}/daily/{{{{ ds }}}}.csv",
+                "schedule": "@daily",
                 "keys": {"country": "string", "day": "int"},
                 "columns": {"id": "bigint", "customer": "bigint", "amount": "decimal(9,2)", "note": "string"},
                 "format": table_format,

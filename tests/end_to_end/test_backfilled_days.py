@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from catalog import Catalog
-from tests.end_to_end.conftest import BY_DAY, RUN_TIMEOUT_SECONDS
+from tests.end_to_end.backfills import backfill
+from tests.end_to_end.conftest import BY_DAY
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
@@ -30,27 +30,6 @@ VISITORS = {"2026-01-01": 3, "2026-01-02": 5}
 """Day → number of rows in its file."""
 
 
-def backfill(stack: Stack, reprocess: str) -> dict[str, str]:
-    """Backfill the days, and return the state of each run by its day when all have ended."""
-    first, last = min(VISITORS), max(VISITORS)
-    started = stack.api.post(
-        "/backfills",
-        {
-            "dag_id": LOAD,
-            "from_date": f"{first}T00:00:00Z",
-            "to_date": f"{last}T00:00:00Z",
-            "reprocess_behavior": reprocess,
-            "max_active_runs": 1,
-        },
-    )
-    deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
-    while stack.api.get(f"/backfills/{started['id']}")["completed_at"] is None:
-        assert time.monotonic() < deadline, "the backfill does not end"
-        time.sleep(0.5)
-    runs = (run for run in stack.api.dag_runs(LOAD) if run["run_type"] == "backfill")
-    return {run["logical_date"][:10]: run["state"] for run in runs}
-
-
 def test_each_day_is_loaded_once(stack: Stack, catalog: Catalog) -> None:
     landing = stack.home / "landing" / "visits"
     landing.mkdir(parents=True)
@@ -58,7 +37,7 @@ def test_each_day_is_loaded_once(stack: Stack, catalog: Catalog) -> None:
         rows = "".join(f"{number},{day}\n" for number in range(count))
         (landing / f"{day}.csv").write_text(f"visitor,day\n{rows}")
     for reprocess in ("none", "completed"):
-        assert backfill(stack, reprocess) == dict.fromkeys(VISITORS, "success")
+        assert backfill(stack, LOAD, min(VISITORS), max(VISITORS), reprocess) == dict.fromkeys(VISITORS, "success")
         counts = {partition.values[0]: partition.row_count for partition in catalog.get_partitions(BY_DAY)}
         assert counts == VISITORS
 

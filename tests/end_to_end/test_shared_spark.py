@@ -79,7 +79,7 @@ def test_the_steps_of_a_load_start_spark_once(
     run.wait()
     assert_loaded(run, "shared.once", source, state_of, read_source, read_table)
     assert folders_with_application(job_of(catalog, run, VALIDATE)) == [VALIDATE]
-    lines = {VALIDATE: "files would add 8 partitions", WRITE: "staged", CHECK: "8 of 8 new partitions passed"}
+    lines = {VALIDATE: "files would add 8 partitions", WRITE: "staged", CHECK: "8 of 8 partitions passed"}
     for task, step in (("validate", VALIDATE), ("write", WRITE), ("check_quality", CHECK)):
         job = job_of(catalog, run, step)
         assert job is not None

@@ -1,15 +1,15 @@
 """The first weeks of a shop's orders, through Airflow: 400 days of 5 countries, and what is delivered after them.
 
 Late rows, a corrected day, a file that is delivered again, missing and additional columns, bad rows, keys in the names
-of folders, rows that change by their keys, and deletions. A reader that asks the catalog all the time, while loads run,
-sees each partition as it was before or after a load.
+of folders, rows that change by their keys, and a deletion for good. A reader that asks the catalog all the time, while
+loads run, sees each partition as it was before or after a load.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog
+from tests.end_to_end.backfills import backfill
 from tests.end_to_end.conftest import SHOPS
 from tests.support.published import published
 
@@ -41,6 +43,8 @@ COUNTRIES = ("AT", "DE", "FR", "UK", "US")
 COLUMNS = "id,customer,amount,note,country,day"
 CHANGING = 5
 """The day that all changes are about; a reader watches it."""
+FORGOTTEN = 3
+"""The customer whose rows are deleted for good."""
 
 Row = tuple[int, int, Decimal | None, str | None, str, int]
 Rows = dict[int, Row]
@@ -151,6 +155,15 @@ class Shop:
         report = self.load("days").result("register")
         assert report["partitions"] == (last - first + 1) * len(COUNTRIES)
 
+    def backfilled_days(self, stack: Stack, first: int, last: int) -> None:
+        """Airflow's own backfill, each of whose runs loads the file of its day."""
+        dates = [date(2026, 1, 1) + timedelta(days=day - first) for day in range(first, last + 1)]
+        for day, of_day in zip(range(first, last + 1), dates, strict=True):
+            self.deliver(f"daily/{of_day}.csv", self.days[day])
+            self.expect(self.days[day])
+        runs = backfill(stack, f"add_partitions.{self.table}", str(dates[0]), str(dates[-1]))
+        assert runs == {str(of_day): "success" for of_day in dates}
+
     def late_rows(self) -> None:
         late = [order(100_000 + number, COUNTRIES[number % 5], CHANGING) for number in range(12)]
         self.deliver("late/rows.csv", late)
@@ -202,10 +215,29 @@ class Shop:
         self.expect(changed, without=lambda row: row[0] == gone[0])
         self.load("merge", mode="merge")
 
+    def forget(self) -> Any:
+        statement = f"CALL calve.system.forget('{self.table}', 'customer = {FORGOTTEN}')"
+        run = self._start_dag("run_statement", {"statement": statement})
+        run.wait()
+        result = run.result("run")
+        return dict(zip(result["columns"], result["rows"][0], strict=True))
+
     def a_deletion(self) -> None:
-        self.expect([], without=lambda row: row[1] == 3)
-        statement = f"DELETE FROM {self.table} WHERE customer = 3"
-        self._start_dag("run_statement", {"statement": statement}).wait()
+        self.expect([], without=lambda row: row[1] == FORGOTTEN)
+        # Running readers keep the former files for the grace period.
+        assert self.forget()["files_left"] > 0
+
+    @property
+    def files_with_forgotten(self) -> list[str]:
+        """The Parquet files in the table's folder, hidden ones included, that have rows that must not exist."""
+        paths = sorted(Path(self.catalog.get_table(self.table).location).rglob("*.parquet"))
+        tables = ((path, pq.ParquetFile(path)) for path in paths)
+        return [
+            str(path)
+            for path, file in tables
+            if "customer" in file.schema_arrow.names
+            and FORGOTTEN in file.read(columns=["customer"]).column("customer").to_pylist()
+        ]
 
 
 @pytest.fixture
@@ -213,10 +245,10 @@ def shop(stack: Stack, table: str, catalog: Catalog, start_dag: Callable[..., An
     return Shop(stack.home / "landing" / table, table, catalog, start_dag)
 
 
-def test_weeks_of_a_shop(shop: Shop, catalog: Catalog, table: str) -> None:
+def test_weeks_of_a_shop(stack: Stack, shop: Shop, catalog: Catalog, table: str) -> None:
     shop.many_days(1, DAYS - AT_ONCE)
     with Reader(catalog, table) as reader:
-        shop.many_days(DAYS - AT_ONCE + 1, DAYS)
+        shop.backfilled_days(stack, DAYS - AT_ONCE + 1, DAYS)
         shop.late_rows()
         shop.a_corrected_day()
         shop.other_columns()
@@ -229,16 +261,28 @@ def test_weeks_of_a_shop(shop: Shop, catalog: Catalog, table: str) -> None:
     # The reader asks for several partitions, of which it may see one before and another after a change.
     assert by_partition(reader.seen) <= by_partition(shop.states)
     assert sorted(read(catalog, table), key=str) == shop.expected
+    assert shop.files_with_forgotten
     if SHOPS[table] == "iceberg":
-        rows = published(catalog, table).scan().to_arrow().select(COLUMNS.split(",")).to_pylist()
-        assert sorted((tuple(row.values()) for row in rows), key=str) == shop.expected
-        return
-    for _ in range(2):
+        assert_published(catalog, table, shop.expected)
+    for _ in range(3):
         assert catalog.vacuum(table, grace=timedelta(0)).problems == ()
         assert sorted(read(catalog, table), key=str) == shop.expected
+    assert shop.files_with_forgotten == []
+    proof = shop.forget()
+    assert (proof["rows_deleted"], proof["files_left"], proof["rows_left"]) == (0, 0, 0)
+    assert sorted(read(catalog, table), key=str) == shop.expected
+    if SHOPS[table] == "iceberg":
+        assert_published(catalog, table, shop.expected)
+        return
     files = f"{catalog.get_table(table).location}/*/*/*.parquet"
     query = f"SELECT {COLUMNS} FROM read_parquet('{files}', hive_partitioning=true, hive_types={{'day': 'INT'}})"
     assert sorted(duckdb.sql(query).fetchall(), key=str) == shop.expected
+
+
+def assert_published(catalog: Catalog, table: str, expected: list[Row]) -> None:
+    """Check that other engines see the rows in the current snapshot."""
+    rows = published(catalog, table).scan().to_arrow().select(COLUMNS.split(",")).to_pylist()
+    assert sorted((tuple(row.values()) for row in rows), key=str) == expected
 
 
 def by_partition(states: set[frozenset[Row]]) -> set[tuple[str, frozenset[Row]]]:

@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_page_says_in_words_what_was_checked_and_which_partition_failed(site: Path) -> None:
     (page,) = (site / "validations").rglob("*.html")
     text = page.read_text(encoding="utf-8")
-    assert "For each new partition: rows with amount above 100, 0." in text
+    assert "For each new or extended partition: rows with amount above 100, 0." in text
     assert "day=&lt;b&gt;2" in text
     assert "<b>2" not in text
 
@@ -89,7 +89,7 @@ def test_page_on_an_object_store_is_one_file(object_store: ObjectStore) -> None:
     assert object_store.objects("pages/") == ["pages/shop.orders/dag-run-1.html"]
     stored = object_store.client.get_object(Bucket="lake", Key="pages/shop.orders/dag-run-1.html")
     text = stored["Body"].read().decode()
-    assert "For each new partition: rows, at least 1." in text
+    assert "For each new or extended partition: rows, at least 1." in text
     tags = re.findall(r"<(?:script|link|img|a)\b[^>]*\b(?:src|href)=[\"']([^\"']+)", text)
     assert {tag.partition(":")[0] for tag in tags if not tag.startswith("#")} == {"data", "https", "javascript"}
     assert "bootstrap-table" in text
