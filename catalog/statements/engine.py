@@ -6,7 +6,7 @@ group `calve.engine`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -84,21 +84,33 @@ class Engine(Protocol):
         """
         ...
 
-    def delete_rows(self, operation: NewOperation, table: Table, where: str) -> Mapping[str, Any]:
+    def delete_rows(
+        self, operation: NewOperation, table: Table, where: str, database: str | None = None
+    ) -> Mapping[str, Any]:
         """Delete the rows of a table that meet a condition.
 
+        Args:
+            database: The database of table names without one in subqueries; None for that of the table.
+
         Returns:
-            A report with the numbers of `partitions_replaced` and `partitions_removed`.
+            A report with the numbers of `partitions_replaced` and `partitions_removed`; of a table with a partition
+            scheme also with those of `rows`, `files_removed` and `files_written`.
         """
         ...
 
     def update_rows(
-        self, operation: NewOperation, table: Table, assignments: Mapping[str, str], where: str
+        self,
+        operation: NewOperation,
+        table: Table,
+        assignments: Mapping[str, str],
+        where: str,
+        database: str | None = None,
     ) -> Mapping[str, Any]:
         """Update the rows of a table that meet a condition.
 
         Args:
             assignments: Column → expression of its new value.
+            database: As for `delete_rows`.
 
         Returns:
             A report as that of `delete_rows`.
@@ -110,6 +122,19 @@ class Engine(Protocol):
 
         Returns:
             A report with the numbers of `partitions_replaced`, `files_before` and `files`.
+        """
+        ...
+
+    def compact_scheme(
+        self, operation: NewOperation, table: Table, partition_ids: Collection[int] | None
+    ) -> Mapping[str, Any]:
+        """Write the rows of small files of a table with a partition scheme to fewer and larger ones.
+
+        Args:
+            partition_ids: The partitions; None for all.
+
+        Returns:
+            A report as that of `compact`.
         """
         ...
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -49,6 +49,7 @@ from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
 from spark_jobs.rows.char_columns import char_metadata
 from spark_jobs.rows.placement import partition_id
@@ -152,6 +153,32 @@ def filters_on(spark: SparkSession, sql: str, filterable: Table, *, catalog: Cat
             conditions = _conditions(statement.over(_placeholders(spark, statement, tables)), tables)
     occurrences = zip(conditions, tables, strict=True)
     return [condition for condition, table in occurrences if table is filterable and condition != _NOTHING]
+
+
+def with_expressions(
+    spark: SparkSession, catalog: Catalog, table: Table, rows: DataFrame, expressions: Mapping[str, str]
+) -> DataFrame:
+    """Return rows of a table with further columns, computed by untrusted expressions, which may read other tables.
+
+    Args:
+        rows: Rows with the table's columns and partition keys, and perhaps others.
+        expressions: New column → Spark SQL expression over the table's columns.
+
+    Raises:
+        RefusedStatementError: An expression is not allowed, or cannot be checked.
+        CatalogError: See `query`.
+    """
+    kept = [quoted(name) for name in rows.columns]
+    # On lines of their own, because an expression may end with a comment.
+    new = [f"(\n{expression}\n) AS {quoted(name)}" for name, expression in expressions.items()]
+    sql = f"SELECT {', '.join([*kept, *new])} FROM {quoted(table.database)}.{quoted(table.name)}"
+    statement = _Statement(spark, catalog, sql, untrusted=sql)
+    others = [_prune(spark, catalog, other, None).frame for other in statement.tables[:-1]]
+    frames = [
+        _with_ids(frame, other, number) if number in statement.id_places else frame
+        for number, (frame, other) in enumerate(zip([*others, rows], statement.tables, strict=True))
+    ]
+    return as_of_now(statement.over(frames))
 
 
 def _planned(spark: SparkSession, catalog: Catalog, statement: _Statement) -> PrunedQuery:
