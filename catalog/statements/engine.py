@@ -17,6 +17,7 @@ from catalog.migration.requests import MigrationRequest
 from catalog.model import Partition, PartitionIndex, Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
+from catalog.statements.model import MergeRows
 from catalog.statements.results import StatementResult
 
 if TYPE_CHECKING:
@@ -114,6 +115,20 @@ class Engine(Protocol):
 
         Returns:
             A report as that of `delete_rows`.
+        """
+        ...
+
+    def merge_rows(
+        self, operation: NewOperation, table: Table, statement: MergeRows, database: str
+    ) -> Mapping[str, Any]:
+        """Run a MERGE.
+
+        Args:
+            database: The database of table names without one.
+
+        Returns:
+            A report as that of `delete_rows`; of a table with a partition scheme, with the numbers of `rows_inserted`,
+            `rows_updated` and `rows_deleted`.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -97,16 +98,28 @@ def rows_updated(
     Raises:
         RefusedStatementError: An expression uses what is not allowed.
     """
-    expressions = {_NEW + name: expression for name, expression in assignments.items()}
-    judged = with_expressions(spark, catalog, table, rows, {IS_HIT: where, **expressions})
-    is_hit = f.coalesce(f.col(quoted(IS_HIT)), f.lit(False))
+    is_hit = f.col(quoted(IS_HIT))
+    # Not computed for other rows, for which it may have no value, such as 1 / 0.
+    expressions = {
+        _NEW + name: f"CASE WHEN {quoted(IS_HIT)} THEN (\n{expression}\n) END"
+        for name, expression in assignments.items()
+    }
+    judged = with_expressions(spark, catalog, table, with_hits(spark, catalog, table, rows, where), expressions)
     columns = []
     for column in (*table.columns, *table.partition_keys):
         checked = checked_column(column, f.col(quoted(column.name)), rows.schema[column.name].dataType)
         if column.name in assignments:
             name = _NEW + column.name
             new = checked_column(column, f.col(quoted(name)), judged.schema[name].dataType)
-            problem = None if new.problem is None else f.when(is_hit, new.problem)
-            checked = CheckedColumn(column, f.when(is_hit, new.value).otherwise(checked.value), problem)
+            checked = chosen(is_hit, new, checked)
         columns.append(checked)
     return judged, columns
+
+
+def chosen(condition: SparkColumn, first: CheckedColumn, second: CheckedColumn) -> CheckedColumn:
+    """Return the first check of a column where a condition is true, and otherwise the second."""
+    problem = None
+    if first.problem is not None or second.problem is not None:
+        of_first, of_second = (f.lit(None) if own is None else own for own in (first.problem, second.problem))
+        problem = f.when(condition, of_first).otherwise(of_second).cast("string")
+    return CheckedColumn(first.column, f.when(condition, first.value).otherwise(second.value), problem)

@@ -210,6 +210,19 @@ def _begin(
     )
 
 
+def begin_change(
+    catalog: Catalog, operation_id: str, table: str, request: Mapping[str, Any], requested_by: str | None
+) -> tuple[Operation, Table]:
+    """Journal a change of a table, which reserves it.
+
+    Raises:
+        UnsupportedChangeError: The table has no partition keys.
+        OperationConflictError: Another operation works on the table.
+    """
+    definition = _changeable(catalog, table)
+    return _begin(catalog, operation_id, definition, request, requested_by), definition
+
+
 def _of_scheme(operation: Operation, change: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the report of a change of a table with a partition scheme, in the words of other tables' reports."""
     report = dict(operation.report[CHANGE]) if operation.is_committed else change()

@@ -57,7 +57,7 @@ def delete(spark: SparkSession, catalog: Catalog, operation: Operation, where: s
         hits = find_hits(spark, catalog, operation.table, where)
         new, partly = hits.retired(), [file for file in hits.files if file.path not in hits.whole]
         if partly:
-            kept = rows_without(spark, catalog, hits.table, rows_of(spark, hits.table, partly), where)
+            kept = rows_without(spark, catalog, hits.table, rows_of_files(spark, hits.table, partly), where)
             rows, columns = shaped_rows(hits.table, kept)
             new = replace(new, rows=rows, columns=columns)
         return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), hits.table, new, hits.report)
@@ -80,7 +80,7 @@ def update(
         hits = find_hits(spark, catalog, operation.table, where)
         table, new = hits.table, hits.retired()
         if hits.files:
-            old = rows_of(spark, table, hits.files)
+            old = rows_of_files(spark, table, hits.files)
             rows, columns = rows_updated(spark, catalog, table, old, assignments, where)
             assert table.scheme is not None
             new = replace(new, rows=rows, columns=columns, may_extend=table.scheme.column in assignments)
@@ -152,7 +152,7 @@ def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> H
         scan = catalog.scan_files(name)
     by_path = dict[str, int]()
     if scan.files:
-        rows = with_hits(spark, catalog, scan.table, with_files(rows_of(spark, scan.table, scan.files)), where)
+        rows = with_hits(spark, catalog, scan.table, with_files(rows_of_files(spark, scan.table, scan.files)), where)
         counts = rows.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE)).count()
         by_path = {relative_path(scan.table, uri): count for uri, count in counts.toLocalIterator()}
     files = [file for file in scan.files if file.path in by_path]
@@ -162,7 +162,7 @@ def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> H
     return Hits(scan.table, files, sum(by_path.values()), whole)
 
 
-def rows_of(spark: SparkSession, table: Table, files: Sequence[DataFile]) -> DataFrame:
+def rows_of_files(spark: SparkSession, table: Table, files: Sequence[DataFile]) -> DataFrame:
     """Return the rows of some files, as statements see them."""
     return with_padded_chars(read_live_rows(spark, table, files), table)
 

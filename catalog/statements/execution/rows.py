@@ -95,6 +95,20 @@ def update_rows(context: Context, statement: m.UpdateRows) -> StatementResult:
     return _changed(table, report, "updated")
 
 
+def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
+    """Run MERGE."""
+    table = _writable(context, statement)
+    _require_partitions(table, "MERGE")
+    with context.operation() as operation:
+        report = context.engine.merge_rows(operation, table, statement, context.database)
+    if table.scheme is None:
+        return _changed(table, report, "merged")
+    names = ("rows_inserted", "rows_updated", "rows_deleted")
+    inserted, updated, deleted = counts = [report[name] for name in names]
+    text = f"{inserted:,} row(s) inserted, {updated:,} updated, {deleted:,} deleted"
+    return StatementResult(names, [counts], text=text)
+
+
 def truncate_table(context: Context, statement: m.TruncateTable) -> StatementResult:
     """Run TRUNCATE TABLE; without the engine, unless other engines have written files that are in no partition yet."""
     table = _writable(context, statement)

@@ -101,6 +101,9 @@ CHANGES: dict[str, Change] = {
     "UPDATE logs SET c = c + 5, name = (SELECT max(name) FROM logs) WHERE c % 10 = 7": lambda rows: [
         (row[0], "n2", row[2] + 5) if row[2] is not None and row[2] % 10 == 7 else row for row in rows
     ],
+    "UPDATE logs SET c = 1000 DIV id WHERE id > 20": lambda rows: [
+        (*row[:2], 1000 // row[0]) if row[0] > 20 else row for row in rows
+    ],
     "UPDATE logs SET c = NULL WHERE c IS NOT NULL": lambda rows: [(*row[:2], None) for row in rows],
 }
 
