@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
+import sqlglot
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from catalog import Catalog, Partition, Table
 from catalog.datafiles.committing import CHANGE_ROWS
@@ -23,6 +26,7 @@ from catalog.operations.records import Operation
 from catalog.statements.merges import MergeAction, MergeCase
 from catalog.statements.model import MergeClause, MergeRows
 from catalog.storage.values import ValueEncoder
+from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
 from spark_jobs.changing.changed_rows import check, chosen
 from spark_jobs.changing.row_changes import CHANGE, begin_change, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
@@ -40,6 +44,8 @@ _ROW, _IS_SOURCE, _ACTION, _KEY = "calve/row", "calve/is_source", "calve/action"
 _NEW, _VALUE, _PROBLEM = "calve/new/", "calve/value/", "calve/problem/"
 _MATCHES, _UPDATED, _DELETED = "matches", "updated", "deleted"
 _SHOWN_COLUMNS, _SHOWN_CHARACTERS = 5, 60
+
+_PRUNING_TYPES = (IntegerType, DateType, StringType)
 
 Unit = tuple[Any, ...]
 """What is replaced as a whole: the path of a file as Spark reports it, or the values of a partition as strings."""
@@ -97,8 +103,9 @@ def _merge_files(
 ) -> dict[str, Any]:
     """Merge into a table with a partition scheme."""
     operation, number = attempt
-    scan = catalog.scan_files(operation.table)
-    merge = _Merge(spark, catalog, scan.table, statement, persist)
+    merge = _Merge(spark, catalog, catalog.get_table(operation.table), statement, persist)
+    # The files that may have rows that match.
+    scan = catalog.scan_files(operation.table, merge.filter_of_matches())
     every = rows_of_files(spark, scan.table, scan.files)
     hits = merge.hits(with_files(every), [FILE])
     paths = {relative_path(scan.table, path) for (path,) in hits.units}
@@ -158,6 +165,46 @@ class _Merge:
         self._columns = (*table.columns, *table.partition_keys)
         self._clauses = list(enumerate(statement.clauses))
         self._deleting = [number for number, clause in self._clauses if clause.action is MergeAction.DELETE]
+
+    def filter_of_matches(self) -> str | None:
+        """Return a catalog filter that is true for the rows of the table that the MERGE reads; None for all.
+
+        Of `t.c = s.c`, it has the least and the greatest value of the source, if the types are the same.
+        """
+        if any(clause.case is MergeCase.NOT_MATCHED_BY_SOURCE for _, clause in self._clauses):
+            return None
+        view, sources = self.table.filter_view, {name.lower(): name for name in self._source_columns}
+        types = dict(zip(view.key_names, view.key_types, strict=True))
+        parts = []
+        for name, own in self._equal_columns():
+            key_type, given = types.get(name), self._source.select(quoted(sources.get(own, _IS_SOURCE))).schema[0]
+            is_same = str(key_type) == given.dataType.simpleString()
+            if name not in self.table.pruning_columns or not is_same or not isinstance(key_type, _PRUNING_TYPES):
+                continue
+            value = f.col(quoted(given.name))
+            bounds: Any = self._source.agg(f.min(value).cast("string"), f.max(value).cast("string")).first()
+            if bounds[0] is None:
+                return "false"
+            try:
+                low, high = (key_type.format(key_type.parse_literal(bound)) for bound in bounds)
+            except KeyValueError:
+                continue
+            parts.append(f"{quoted(name)} >= {low} and {quoted(name)} <= {high}")
+        return " and ".join(parts) or None
+
+    def _equal_columns(self) -> Iterator[tuple[str, str]]:
+        """Yield the columns of the target and the source that the condition compares by `=`, in lower case."""
+        try:
+            tree = sqlglot.parse_one(self._statement.condition, dialect="spark")
+        except SqlglotError:
+            return
+        names = {self._statement.alias: 0, self._statement.source_alias: 1}
+        for part in tree.flatten() if isinstance(tree, exp.And) else [tree]:
+            sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
+            columns = [side for side in sides if isinstance(side, exp.Column) and side.table.lower() in names]
+            own = {names[column.table.lower()]: column.name.lower() for column in columns if not column.db}
+            if len(own) == 2:
+                yield own[0], own[1]
 
     def hits(self, target: DataFrame, unit: Sequence[str]) -> _Hits:
         """Return the units that have rows which change.

@@ -125,6 +125,24 @@ def test_a_merge_into_an_empty_table_inserts(session: Session) -> None:
     assert rows_of(session) == sorted(SOURCE)
 
 
+def test_a_merge_reads_only_files_that_may_have_such_rows(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(session, "range")
+    read: list[str | None] = []
+    scan_files = catalog.scan_files
+
+    def scan(table: str, expression: str | None = None, **rest: Any) -> Any:
+        read.append(expression)
+        return scan_files(table, expression, **rest)
+
+    monkeypatch.setattr(catalog, "scan_files", scan)
+    merge = f"MERGE INTO t USING {source(SOURCE[:2])} AS s ON s.c = t.c AND t.id = s.id WHEN MATCHED THEN DELETE"
+    session.execute(merge)
+    assert read[0] == "`c` >= 1 and `c` <= 4"
+    assert rows_of(session) == by_duckdb(merge)
+
+
 @pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["hash", "hive"])
 def test_a_row_that_two_rows_match_is_named(session: Session, kind: str) -> None:
@@ -176,7 +194,11 @@ def merges(draw: st.DrawFn) -> tuple[list[Row], str]:
             condition = draw(st.sampled_from([*last, f" AND {tested} > 4", f" AND {tested} IS NULL"]))
             clauses.append(f"WHEN {case}{condition} THEN {draw(st.sampled_from(actions))}")
     clauses = clauses or ["WHEN MATCHED THEN DELETE"]
-    on = draw(st.sampled_from(["t.id = s.id", "t.id = s.id AND t.c < 7", "s.id = t.id AND t.name IS NOT NULL"]))
+    on = draw(
+        st.sampled_from(
+            ["t.id = s.id", "s.id = t.id AND t.c = s.c", "t.id = s.id AND t.c < 7", "s.id = t.id AND t.name = s.name"]
+        )
+    )
     return target, f"MERGE INTO t USING {source(rows)} AS s ON {on} {' '.join(clauses)}"
 
 
