@@ -55,7 +55,7 @@ class FileScan:
 
     @cached_property
     def matching(self) -> tuple[DataFile, ...]:
-        """The files of which all rows match the filter; those of which some rows match may be among them or not."""
+        """The files of which all rows match the filter, as far as their statistics tell."""
         condition = FileCondition(self.tree, self.table.filter_view)
         return tuple(file for file in self.files if condition.must_match(file))
 

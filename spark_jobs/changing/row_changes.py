@@ -227,7 +227,7 @@ def _of_scheme(operation: Operation, change: Callable[[], dict[str, Any]]) -> di
     """Return the report of a change of a table with a partition scheme, in the words of other tables' reports."""
     report = dict(operation.report[CHANGE]) if operation.is_committed else change()
     files = {"files": report["files_written"], "bytes": report["bytes_written"]}
-    return {"rows": report["rows_loaded"], **files, "partitions_replaced": 0, "partitions_removed": 0, **report}
+    return {"rows": report.get("rows_loaded", 0), **files, "partitions_replaced": 0, "partitions_removed": 0, **report}
 
 
 def _change(
