@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -21,19 +22,29 @@ from catalog.schemes.model import Scheme
 from catalog.settings.environment import spark_packages
 from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
+from catalog.statements.model import MergeRows
 from catalog.statements.results import StatementResult
+from catalog.statements.terms import TableReference
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.forgetting import forget_rows
-from spark_jobs.changing.row_changes import compact_partitions, delete_rows, overwrite_rows, update_rows
+from spark_jobs.changing.merge_statement import merge
+from spark_jobs.changing.row_changes import (
+    compact_partitions,
+    compact_scheme_partitions,
+    delete_rows,
+    overwrite_rows,
+    update_rows,
+)
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.query import prune_query
 from spark_jobs.queries.table_names import reads_iceberg
-from spark_jobs.queries.views import with_views
+from spark_jobs.queries.views import expression_with_views, with_views
 from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
+from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
@@ -222,30 +233,42 @@ class SparkEngine:
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    def delete_rows(self, operation: NewOperation, table: Table, where: str) -> Mapping[str, Any]:
+    def delete_rows(
+        self, operation: NewOperation, table: Table, where: str, database: str | None = None
+    ) -> Mapping[str, Any]:
         """Delete the rows of a table that meet a condition."""
         with engine_errors(where):
+            condition = expression_with_views(self._catalog, where, database or table.database)
             return delete_rows(
-                self._session_for(table),
+                self._session_for(table, condition),
                 self._catalog,
                 operation.id,
                 table.full_name,
-                where,
+                condition,
                 requested_by=operation.requested_by,
             )
 
     def update_rows(
-        self, operation: NewOperation, table: Table, assignments: Mapping[str, str], where: str
+        self,
+        operation: NewOperation,
+        table: Table,
+        assignments: Mapping[str, str],
+        where: str,
+        database: str | None = None,
     ) -> Mapping[str, Any]:
         """Update the rows of a table that meet a condition."""
         with engine_errors(where):
+            condition, *values = (
+                expression_with_views(self._catalog, expression, database or table.database)
+                for expression in (where, *assignments.values())
+            )
             return update_rows(
-                self._session_for(table),
+                self._session_for(table, condition, *values),
                 self._catalog,
                 operation.id,
                 table.full_name,
-                assignments,
-                where,
+                dict(zip(assignments, values, strict=True)),
+                condition,
                 requested_by=operation.requested_by,
             )
 
@@ -262,6 +285,36 @@ class SparkEngine:
                 requested_by=operation.requested_by,
             )
 
+    def merge_rows(
+        self, operation: NewOperation, table: Table, statement: MergeRows, database: str
+    ) -> Mapping[str, Any]:
+        """Run a MERGE."""
+
+        def expanded(expression: str) -> str:
+            return expression_with_views(self._catalog, expression, database)
+
+        source = f"SELECT * FROM {statement.source} AS {quoted(statement.source_alias)}"
+        source = f"({with_views(self._catalog, source, database)}\n)"
+        clauses = [
+            replace(
+                clause,
+                condition=None if clause.condition is None else expanded(clause.condition),
+                values=_mapped(clause.values, expanded),
+            )
+            for clause in statement.clauses
+        ]
+        whole = replace(
+            statement,
+            table=TableReference(table.database, table.name),
+            source=source,
+            condition=expanded(statement.condition),
+            clauses=clauses,
+        )
+        with engine_errors(f"MERGE INTO {table.full_name}"):
+            conditions = [whole.condition, *(clause.condition for clause in clauses if clause.condition)]
+            spark = self._session_for(table, source, *conditions)
+            return merge(spark, self._catalog, operation.id, whole, requested_by=operation.requested_by)
+
     def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
         """Write the rows of partitions to fewer and larger files."""
         with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
@@ -274,9 +327,26 @@ class SparkEngine:
                 requested_by=operation.requested_by,
             )
 
-    def _session_for(self, table: Table) -> SparkSession:
-        """Return the session, with Iceberg's runtime if it has to read files of which delete files delete rows."""
-        return self.spark if table.engine_location is None else self._spark_with_packages()
+    def compact_scheme(
+        self, operation: NewOperation, table: Table, partition_ids: Collection[int] | None
+    ) -> Mapping[str, Any]:
+        """Write the rows of small files of a table with a partition scheme to fewer and larger ones."""
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+            return compact_scheme_partitions(
+                self._session_for(table),
+                self._catalog,
+                operation.id,
+                table.full_name,
+                partition_ids,
+                requested_by=operation.requested_by,
+            )
+
+    def _session_for(self, table: Table, *expressions: str) -> SparkSession:
+        """Return the session, with Iceberg's runtime if that reads the table, or one in a subquery of an expression."""
+        needs_iceberg = table.engine_location is not None or any(
+            reads_iceberg(self._catalog, f"SELECT (\n{expression}\n)", table.database) for expression in expressions
+        )
+        return self._spark_with_packages() if needs_iceberg else self.spark
 
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Make a change of a table's partitions that moves rows."""
@@ -319,6 +389,15 @@ class SparkEngine:
             job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
         return self._catalog.get_partition_index(name, index)
+
+
+def _mapped(
+    values: Mapping[str, str] | Sequence[str] | None, change: Callable[[str], str]
+) -> Mapping[str, str] | Sequence[str] | None:
+    """Return the values of a clause of MERGE with changed expressions."""
+    if isinstance(values, Mapping):
+        return {name: change(expression) for name, expression in values.items()}
+    return values and [change(expression) for expression in values]
 
 
 def _from_text(text: SparkColumn, column: Column) -> SparkColumn:

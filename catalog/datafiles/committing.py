@@ -9,20 +9,24 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
-from catalog.datafiles.intake import lock_current
+from catalog.datafiles.intake import lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_manifest
-from catalog.datafiles.pruning import place_files
+from catalog.datafiles.pruning import FileScan, place_files, scan_files
 from catalog.datafiles.publishing import FileSwap, publish, translated_errors
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
-from catalog.operations.records import Operation, OperationState
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.schemes.model import UNPLACED, Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import TableRow
+from catalog.tables.checks import require_scheme
 from catalog.tables.definitions import Definitions
+
+CHANGE_ROWS = "change_rows"
+"""The step of an operation that deletes, updates, overwrites, merges or compacts rows."""
 
 OPERATION_MARK = "calve.operation"
 """The entry of a snapshot's summary with the id of the operation that made it."""
@@ -42,6 +46,7 @@ class FileChange:
         read_from: The metadata of the table when the rows of the retired files were read; None if they were not read.
         targets: Partition → the partitions of the new scheme that its rows may belong to, where this differs; for files
             that came after the plan was made.
+        is_overwrite: Other rows replace those of the retired files (`SnapshotChange.is_overwrite`).
     """
 
     before: Scheme
@@ -52,6 +57,7 @@ class FileChange:
     retired: Iterable[int] = ()
     targets: Mapping[int, Sequence[int]] = field(default_factory=dict)
     read_from: str | None = None
+    is_overwrite: bool = False
 
 
 class Committer:
@@ -105,6 +111,47 @@ class Committer:
         reached(Point.COMMITTED)
         return full_report
 
+    def delete_files(
+        self, operation_id: str, table: str, expression: str | None = None, *, requested_by: str | None = None
+    ) -> dict[str, Any] | None:
+        """Delete the rows that match a filter without reading them; a repeated call returns the same report.
+
+        Args:
+            operation_id: The operation, which reserves the table.
+            expression: The filter, as for `scan_files`; None for all rows.
+
+        Returns:
+            The report, with `rows` and `files_removed`; None, with nothing changed, if the statistics do not tell
+            whether all rows of a file match, so that a Spark job has to read it under the same operation id.
+
+        Raises:
+            InvalidSchemeError: The table has no partition scheme.
+            ExpressionError: The expression is invalid.
+            OperationConflictError: Another operation works on the table.
+        """
+        earlier = self._operations.find(operation_id)
+        if earlier is None or not earlier.is_committed:
+            scan = self._scan(table, expression)
+            if len(scan.matching) < len(scan.files):
+                return None
+        request = {"change": "delete", "where": expression}
+        operation = self._operations.begin(
+            operation_id, OperationKind.CHANGE_ROWS, table, request, is_exclusive=True, requested_by=requested_by
+        )
+        if operation.is_committed:
+            return dict(operation.report[CHANGE_ROWS])
+        with self._operations.attempt(operation_id, CHANGE_ROWS) as attempt:
+            scan = self._scan(table, expression)
+            if len(scan.matching) < len(scan.files):
+                return None
+            change = FileChange(scan.scheme, scan.scheme, retired=[file.id for file in scan.files], is_overwrite=True)
+            report = {"rows": scan.read.row_count, "files_removed": scan.read.file_count}
+            return self.commit(operation_id, CHANGE_ROWS, attempt, change, report)
+
+    def _scan(self, table: str, expression: str | None) -> FileScan:
+        with reading_current(self._storage, self._definitions, table, is_strict=True) as (connection, definition):
+            return scan_files(connection, require_scheme(definition), expression)
+
     def _added(self, operation_id: str, step: str, attempt: int, folder: str | None) -> list[NewFile]:
         """Return the files of a folder, after checking that the operation may commit it."""
         if folder is None:
@@ -139,7 +186,8 @@ class Committer:
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
         swap = None
         if written.file_count or removed or change.relabelled or change.after != change.before:
-            swap = FileSwap(added, removed=removed, marks={OPERATION_MARK: operation.id})
+            marks = {OPERATION_MARK: operation.id}
+            swap = FileSwap(added, removed=removed, marks=marks, is_overwrite=change.is_overwrite)
         if table.published_location is not None:
             # Tables of earlier versions are published by `calve init`.
             publish(connection, replace(table, scheme=change.after), swap)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection
 
 from catalog.datafiles.files import ColumnStatistics, DataFile, Total, number_of_files, read_files
 from catalog.expressions import Expression, parse_expression
-from catalog.expressions.tree import NONE, And, Condition, Or
+from catalog.expressions.tree import ALL, NONE, And, Condition, Or
 from catalog.indexes.bounds import bounds_of
 from catalog.model import PARTITION_ID, Table
 from catalog.schemes.model import UNPLACED, Scheme
-from catalog.types.key_types import IntegerType
+from catalog.types.key_types import FloatingType, IntegerType
 from catalog.types.ranges import Ranges
 
 _ID_TYPE = IntegerType("int")
@@ -51,6 +52,12 @@ class FileScan:
     def engine_location(self) -> str | None:
         """The metadata file by which Iceberg's reader must read the rows; None if it is enough to read the files."""
         return self.table.engine_location
+
+    @cached_property
+    def matching(self) -> tuple[DataFile, ...]:
+        """The files of which all rows match the filter, as far as their statistics tell."""
+        condition = FileCondition(self.tree, self.table.filter_view)
+        return tuple(file for file in self.files if condition.must_match(file))
 
     @property
     def unplaced(self) -> Total:
@@ -157,7 +164,7 @@ def _is_inside(partition_id: int, ranges: Ranges) -> bool:
 
 
 class FileCondition:
-    """A test of files' statistics: whether rows of the file may match an expression."""
+    """A test of files' statistics: whether any, or all, rows of the file match an expression."""
 
     def __init__(self, tree: Expression, view: Table) -> None:
         """Compute the ranges of each condition.
@@ -166,8 +173,11 @@ class FileCondition:
             view: The table's `filter_view`.
         """
         self._names = view.key_names
-        bounds = bounds_of(tree, view).keys
-        self._bounds = {self._names[key]: ranges for key, ranges in bounds.items()}
+        bounds = bounds_of(tree, view)
+        self._bounds = {self._names[key]: ranges for key, ranges in bounds.keys.items()}
+        self._is_all, self._is_exact = tree == ALL, bounds.is_exact
+        types = zip(view.key_names, view.key_types, strict=True)
+        self._floating = frozenset(name for name, key_type in types if isinstance(key_type, FloatingType))
         self._alternatives = self._prepared(tree, view) if isinstance(tree, And | Or) else None
         self.is_always_met = not self._bounds and self._alternatives is None
 
@@ -183,6 +193,21 @@ class FileCondition:
                 alternatives = [self._prepared(operand, view) for operand in operands]
                 return None if None in alternatives else (any, [part for part in alternatives if part is not None])
         return None
+
+    def must_match(self, file: DataFile) -> bool:
+        """Return whether all rows of a file match the expression; False if its statistics do not tell."""
+        if self._is_all:
+            return True
+        return self._is_exact and all(self._is_inside(file, name, ranges) for name, ranges in self._bounds.items())
+
+    def _is_inside(self, file: DataFile, name: str, ranges: Ranges) -> bool:
+        if name == PARTITION_ID:
+            return file.partition_id != UNPLACED and _is_inside(file.partition_id, ranges)
+        known = file.statistics.get(name)
+        # The bounds of floating-point columns may leave out NaN.
+        if known is None or name in self._floating:
+            return False
+        return all(any(own.low >= other.low and own.high <= other.high for other in ranges) for own in known.ranges)
 
     def may_match(self, statistics: Mapping[str, ColumnStatistics]) -> bool:
         """Return whether a file with these statistics may contain matching rows."""

@@ -27,6 +27,7 @@ CatalogError
 │   │   └── DuplicateFilesError      the Iceberg table already contains the files
 │   ├── UnsupportedFormatError       the catalog records this format but cannot read or write it
 │   ├── InvalidRowsError             rows to append do not match the table's columns or their types
+│   ├── AmbiguousMergeError          several rows of the source of a MERGE match one row of the table
 │   ├── InvalidSchemeError           a partition scheme, or a change to one, is invalid
 │   │   ├── BoundsNotAscendingError
 │   │   ├── BoundOutsideRangeError
@@ -203,6 +204,7 @@ from catalog.errors.metastores import (
 )
 from catalog.errors.operations import FencedError, OperationConflictError, OperationReusedError, PlanConflictError
 from catalog.errors.partitions import (
+    AmbiguousMergeError,
     InvalidPartitionError,
     InvalidPartitionSpecError,
     InvalidRowsError,
@@ -247,6 +249,7 @@ from catalog.errors.statements import (
 __all__ = [
     "AlreadyExistsError",
     "AlreadyIcebergError",
+    "AmbiguousMergeError",
     "BoundOutsideRangeError",
     "BoundsNotAscendingError",
     "CatalogAccessError",

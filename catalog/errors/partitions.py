@@ -119,3 +119,21 @@ class PartialPartitionSpecError(InvalidPartitionSpecError):
 
 class InvalidRowsError(InvalidRequestError):
     """Rows to append do not match the table's columns or their types."""
+
+
+class AmbiguousMergeError(InvalidRequestError):
+    """Several rows of the source of a MERGE match one row of the table.
+
+    Attributes:
+        table: The table, `database.name`.
+        row: The beginning of the row.
+        count: The number of rows of the source that match it.
+    """
+
+    def __init__(self, table: str, row: str, count: int) -> None:
+        """Build the message."""
+        self.table, self.row, self.count = table, row, count
+        super().__init__(
+            f"{count:,} rows of the source match the row {row} of table {table}, so what it becomes is open; nothing "
+            "was changed. Let at most one row match, for instance by a GROUP BY in the source"
+        )

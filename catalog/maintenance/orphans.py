@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _KINDS = (
     OperationKind.LOAD_ROWS,
+    OperationKind.CHANGE_ROWS,
     OperationKind.REBALANCE,
     # Of tables stored as Iceberg.
     OperationKind.APPEND_ROWS,

@@ -6,7 +6,7 @@ group `calve.engine`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -17,6 +17,7 @@ from catalog.migration.requests import MigrationRequest
 from catalog.model import Partition, PartitionIndex, Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
+from catalog.statements.model import MergeRows
 from catalog.statements.results import StatementResult
 
 if TYPE_CHECKING:
@@ -84,21 +85,33 @@ class Engine(Protocol):
         """
         ...
 
-    def delete_rows(self, operation: NewOperation, table: Table, where: str) -> Mapping[str, Any]:
+    def delete_rows(
+        self, operation: NewOperation, table: Table, where: str, database: str | None = None
+    ) -> Mapping[str, Any]:
         """Delete the rows of a table that meet a condition.
 
+        Args:
+            database: The database of table names without one in subqueries; None for that of the table.
+
         Returns:
-            A report with the numbers of `partitions_replaced` and `partitions_removed`.
+            A report with the numbers of `partitions_replaced` and `partitions_removed`; of a table with a partition
+            scheme also with those of `rows`, `files_removed` and `files_written`.
         """
         ...
 
     def update_rows(
-        self, operation: NewOperation, table: Table, assignments: Mapping[str, str], where: str
+        self,
+        operation: NewOperation,
+        table: Table,
+        assignments: Mapping[str, str],
+        where: str,
+        database: str | None = None,
     ) -> Mapping[str, Any]:
         """Update the rows of a table that meet a condition.
 
         Args:
             assignments: Column → expression of its new value.
+            database: As for `delete_rows`.
 
         Returns:
             A report as that of `delete_rows`.
@@ -116,11 +129,38 @@ class Engine(Protocol):
         """
         ...
 
+    def merge_rows(
+        self, operation: NewOperation, table: Table, statement: MergeRows, database: str
+    ) -> Mapping[str, Any]:
+        """Run a MERGE.
+
+        Args:
+            database: The database of table names without one.
+
+        Returns:
+            A report as that of `delete_rows`; of a table with a partition scheme, with the numbers of `rows_inserted`,
+            `rows_updated` and `rows_deleted`.
+        """
+        ...
+
     def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
         """Write the rows of partitions to fewer and larger files.
 
         Returns:
             A report with the numbers of `partitions_replaced`, `files_before` and `files`.
+        """
+        ...
+
+    def compact_scheme(
+        self, operation: NewOperation, table: Table, partition_ids: Collection[int] | None
+    ) -> Mapping[str, Any]:
+        """Write the rows of small files of a table with a partition scheme to fewer and larger ones.
+
+        Args:
+            partition_ids: The partitions; None for all.
+
+        Returns:
+            A report as that of `compact`.
         """
         ...
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from catalog.model import Buckets, Column, IndexDefinition
+from catalog.statements.merges import MergeAction, MergeCase
 from catalog.statements.terms import KeyCondition, Literal, PartitionValues, TableReference
 
 
@@ -517,6 +518,41 @@ class UpdateRows(TableStatement):
 
     assignments: Mapping[str, str]
     where: str | None = None
+
+
+@dataclass(frozen=True)
+class MergeClause:
+    """A WHEN clause of MERGE.
+
+    Attributes:
+        condition: After AND; None without it.
+        values: Column → expression of its value; None for `*`, the columns of the same names. A list of expressions
+            has one for each column, in their order. Empty for DELETE.
+    """
+
+    case: MergeCase
+    action: MergeAction
+    condition: str | None = None
+    values: Mapping[str, str] | Sequence[str] | None = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeRows(TableStatement):
+    """MERGE INTO.
+
+    Attributes:
+        alias: The name of the target in expressions.
+        source: A table or a query in parentheses, as it was written.
+        source_alias: The name of the source in expressions.
+        condition: The condition after ON.
+        clauses: The first whose condition is met applies to a row.
+    """
+
+    alias: str
+    source: str
+    source_alias: str
+    condition: str
+    clauses: Sequence[MergeClause]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,6 @@ _ELSEWHERE = {
     "GRANT": "who may do what is up to the database and the file system",
     "IMPORT": None,
     "LOCK": "operations hold their table by themselves",
-    "MERGE": "to merge partitions, use ALTER TABLE … MERGE PARTITION",
     "OPTIMIZE": None,
     "REFRESH": "nothing is cached",
     "REPLACE": None,

@@ -76,12 +76,38 @@ def split_update(text: str, start: int) -> tuple[list[tuple[Part, Part]], Part |
     commas = [edge for edge in edges if edge[0] == "," and edge[1] < where[1]]
     for _, end, next_begin in (*commas, where):
         middle = next((edge for edge in edges if edge[0] == "=" and begin <= edge[1] < end), ("=", end, end))
-        assignments.append((_part(text, begin, middle[1]), _part(text, middle[2], end)))
+        assignments.append((part_of(text, begin, middle[1]), part_of(text, middle[2], end)))
         begin = next_begin
-    return assignments, None if where[1] == len(text) else _part(text, where[2], len(text))
+    return assignments, None if where[1] == len(text) else part_of(text, where[2], len(text))
 
 
-def _part(text: str, start: int, end: int) -> Part:
+def words_of(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the words and signs of a statement from a position on, in upper case, and quoted strings and names.
+
+    Comments are left out. Each has its start and end.
+    """
+    for kind, piece_start, piece_end in _pieces(text):
+        if piece_end <= start or kind in ("comment", "blank"):
+            continue
+        if kind == "quoted":
+            yield text[piece_start:piece_end], piece_start, piece_end
+            continue
+        for word in _WORD_OR_SIGN.finditer(text, max(piece_start, start), piece_end):
+            yield word.group().upper(), word.start(), word.end()
+
+
+def names_of(part: Part) -> list[Part]:
+    """Return the names of a dotted name; empty if the text is none."""
+    words = list(words_of(part.text, 0))
+    names = words[::2]
+    is_dotted = all(word == "." for word, _, _ in words[1::2]) and len(words) % 2 == 1
+    if not is_dotted or any(not (word[0] == "`" or word.replace("_", "a").isalnum()) for word, _, _ in names):
+        return []
+    return [Part(part.text[start:end], part.position + start) for _, start, end in names]
+
+
+def part_of(text: str, start: int, end: int) -> Part:
+    """Return a part of a statement, without blanks around it."""
     blanks = len(text[start:end]) - len(text[start:end].lstrip())
     return Part(text[start:end].strip(), start + blanks)
 

@@ -47,7 +47,7 @@ def forget_rows(
     """Delete the rows that meet a condition, and all copies of them in the table's folders.
 
     Args:
-        where: As for `delete_rows`.
+        where: A Spark SQL condition on the table's columns, without other tables.
         at_once: Delete the former files now, although running readers may need them, and files that this catalog wrote
             for partitions that were dropped.
 
@@ -79,7 +79,7 @@ def forget_rows(
             del holders.rows[path]
         report = {
             "rows_deleted": found,
-            "partitions_changed": deletion["partitions_replaced"] + deletion["partitions_removed"],
+            "partitions_changed": deletion["partitions_replaced"] + deletion.get("partitions_removed", 0),
             "files_deleted": removed + len(doomed),
             "files_searched": holders.searched - len(doomed),
             "files_left": len(holders.rows),

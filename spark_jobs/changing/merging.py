@@ -12,7 +12,8 @@ from pyspark.sql.window import WindowSpec
 from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
-from spark_jobs.changing.row_changes import check, identities_of_rows, partitions_among, rows_of
+from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
@@ -44,6 +45,7 @@ def merge_rows(
     Raises:
         InvalidRowsError: The rule names a column that the table does not have.
         RefusedStatementError: The condition `rule.delete` uses what is not allowed.
+        ConflictError: A partition that gets rows is quarantined.
     """
     names = [column.name for column in (*table.columns, *table.partition_keys)]
     if unknown := [name for name in (*rule.keys, *filter(None, [rule.order])) if name not in names]:
@@ -52,7 +54,7 @@ def merge_rows(
             f"{', '.join(names)}"
         )
     if rule.delete:
-        check(spark, rule.delete)
+        check_alone(spark, rule.delete)
     typed = persist(new.select(*[checked.value.alias(checked.column.name) for checked in columns]))
     concerned = _concerned(spark, catalog, table, typed, rule)
     old = rows_of(spark, catalog, table, concerned).select(*map(quoted, names))

@@ -1,33 +1,38 @@
-"""Changes of the rows of tables without a partition scheme: overwritten, deleted, updated and compacted partitions.
+"""Changes of the rows of tables: overwritten, deleted, updated and compacted.
 
-A change reads the partitions that it concerns, writes their new rows, and publishes them in place of the old ones in
-one transaction (`LoadMode.REPLACE`). Running readers keep the old files for the grace period.
+`spark_jobs.changing.scheme_changes` changes tables with a partition scheme. Of other tables, a change reads the
+partitions that it concerns, writes their new rows, and publishes them in place of the old ones in one transaction
+(`LoadMode.REPLACE`). Running readers keep the old files for the grace period.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Partition, PartitionState, Table
-from catalog.errors import InvalidRowsError, TableNotFoundError, UnsupportedChangeError
-from catalog.operations.records import OperationKind
+from catalog.datafiles.committing import CHANGE_ROWS
+from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeError
+from catalog.model.partition_names import partition_path
+from catalog.operations.records import Operation, OperationKind
 from catalog.storage.values import ValueEncoder
-from spark_jobs.queries.checked_plans import check_expression
+from spark_jobs.changing import scheme_changes
+from spark_jobs.changing.changed_rows import check, check_alone, check_assignments, rows_updated, rows_without
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import prune_table
-from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
+from spark_jobs.rows.char_columns import with_padded_chars
+from spark_jobs.rows.value_checks import shaped_rows
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others
 
 log = logging.getLogger("spark_jobs.changing.row_changes")
 
-CHANGE = "change_rows"
+CHANGE = CHANGE_ROWS
 """The step of a change's operation."""
 
 
@@ -57,11 +62,14 @@ def overwrite_rows(
     """
     definition = _changeable(catalog, table)
     rows, columns = shaped_rows(definition, frame)
+    request = {"change": "overwrite", "values": dict(values or {})}
+    if definition.scheme is not None:
+        operation = _begin(catalog, operation_id, definition, request, requested_by)
+        return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame))
 
     def prepare() -> NewRows:
         return NewRows(rows, columns, catalog.partitions_of(table, values) if values else [])
 
-    request = {"change": "overwrite", "values": dict(values or {})}
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
@@ -79,7 +87,7 @@ def delete_rows(
     """Delete the rows that meet a condition, in one operation; a repeated call returns the same report.
 
     Args:
-        where: A Spark SQL condition on the table's columns, without subqueries.
+        where: A Spark SQL condition on the table's columns, which may read other tables.
         with_hidden: Delete them from quarantined partitions, too, which stay quarantined; not for tables stored as
             Iceberg.
         change: Its name in the journal.
@@ -93,15 +101,18 @@ def delete_rows(
     """
     definition = _changeable(catalog, table)
     check(spark, where)
+    request = {"change": change, "where": where}
+    if definition.scheme is not None:
+        operation = _begin(catalog, operation_id, definition, request, requested_by)
+        return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
         if with_hidden and not definition.is_stored_as_iceberg:
             concerned += _hidden_concerned(spark, catalog, definition, where)
-        kept = ~f.coalesce(f.expr(where), f.lit(False))
-        return _new_rows(definition, rows_of(spark, catalog, definition, concerned).where(kept), concerned)
+        rows = rows_of(spark, catalog, definition, concerned)
+        return _new_rows(definition, rows_without(spark, catalog, definition, rows, where), concerned)
 
-    request = {"change": change, "where": where}
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
@@ -112,7 +123,7 @@ def rows_with(spark: SparkSession, catalog: Catalog, table: str, where: str) -> 
         RefusedStatementError, UnsupportedChangeError: As for `delete_rows`.
     """
     definition = _changeable(catalog, table)
-    check(spark, where)
+    check_alone(spark, where)
     sql = f"SELECT count(*) FROM {quoted(definition.database)}.{quoted(definition.name)} WHERE ({where}\n)"
     return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
 
@@ -130,31 +141,28 @@ def update_rows(
     """Update the rows that meet a condition, in one operation; a repeated call returns the same report.
 
     Args:
-        assignments: Column → Spark SQL expression of its new value, over the old values. Partition keys stay.
+        assignments: Column → Spark SQL expression of its new value, over the old values. Rows whose partition keys are
+            set move.
         where: As for `delete_rows`.
 
     Raises:
-        InvalidRowsError: A column does not exist or is a partition key, or a value does not fit its column.
+        InvalidRowsError: A column does not exist, or a value does not fit its column.
+        ConflictError: Rows move to a partition that is quarantined.
         CatalogError: See `delete_rows`.
     """
     definition = _changeable(catalog, table)
-    names = {column.name for column in definition.columns}
-    for name in assignments:
-        if name not in names:
-            what = "is a partition key, whose rows would move" if name in definition.key_names else "does not exist"
-            raise InvalidRowsError(
-                f"column {name} of {definition.full_name} {what}; UPDATE sets {', '.join(sorted(names))}. To move "
-                "rows to other partitions, insert them there and delete them here"
-            )
+    check_assignments(definition, assignments)
     for expression in (*assignments.values(), where):
         check(spark, expression)
+    request = {"change": "update", "where": where, "assignments": dict(assignments)}
+    if definition.scheme is not None:
+        operation = _begin(catalog, operation_id, definition, request, requested_by)
+        return _of_scheme(operation, lambda: scheme_changes.update(spark, catalog, operation, assignments, where))
 
     def prepare() -> NewRows:
         concerned = _concerned(spark, catalog, definition, where)
-        rows = rows_of(spark, catalog, definition, concerned)
-        return NewRows(rows, _updated(definition, rows, assignments, where), concerned)
+        return _updated(spark, catalog, definition, concerned, assignments, where)
 
-    request = {"change": "update", "where": where, "assignments": dict(assignments)}
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
@@ -184,6 +192,63 @@ def compact_partitions(
     return {**report, "files_before": sum(partition.file_count or 0 for partition in partitions)}
 
 
+def compact_scheme_partitions(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    partition_ids: Collection[int] | None = None,
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Write the rows of small files to fewer and larger ones, in one operation; repeated, return the same report.
+
+    Args:
+        table: A table with a partition scheme.
+        partition_ids: The partitions whose files are compacted; None for all.
+
+    Returns:
+        The report: `files_before` and `files`, and `partitions_replaced`, those that have other files.
+
+    Raises:
+        CatalogError: See `overwrite_rows`.
+    """
+    definition = _changeable(catalog, table)
+    request = {"change": "compact", "partition_ids": None if partition_ids is None else sorted(partition_ids)}
+    operation = _begin(catalog, operation_id, definition, request, requested_by)
+    return _of_scheme(operation, lambda: scheme_changes.compact(spark, catalog, operation, partition_ids))
+
+
+def _begin(
+    catalog: Catalog, operation_id: str, table: Table, request: Mapping[str, Any], requested_by: str | None
+) -> Operation:
+    """Journal a change, which reserves the table."""
+    kind = OperationKind.CHANGE_ROWS
+    return catalog.operations.begin(
+        operation_id, kind, table.full_name, request, is_exclusive=True, requested_by=requested_by
+    )
+
+
+def begin_change(
+    catalog: Catalog, operation_id: str, table: str, request: Mapping[str, Any], requested_by: str | None
+) -> tuple[Operation, Table]:
+    """Journal a change of a table, which reserves it.
+
+    Raises:
+        UnsupportedChangeError: The table has no partition keys.
+        OperationConflictError: Another operation works on the table.
+    """
+    definition = _changeable(catalog, table)
+    return _begin(catalog, operation_id, definition, request, requested_by), definition
+
+
+def _of_scheme(operation: Operation, change: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the report of a change of a table with a partition scheme, in the words of other tables' reports."""
+    report = dict(operation.report[CHANGE]) if operation.is_committed else change()
+    files = {"files": report["files_written"], "bytes": report["bytes_written"]}
+    return {"rows": report.get("rows_loaded", 0), **files, "partitions_replaced": 0, "partitions_removed": 0, **report}
+
+
 def _change(
     spark: SparkSession,
     catalog: Catalog,
@@ -194,31 +259,14 @@ def _change(
     requested_by: str | None,
 ) -> dict[str, Any]:
     """Journal a change, which reserves the table, and publish the rows that it prepares then."""
-    kind = OperationKind.CHANGE_ROWS
-    operation = catalog.operations.begin(
-        operation_id, kind, table.full_name, request, is_exclusive=True, requested_by=requested_by
-    )
+    operation = _begin(catalog, operation_id, table, request, requested_by)
     return publish_rows(spark, catalog, operation, CHANGE, table, prepare)
-
-
-def check(spark: SparkSession, expression: str) -> None:
-    """Check that an expression only uses the columns of the table, and functions that are allowed.
-
-    Raises:
-        RefusedStatementError: It calls another function.
-        UnsupportedChangeError: It reads a table.
-    """
-    try:
-        check_expression(spark, expression)
-    except TableNotFoundError as error:
-        raise UnsupportedChangeError(
-            f"{expression} reads another table, which a change of rows cannot; give the values, or write the rows "
-            "that remain with INSERT OVERWRITE … SELECT"
-        ) from error
 
 
 def _changeable(catalog: Catalog, table: str) -> Table:
     definition = catalog.get_table(table)
+    if definition.scheme is not None:
+        return definition
     refuse_others(definition)
     if not definition.partition_keys:
         raise UnsupportedChangeError(
@@ -232,19 +280,24 @@ def _new_rows(table: Table, frame: DataFrame, replaced: Sequence[Partition]) -> 
     return NewRows(*shaped_rows(table, frame), replaced)
 
 
-def _updated(table: Table, rows: DataFrame, assignments: Mapping[str, str], where: str) -> list[CheckedColumn]:
-    """Return the columns of updated rows; a new value is checked against its column's type before it is stored."""
-    is_changed = f.coalesce(f.expr(where), f.lit(False))
-    columns = []
-    for column in (*table.columns, *table.partition_keys):
-        old = checked_column(column, f.col(quoted(column.name)), rows.schema[column.name].dataType)
-        if column.name in assignments:
-            value = f.expr(assignments[column.name])
-            new = checked_column(column, value, rows.select(value).schema[0].dataType)
-            problem = None if new.problem is None else f.when(is_changed, new.problem)
-            old = CheckedColumn(column, f.when(is_changed, new.value).otherwise(old.value), problem)
-        columns.append(old)
-    return columns
+def _updated(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    concerned: Sequence[Partition],
+    assignments: Mapping[str, str],
+    where: str,
+) -> NewRows:
+    """Return the rows of partitions after an update, with those of partitions to which it moves rows."""
+    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, catalog, table, concerned), assignments, where)
+    if not assignments.keys() & set(table.key_names):
+        return NewRows(rows, columns, concerned)
+    keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
+    known = {partition.id for partition in concerned}
+    targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
+    every = [*concerned, *(partition for partition in targets if partition.id not in known)]
+    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, catalog, table, every), assignments, where)
+    return NewRows(rows, columns, every)
 
 
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
@@ -271,27 +324,39 @@ def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where
     return [partition for partition in hidden if encoder.identity(partition.values) in matching]
 
 
-def identities_of_rows(table: Table, rows: DataFrame) -> set[bytes]:
-    """Return the identities of the partitions that rows belong to.
+def identities_of_rows(table: Table, rows: DataFrame) -> dict[bytes, tuple[str | None, ...]]:
+    """Return the partitions that rows belong to: identity → values.
 
     Args:
         rows: The partition keys, with their types.
     """
     encoder = ValueEncoder(table)
-    texts = rows.select(*[f.col(quoted(key)).cast("string") for key in table.key_names]).distinct()
-    return {encoder.identity(tuple(row)) for row in texts.toLocalIterator()}
+    texts = rows.select(*[f.nullif(f.col(quoted(key)).cast("string"), f.lit("")) for key in table.key_names]).distinct()
+    return {encoder.identity(tuple(row)): tuple(row) for row in texts.toLocalIterator()}
 
 
 def partitions_among(
-    catalog: Catalog, table: Table, identities: Container[bytes], where: str | None = None
+    catalog: Catalog, table: Table, identities: Mapping[bytes, tuple[str | None, ...]], where: str | None = None
 ) -> list[Partition]:
     """Return the existing partitions with some identities.
 
     Args:
+        identities: As `identities_of_rows` returns them.
         where: A filter that all of them meet; None to look at all partitions.
+
+    Raises:
+        ConflictError: One of them is quarantined, so its rows cannot be read with the others.
     """
     encoder, partitions = ValueEncoder(table), catalog.get_partitions(table.full_name, where)
-    return [partition for partition in partitions if encoder.identity(partition.values) in identities]
+    known = {encoder.identity(partition.values): partition for partition in partitions}
+    visible = {identity: known[identity] for identity in identities if identity in known}
+    missing = [values for identity, values in identities.items() if identity not in visible]
+    if missing and (hidden := catalog.batch_get_partitions(table.full_name, missing).partitions):
+        raise ConflictError(
+            f"partition {partition_path(table.key_names, hidden[0].values)} of {table.full_name} is quarantined until "
+            "its quality is checked, and gets rows; nothing was changed. Release or drop it first"
+        )
+    return list(visible.values())
 
 
 def rows_of(spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition]) -> DataFrame:
@@ -299,12 +364,12 @@ def rows_of(spark: SparkSession, catalog: Catalog, table: Table, partitions: Seq
     if not partitions:
         return empty_table(spark, table)
     if not table.is_stored_as_iceberg:
-        return read_partitions(spark, table, partitions)
+        return with_padded_chars(read_partitions(spark, table, partitions), table)
     found = catalog.scan_partition_files(table.full_name)
     ids = {partition.id for partition in partitions}
     if found.table.engine_location is None:
         files = [file for file in found.files if file.partition_id in ids]
-        return read_data_files(spark, found.table.in_files, files)
+        return with_padded_chars(read_data_files(spark, found.table.in_files, files), table)
     keys = [quoted(key) for key in table.key_names]
     schema = ", ".join(f"{key} string" for key in keys)
     wanted = spark.createDataFrame([partition.values for partition in partitions], schema)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -49,6 +49,7 @@ from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
 from spark_jobs.rows.char_columns import char_metadata
 from spark_jobs.rows.placement import partition_id
@@ -154,6 +155,46 @@ def filters_on(spark: SparkSession, sql: str, filterable: Table, *, catalog: Cat
     return [condition for condition, table in occurrences if table is filterable and condition != _NOTHING]
 
 
+def with_expressions(
+    spark: SparkSession, catalog: Catalog, table: Table, rows: DataFrame, expressions: Mapping[str, str]
+) -> DataFrame:
+    """Return rows of a table with further columns, computed by untrusted expressions, which may read other tables.
+
+    Args:
+        rows: Rows with the table's columns and partition keys, and perhaps others.
+        expressions: New column → Spark SQL expression over the table's columns.
+
+    Raises:
+        RefusedStatementError: An expression is not allowed, or cannot be checked.
+        CatalogError: See `query`.
+    """
+    kept = [quoted(name) for name in rows.columns]
+    # On lines of their own, because an expression may end with a comment.
+    new = [f"(\n{expression}\n) AS {quoted(name)}" for name, expression in expressions.items()]
+    sql = f"SELECT {', '.join([*kept, *new])} FROM {quoted(table.database)}.{quoted(table.name)}"
+    statement = _Statement(spark, catalog, sql, untrusted=sql)
+    others = [_prune(spark, catalog, other, None).frame for other in statement.tables[:-1]]
+    frames = [
+        _with_ids(frame, other, number) if number in statement.id_places else frame
+        for number, (frame, other) in enumerate(zip([*others, rows], statement.tables, strict=True))
+    ]
+    return as_of_now(statement.over(frames))
+
+
+def over_frames(spark: SparkSession, catalog: Catalog, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the result of an untrusted SELECT over frames, and over all partitions of catalog tables in subqueries.
+
+    Args:
+        frames: Name in the SELECT → frame; the SELECT gives each an alias.
+
+    Raises:
+        RefusedStatementError: The SELECT is not allowed, or cannot be checked.
+        CatalogError: See `query`.
+    """
+    statement = _Statement(spark, catalog, sql, untrusted=sql, given=frames)
+    return _read(spark, catalog, statement, [None] * len(statement.tables)).frame
+
+
 def _planned(spark: SparkSession, catalog: Catalog, statement: _Statement) -> PrunedQuery:
     """Return a statement's result from the partitions that Spark's optimizer finds necessary, at the current time."""
     if not statement.is_selective:
@@ -221,11 +262,19 @@ class _Statement:
         is_selective: Whether it has a clause by which the optimizer can skip rows.
     """
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, sql: str, untrusted: str | None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: Catalog,
+        sql: str,
+        untrusted: str | None,
+        given: Mapping[str, DataFrame] | None = None,
+    ) -> None:
         """Parse a SELECT.
 
         Args:
             untrusted: See `prune_query`.
+            given: Frames by their names in the SELECT, where they have aliases.
 
         Raises:
             RefusedStatementError, TableNotFoundError: See `spark_jobs.queries.checked_plans.check_query`.
@@ -244,13 +293,18 @@ class _Statement:
         self.is_selective = tree.find(*_SELECTIVE) is not None
         prefix = f"calve_{uuid4().hex}"
         self._views: list[str] = []
-        self._iceberg_views: dict[str, DataFrame] = {}
+        # Those of Iceberg tables, and those that the caller has given.
+        self._known_views: dict[str, DataFrame] = {}
         edits = list(references.edits)
         unaliased = set()
+        for number, node in enumerate(table_nodes(tree) if given else (), len(occurrences)):
+            if not node.db and given and node.name in given:
+                self._known_views[f"{prefix}_{number}"] = given[node.name]
+                edits.append((start_of(node.parts[0]), end_of(node.parts[-1]), f"{prefix}_{number}"))
         for number, (node, table) in enumerate(occurrences):
             view = f"{prefix}_{number}"
             if is_read_by_iceberg(node, table):
-                self._iceberg_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
+                self._known_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
             else:
                 self._views.append(view)
             start, end = start_of(node.parts[0]), end_of(node.parts[-1])
@@ -268,7 +322,7 @@ class _Statement:
                     edits.append((start_of(column.parts[0]), start_of(column.parts[length - 1]), ""))
         text = _edited(sql, edits)
         if untrusted is not None:
-            check_query(spark, text, untrusted, {*self._views, *self._iceberg_views})
+            check_query(spark, text, untrusted, {*self._views, *self._known_views})
         # Spark's parameters are in braces.
         self._text = re.sub(rf"{prefix}_[0-9]+", r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
 
@@ -278,7 +332,7 @@ class _Statement:
         Raises:
             RefusedStatementError: The untrusted statement is not allowed.
         """
-        views: dict[str, Any] = {**dict(zip(self._views, frames, strict=True)), **self._iceberg_views}
+        views: dict[str, Any] = {**dict(zip(self._views, frames, strict=True)), **self._known_views}
         # Without parameters, Spark does not format the text.
         result = self._spark.sql(self._text, **views) if views else self._spark.sql(self._text.format())
         if self._is_untrusted:

@@ -30,6 +30,12 @@ def with_views(catalog: Catalog, sql: str, database: str) -> str:
     return _expanded(catalog, sql, database, ())
 
 
+def expression_with_views(catalog: Catalog, expression: str, database: str) -> str:
+    """Return an expression whose subqueries are changed as by `with_views`."""
+    before, after = "SELECT (\n", "\n)"
+    return with_views(catalog, f"{before}{expression}{after}", database).removeprefix(before).removesuffix(after)
+
+
 def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...]) -> str:
     edits = [
         (start, end, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +13,19 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
-from catalog.datafiles.files import Total
-from catalog.datafiles.pruning import FileScan, Placing, place_files
-from catalog.errors import InvalidSchemeError
+from catalog.datafiles.files import DataFile, Total
+from catalog.datafiles.pruning import Placing, place_files
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.records import OperationKind
+from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import new_partition_limit, target_file_bytes
-from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
+from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, UNPLACED, Scheme, SchemeType
 from catalog.schemes.ranges import IntervalScheme
+from catalog.tables.checks import require_scheme
 from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY
 from catalog.types.key_types import KeyValue, TimestampType
 from spark_jobs.reading.iceberg import read_live_rows
-from spark_jobs.rows.placement import literal_sql, value_sql
-from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
+from spark_jobs.rows.placement import literal_sql, partition_id, value_sql
+from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.scheme_files import write_rows
 
@@ -73,36 +74,148 @@ def load_rows(
     if operation.is_committed:
         return dict(operation.report[LOAD])
     with attempt_here(catalog, operation, LOAD) as attempt:
-        definition = catalog.get_table(table)
-        before = definition.scheme
-        if before is None:
-            raise InvalidSchemeError(f"table {definition.full_name} has no partition scheme")
-        given, columns = shaped_rows(definition, rows)
-        check = RowCheck(definition, first_problem(columns))
-        values = [checked.value.alias(checked.column.name) for checked in columns]
-        extension = _extended(before, given.select(*values), new_partition_limit(definition))
-        after = extension.scheme
-        rows = check.observe(given).select(*values)
-        in_default = catalog.scan_files(definition.full_name, _IN_DEFAULT)
-        placing = _out_of_default(in_default, before, after)
-        if placing.rewritten:
-            rows = rows.unionByName(read_live_rows(spark, in_default.table, placing.rewritten))
-        folder = attempt_folder(operation, attempt)
-        size = _usual_size(catalog, definition)
-        row_count = write_rows(rows, definition, after, folder, among=extension.partition_ids, size=size)
-        rows_loaded = check.finish()
-        if not in_default.table.delete_file_count:
-            rows_loaded = row_count - Total.of(placing.rewritten).row_count
-        retired = [file.id for file in placing.rewritten]
-        targets = {} if before == after else {DEFAULT_PARTITION: _out_of_default_ids(before, after)}
-        read_from = in_default.table.published_location
-        change = FileChange(before, after, folder, row_count, placing.relabelled, retired, targets, read_from)
-        report = {
-            "rows_loaded": rows_loaded,
-            "partitions_created": len(after.ids) - len(before.ids),
-            **extension.report(definition),
-        }
-        return catalog.committer.commit(operation_id, LOAD, attempt, change, report)
+        definition = require_scheme(catalog.get_table(table))
+        new = SchemeRows(*shaped_rows(definition, rows), may_extend=True)
+        return publish_scheme_rows(spark, catalog, operation, (LOAD, attempt), definition, new)
+
+
+@dataclass(frozen=True)
+class SchemeRows:
+    """Rows to write to a table with a partition scheme, and the files that they replace.
+
+    Attributes:
+        rows, columns: As `shaped_rows` returns them; None for no rows.
+        retired: The files whose rows are among the new ones, or are deleted.
+        read_from: The metadata of the table when these files were read.
+        may_extend: Whether a RANGE_INTERVAL table gets partitions for rows beyond the last bound.
+        replaces_partitions: The rows replace those of their partitions; of a HASH table, all rows.
+        is_overwrite: Whether rows are deleted or replaced by others (`FileChange.is_overwrite`).
+    """
+
+    rows: DataFrame | None = None
+    columns: Sequence[CheckedColumn] = ()
+    retired: Sequence[DataFile] = ()
+    read_from: str | None = None
+    may_extend: bool = False
+    replaces_partitions: bool = False
+    is_overwrite: bool = False
+
+
+def publish_scheme_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    attempt: tuple[str, int],
+    table: Table,
+    new: SchemeRows,
+    report: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write rows to files, and make these visible in place of others in one transaction; return the report.
+
+    Args:
+        operation: It has reserved the table.
+        attempt: The step and the number of the attempt.
+        report: Further fields of the report.
+
+    Returns:
+        The report of `load_rows`, with `files_removed`.
+
+    Raises:
+        InvalidRowsError: A value does not fit its column.
+        PlanConflictError: Another engine has changed the retired files meanwhile.
+    """
+    before = table.scheme
+    assert before is not None
+    if new.rows is None:
+        change = FileChange(before, before, retired=[file.id for file in new.retired], is_overwrite=new.is_overwrite)
+        full_report = {"rows_loaded": 0, "files_removed": len(new.retired), **(report or {})}
+        return catalog.committer.commit(operation.id, *attempt, change, full_report)
+    check = RowCheck(table, first_problem(new.columns))
+    values = [checked.value.alias(checked.column.name) for checked in new.columns]
+    given = new.rows.select(*values)
+    extension = _extended(before, given, new_partition_limit(table)) if new.may_extend else _Extension(before)
+    after = extension.scheme
+    current = catalog.scan_files(table.full_name, None if new.replaces_partitions else _IN_DEFAULT)
+    concerned = _concerned_files(current.files, new, before, after, given)
+    rows, among = check.observe(new.rows).select(*values), extension.partition_ids
+    if concerned.moved:
+        old = read_live_rows(spark, current.table, concerned.moved)
+        if concerned.replaced:
+            old = old.where(~partition_id(after).isin(list(concerned.replaced)))
+        rows = rows.unionByName(old)
+        among = None if any(file.partition_id == UNPLACED for file in concerned.moved) else among
+    folder = attempt_folder(operation, attempt[1])
+    row_count = write_rows(rows, table, after, folder, among=among, size=_usual_size(catalog, table))
+    rows_loaded = check.finish()
+    if not current.table.delete_file_count and not concerned.replaced:
+        rows_loaded = row_count - Total.of(concerned.moved).row_count
+    change = FileChange(
+        before,
+        after,
+        folder,
+        row_count,
+        concerned.relabelled,
+        concerned.retired,
+        {} if before == after else {DEFAULT_PARTITION: _out_of_default_ids(before, after)},
+        new.read_from or current.table.published_location,
+        new.is_overwrite,
+    )
+    full_report = {
+        "rows_loaded": rows_loaded,
+        "partitions_created": len(after.ids) - len(before.ids),
+        "files_removed": len(concerned.retired),
+        **extension.report(table),
+        **(report or {}),
+    }
+    return catalog.committer.commit(operation.id, *attempt, change, full_report)
+
+
+@dataclass(frozen=True)
+class _ConcernedFiles:
+    """The existing files that new rows concern.
+
+    Attributes:
+        retired: Ids of the files that are removed.
+        moved: Those of these files whose rows are written again, to the partitions that they have now.
+        relabelled: File → its new partition.
+        replaced: The partitions whose rows go.
+    """
+
+    retired: Sequence[int]
+    moved: Sequence[DataFile]
+    relabelled: Mapping[int, int]
+    replaced: Collection[int] = ()
+
+
+def _concerned_files(
+    files: Sequence[DataFile], new: SchemeRows, before: Scheme, after: Scheme, given: DataFrame
+) -> _ConcernedFiles:
+    """Return the files that new rows concern.
+
+    Args:
+        files: Those of the default partition; if the rows replace partitions, all of the table.
+        given: The new rows, with the table's columns.
+    """
+    retired = [file.id for file in new.retired]
+    known = frozenset(retired)
+    placing = _out_of_default([file for file in files if file.id not in known], before, after)
+    moved, relabelled = placing.rewritten, placing.relabelled
+    if not new.replaces_partitions:
+        return _ConcernedFiles([*retired, *(file.id for file in moved)], moved, relabelled)
+    replaced = _partitions_of(given, after)
+    moved = [*moved, *(file for file in files if file.partition_id == UNPLACED)]
+    kept = {file.id for file in moved}
+    partition_of = {file.id: relabelled.get(file.id, file.partition_id) for file in files if file.id not in kept}
+    gone = [file_id for file_id, number in partition_of.items() if number in replaced]
+    relabelled = {file_id: number for file_id, number in relabelled.items() if number not in replaced}
+    return _ConcernedFiles([*gone, *kept], moved, relabelled, replaced)
+
+
+def _partitions_of(rows: DataFrame, scheme: Scheme) -> frozenset[int]:
+    """Return the partitions whose rows are replaced by others: those of the others, or all of a HASH table."""
+    if scheme.type is SchemeType.HASH:
+        return frozenset(scheme.ids)
+    return frozenset(number for (number,) in rows.select(partition_id(scheme)).distinct().toLocalIterator())
 
 
 def _usual_size(catalog: Catalog, table: Table) -> Total | None:
@@ -184,11 +297,11 @@ def _typed(scheme: Scheme, plain: str | int) -> KeyValue:
     return scheme.typed(plain) if isinstance(plain, str) else plain
 
 
-def _out_of_default(scan: FileScan, before: Scheme, after: Scheme) -> Placing:
-    """Return the placing of the default partition's files in the extended scheme."""
+def _out_of_default(files: Sequence[DataFile], before: Scheme, after: Scheme) -> Placing:
+    """Return the placing of the default partition's files, among others, in the extended scheme."""
     if before == after:
         return Placing([], {})
-    files = [file for file in scan.files if file.partition_id == DEFAULT_PARTITION]
+    files = [file for file in files if file.partition_id == DEFAULT_PARTITION]
     return place_files(after, files, {DEFAULT_PARTITION: _out_of_default_ids(before, after)})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog
+from catalog.operations.failpoints import DIE_AT, Point
 from standalone.unprivileged import python_probe, unprivileged_prefix
 from tests.on_s3.conftest import iceberg_rows
 from tests.support.object_store import StoreClient
@@ -82,6 +84,21 @@ CHANGES = """
     ALTER TABLE {table} COMPACT;
     SELECT id, note, day FROM {table} ORDER BY id
 """
+SCHEME_CHANGES = """
+    CREATE TABLE changed_scheme (id int, note string) PARTITIONED BY (day int) STORED BY 'carbondata'
+        TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2, 3, 4');
+    INSERT INTO changed_scheme VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 2), (4, 'd', 3), (5, 'e', 4);
+    INSERT INTO changed_scheme VALUES (6, 'f', 1);
+    DELETE FROM changed_scheme WHERE note = 'b';
+    MERGE INTO changed_scheme t USING (SELECT 3 AS id, 'new' AS note, 2 AS day) s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET note = s.note WHEN NOT MATCHED THEN INSERT *;
+    INSERT OVERWRITE changed_scheme VALUES (7, 'g', 3);
+    UPDATE changed_scheme SET day = 1 WHERE id = 5;
+    TRUNCATE TABLE changed_scheme PARTITION (_partition_id = 0);
+    DELETE FROM changed_scheme WHERE id = 5;
+    ALTER TABLE changed_scheme COMPACT;
+    SELECT id, note, day FROM changed_scheme ORDER BY id
+"""
 CHANGED = [[1, "a", 1], [3, "new", 2], [6, "f", 1], [7, "g", 3]]
 ROWS = [[1, "a", "nl", 2024], [2, "b", "nl", 2025], [3, None, "de/at", 2024]]
 
@@ -96,22 +113,31 @@ def outcomes(stack: Stack, catalog: Catalog) -> list[dict[str, Any]]:
     catalog.create_database(DATABASE)
     migrations = [MIGRATION.format(table=table_of(name), format=name) for name in FORMATS]
     changes = [CHANGES.format(table=f"changed_{name.lower()}", format=name) for name in ("PARQUET", "ICEBERG")]
-    script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS, *changes])
+    script = ";".join([*REBALANCES.values(), *migrations, OTHER_MIGRATIONS, *changes, SCHEME_CHANGES])
+    ended = run(stack, script)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def run(stack: Stack, script: str, point: Point | None = None) -> subprocess.CompletedProcess[str]:
+    """Run statements by `calve sql` as the user of the stack.
+
+    Args:
+        point: Where the process is killed; None for nowhere.
+    """
     is_own = stack.home.stat().st_uid == os.geteuid()
     prefix = () if is_own else unprivileged_prefix([python_probe(sys.executable, "import catalog")])
     assert prefix is not None
     command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--database", DATABASE, "--file", "-"]
-    ended = subprocess.run(
+    return subprocess.run(
         [*prefix, *command],
         input=script,
-        env=stack.environment,
+        env={**stack.environment, **({} if point is None else {DIE_AT: point})},
         cwd=stack.home,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
-    return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
 def rows_of(outcomes: list[dict[str, Any]], statement: str) -> list[list[Any]]:
@@ -149,12 +175,12 @@ def test_hive_tables_of_each_format_are_migrated(
 def test_a_snapshot_has_the_rows_of_a_reverted_table_and_the_files_of_another(
     outcomes: list[dict[str, Any]], stack: Stack
 ) -> None:
-    assert outcomes[-1]["rows"] == ROWS
+    assert rows_of(outcomes[::-1], "SELECT * FROM in_parquet ORDER BY id") == ROWS
     trial = sorted(list(row.values()) for row in iceberg_rows(stack, f"{DATABASE}.trial"))
     assert trial == [*ROWS, [4, "d", "fr", 2026]]
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg", "scheme"])
 def test_changed_rows_are_those_of_the_statements(outcomes: list[dict[str, Any]], table_format: str) -> None:
     assert rows_of(outcomes, f"SELECT id, note, day FROM changed_{table_format} ORDER BY id") == CHANGED
 
@@ -175,3 +201,54 @@ def test_after_the_grace_period_the_folders_have_exactly_the_current_files(
         f"{root}/day=2": 1,
         f"{root}/day=3": 1,
     }
+
+
+KILLED = {
+    "scheme": ("MERGE INTO {} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET note = 'z'", 0),
+    "iceberg": ("DELETE FROM {} WHERE note = 'a'", -1),
+    "parquet": ("UPDATE {} SET note = 'z' WHERE id = 1", 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "point"),
+    [
+        *[("scheme", point) for point in (Point.FILES_WRITTEN, Point.MANIFEST_WRITTEN, Point.CHANGED)],
+        *[("iceberg", point) for point in (Point.LISTED, Point.CHANGED)],
+        *[("parquet", point) for point in (Point.RESERVED, Point.MOVED, Point.CHANGED)],
+    ],
+)
+def test_a_change_that_is_killed_is_undone(
+    outcomes: list[dict[str, Any]], catalog: Catalog, stack: Stack, store: StoreClient, kind: str, point: Point
+) -> None:
+    name = f"{DATABASE}.changed_{kind}"
+    before = counts(catalog, name)
+    ended = run(stack, KILLED[kind][0].format(name), point)
+    assert ended.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), ended.stderr[-4000:]
+    assert counts(catalog, name) == before
+    for operation in catalog.operations.list(name):
+        catalog.operations.fail(operation.id, "TEST", "cancelled by the test")
+    for _ in range(2):
+        assert catalog.vacuum(name, grace=timedelta(0)).problems == ()
+    assert counts(catalog, name) == before
+    prefix = catalog.get_table(name).location.removeprefix("s3://lake/")
+    data = [key for key in store.objects(f"{prefix}/") if key.endswith(".parquet")]
+    assert len(data) == sum(files for files, _ in before.values())
+
+
+@pytest.mark.parametrize("kind", KILLED)
+def test_a_change_after_killed_ones_is_made(
+    outcomes: list[dict[str, Any]], catalog: Catalog, stack: Stack, kind: str
+) -> None:
+    name, (statement, more) = f"{DATABASE}.changed_{kind}", KILLED[kind]
+    before = counts(catalog, name)
+    ended = run(stack, statement.format(name))
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    assert sum(rows for _, rows in counts(catalog, name).values()) == sum(rows for _, rows in before.values()) + more
+
+
+def counts(catalog: Catalog, name: str) -> dict[Any, tuple[int, int]]:
+    """Return the numbers of files and rows of each partition."""
+    if catalog.get_table(name).scheme is not None:
+        return {part.id: (part.file_count, part.row_count) for part in catalog.scheme_partitions(name)}
+    return {part.values: (part.file_count or 0, part.row_count or 0) for part in catalog.get_partitions(name)}

@@ -99,6 +99,28 @@ def test_rows_that_spark_inserts_are_read_and_kept(placed: Placed, engine: Spark
     assert engine.table(f"calve.{TABLE}").count() == 9
 
 
+def test_rows_are_changed_beside_unplaced_files_and_delete_files(placed: Placed, engine: SparkSession) -> None:
+    from spark_jobs.changing.row_changes import delete_rows, overwrite_rows, update_rows
+
+    engine.sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    placed.load([2, 12, 22, 32])
+    engine.sql(f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES ('x', 3), ('y', 23)")
+    engine.sql(f"DELETE FROM calve.{TABLE} WHERE c = 2 OR c = 12")
+    assert placed.catalog.get_table(TABLE).delete_file_count > 0
+    placed.check([1, 3, 11, 21, 22, 23, 31, 32])
+    report = delete_rows(placed.spark, placed.catalog, "delete", TABLE, "c IN (1, 2, 23)")
+    assert report["rows"] == 2
+    placed.check([3, 11, 21, 22, 31, 32])
+    report = update_rows(placed.spark, placed.catalog, "update", TABLE, {"c": "c + 10"}, "a = 'a11' OR a = 'a12'")
+    assert report["rows"] == 1
+    placed.check([3, 21, 21, 22, 31, 32])
+    engine.sql(f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES ('x', 4), ('y', 24)")
+    rows = placed.spark.createDataFrame([("new", 29)], "a string, c int")
+    overwrite_rows(placed.spark, placed.catalog, "overwrite", TABLE, rows)
+    placed.check([3, 4, 29, 31, 32])
+    check_vacuum(placed)
+
+
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
     placed: Placed, engine: SparkSession, mode: str

@@ -71,6 +71,7 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.DeleteRows: rows.delete_rows,
     m.UpdateRows: rows.update_rows,
     m.ForgetRows: rows.forget_rows,
+    m.MergeRows: rows.merge_rows,
     m.TruncateTable: rows.truncate_table,
     m.CompactTable: rows.compact_table,
     m.LoadData: rows.load_data,

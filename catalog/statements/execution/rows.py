@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from catalog.datafiles.compacting import files_to_compact
 from catalog.errors import (
     ExpressionError,
     InvalidPartitionSpecError,
     InvalidTableError,
     InvalidValueError,
+    PartitionNotFoundError,
     UnsupportedChangeError,
 )
 from catalog.expressions import parse_expression
-from catalog.model import Column, Table
+from catalog.model import PARTITION_ID, Column, Table
 from catalog.partitions.specs import PartitionSpec, spec_values
+from catalog.rebalancing.planning import target_file_bytes
 from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
@@ -57,34 +60,58 @@ def _overwritten(table: Table, statement: m.InsertStatement) -> Mapping[str, str
     """Return the values of the partitions that an INSERT replaces, empty for those of its rows; None to add rows."""
     if not statement.overwrite:
         return None
-    _refuse_schemes(table, "INSERT OVERWRITE")
+    _require_partitions(table, "INSERT OVERWRITE")
     return statement.values
 
 
 def delete_rows(context: Context, statement: m.DeleteRows) -> StatementResult:
-    """Run DELETE: by the catalog alone if the condition is on partition keys, and otherwise with the engine."""
+    """Run DELETE: by the catalog alone if partitions or statistics of files decide it; otherwise with the engine."""
     table = _writable(context, statement)
-    _refuse_schemes(table, "DELETE")
-    if _is_on_keys(table, statement.where):
-        return _delete_partitions(context, table, statement.where)
-    assert statement.where is not None
+    _require_partitions(table, "DELETE")
+    return _delete(context, table, statement.where)
+
+
+def _delete(context: Context, table: Table, where: str | None) -> StatementResult:
+    if table.scheme is None and _is_on_keys(table, where):
+        return _delete_partitions(context, table, where)
     with context.operation() as operation:
-        return _changed(context.engine.delete_rows(operation, table, statement.where))
+        report: Mapping[str, Any] | None = None
+        if table.scheme is not None and _is_on_keys(table, where):
+            report = context.catalog.committer.delete_files(
+                operation.id, table.full_name, where, requested_by=operation.requested_by
+            )
+        if report is None:
+            report = context.engine.delete_rows(operation, table, where or "true", context.database)
+    return _changed(table, report, "deleted")
 
 
 def update_rows(context: Context, statement: m.UpdateRows) -> StatementResult:
     """Run UPDATE."""
     table = _writable(context, statement)
-    _refuse_schemes(table, "UPDATE")
+    _require_partitions(table, "UPDATE")
     with context.operation() as operation:
-        report = context.engine.update_rows(operation, table, statement.assignments, statement.where or "true")
-    return _changed(report)
+        where = statement.where or "true"
+        report = context.engine.update_rows(operation, table, statement.assignments, where, context.database)
+    return _changed(table, report, "updated")
+
+
+def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
+    """Run MERGE."""
+    table = _writable(context, statement)
+    _require_partitions(table, "MERGE")
+    with context.operation() as operation:
+        report = context.engine.merge_rows(operation, table, statement, context.database)
+    if table.scheme is None:
+        return _changed(table, report, "merged")
+    names = ("rows_inserted", "rows_updated", "rows_deleted")
+    inserted, updated, deleted = counts = [report[name] for name in names]
+    text = f"{inserted:,} row(s) inserted, {updated:,} updated, {deleted:,} deleted"
+    return StatementResult(names, [counts], text=text)
 
 
 def forget_rows(context: Context, statement: m.ForgetRows) -> StatementResult:
     """Run CALL calve.system.forget."""
     table = _writable(context, statement)
-    _refuse_schemes(table, "forget")
     with context.operation() as operation:
         report = context.engine.forget(operation, table, statement.where, at_once=statement.at_once)
     columns = ("rows_deleted", "partitions_changed", "files_deleted", "files_searched", "files_left", "rows_left")
@@ -109,16 +136,21 @@ def _forgotten(table: Table, report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def truncate_table(context: Context, statement: m.TruncateTable) -> StatementResult:
-    """Run TRUNCATE TABLE, without the engine."""
+    """Run TRUNCATE TABLE; without the engine, unless other engines have written files that are in no partition yet."""
     table = _writable(context, statement)
-    _refuse_schemes(table, "TRUNCATE")
-    return _delete_partitions(context, table, spec=statement.values)
+    _require_partitions(table, "TRUNCATE")
+    if table.scheme is None:
+        return _delete_partitions(context, table, spec=statement.values)
+    partition_id = _partition_id(table, statement.values)
+    return _delete(context, table, None if partition_id is None else f"{PARTITION_ID} = {partition_id}")
 
 
 def compact_table(context: Context, statement: m.CompactTable) -> StatementResult:
     """Run ALTER TABLE … COMPACT."""
     table = _writable(context, statement)
-    _refuse_schemes(table, "COMPACT")
+    _require_partitions(table, "COMPACT")
+    if table.scheme is not None:
+        return _compact_scheme(context, table, _partition_id(table, statement.values))
     values = statement.values
     partitions = list(
         context.catalog.partitions_of(table.full_name, values)
@@ -127,19 +159,54 @@ def compact_table(context: Context, statement: m.CompactTable) -> StatementResul
     )
     many = [partition for partition in partitions if partition.file_count is None or partition.file_count > 1]
     if not many:
-        text = f"{len(partitions):,} partition(s) have one file each; nothing to compact"
-        return StatementResult(("partitions", "files_before", "files"), [[0, 0, 0]], text=text)
+        return _compacted(f"{len(partitions):,} partition(s) have one file each; nothing to compact")
     with context.operation() as operation:
         report = context.engine.compact(operation, table, many)
-    count, before, after = report["partitions_replaced"], report["files_before"], report["files"]
-    text = f"{before:,} file(s) of {count:,} partition(s) became {after:,}"
+    return _compacted(None, report["partitions_replaced"], report["files_before"], report["files"])
+
+
+def _compact_scheme(context: Context, table: Table, partition_id: int | None) -> StatementResult:
+    chosen = None if partition_id is None else [partition_id]
+    scan = context.catalog.scan_files(table.full_name)
+    if not files_to_compact(scan.files, target_file_bytes(table), chosen):
+        return _compacted("no partition would have fewer files; nothing to compact")
+    with context.operation() as operation:
+        report = context.engine.compact_scheme(operation, table, chosen)
+    return _compacted(None, report["partitions_replaced"], report["files_before"], report["files"])
+
+
+def _compacted(text: str | None, count: int = 0, before: int = 0, after: int = 0) -> StatementResult:
+    text = text or f"{before:,} file(s) of {count:,} partition(s) became {after:,}"
     return StatementResult(("partitions", "files_before", "files"), [[count, before, after]], text=text)
 
 
+def _partition_id(table: Table, values: Mapping[str, str | None]) -> int | None:
+    """Return the partition in PARTITION (_partition_id = …) of a table with a scheme; None without PARTITION.
+
+    Raises:
+        InvalidPartitionSpecError: It has other names.
+        PartitionNotFoundError: The table has no such partition.
+    """
+    if not values:
+        return None
+    text = values.get(PARTITION_ID)
+    if len(values) > 1 or text is None or not text.isdecimal():
+        raise InvalidPartitionSpecError(
+            f"table {table.full_name} has no partition keys; name its partition by the number in SHOW PARTITIONS: "
+            f"PARTITION ({PARTITION_ID} = 1)"
+        )
+    assert table.scheme is not None
+    if int(text) not in table.scheme.ids:
+        raise PartitionNotFoundError(
+            f"table {table.full_name} has no partition {text}; SHOW PARTITIONS lists its partitions"
+        )
+    return int(text)
+
+
 def _is_on_keys(table: Table, where: str | None) -> bool:
-    """Return whether a condition is one of the catalog's, on partition keys alone."""
+    """Return whether a condition is one of the catalog's, on partition keys, or columns of tables with a scheme."""
     try:
-        parse_expression(where, table)
+        parse_expression(where, table.filter_view)
     except ExpressionError:
         return False
     return True
@@ -155,19 +222,18 @@ def _delete_partitions(
     return StatementResult(("partitions_removed",), [[count]], text=f"{count:,} partition(s) removed with their rows")
 
 
-def _changed(report: Mapping[str, Any]) -> StatementResult:
+def _changed(table: Table, report: Mapping[str, Any], done: str) -> StatementResult:
+    if table.scheme is not None:
+        counts = [report["rows"], report["files_removed"], report["files_written"]]
+        text = f"{counts[0]:,} row(s) {done}: {counts[2]:,} new file(s) in place of {counts[1]:,}"
+        return StatementResult(("rows", "files_removed", "files_written"), [counts], text=text)
     replaced, removed = report["partitions_replaced"], report["partitions_removed"]
     text = f"{replaced + removed:,} partition(s) changed; {removed:,} of them have no rows left and were removed"
     return StatementResult(("partitions_replaced", "partitions_removed"), [[replaced, removed]], text=text)
 
 
-def _refuse_schemes(table: Table, statement: str) -> None:
-    if table.scheme is not None:
-        raise UnsupportedChangeError(
-            f"{statement} is not supported for tables with a partition scheme, and {table.full_name} has one; other "
-            "engines can change its rows through Iceberg's catalog, or drop partitions WITH DATA"
-        )
-    if not table.partition_keys:
+def _require_partitions(table: Table, statement: str) -> None:
+    if table.scheme is None and not table.partition_keys:
         raise UnsupportedChangeError(
             f"{statement} replaces partitions, and table {table.full_name} has no partition keys; create a table "
             "that has, or write the rows to a new table"
@@ -178,7 +244,7 @@ def load_data(context: Context, statement: m.LoadData) -> StatementResult:
     """Run LOAD DATA INPATH."""
     table = _writable(context, statement)
     if statement.overwrite:
-        _refuse_schemes(table, "OVERWRITE")
+        _require_partitions(table, "OVERWRITE")
     overwritten: Mapping[str, str | None] | None = {} if statement.overwrite else None
     with context.operation() as operation:
         report = context.engine.load_data(operation, table, statement.path, statement.options, overwritten=overwritten)

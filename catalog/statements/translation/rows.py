@@ -6,7 +6,8 @@ from lark import Token
 from lark.visitors import v_args
 
 from catalog.statements import model as m
-from catalog.statements.splitting import split_update
+from catalog.statements.merges import ClauseParts, MergeSyntaxError, split_merge
+from catalog.statements.splitting import Part, names_of, split_update
 from catalog.statements.terms import Literal, TableReference
 from catalog.statements.translation.words import Placed, Words, made
 
@@ -111,6 +112,67 @@ class Rows(Words):
             raise self.wrong("WHERE has no condition", where.position)
         condition = None if where is None else Placed(where.text, where.position)
         return made(m.UpdateRows, table=table, assignments=values, where=condition)
+
+    def merge_rows(self, rest: Token) -> m.Statement:
+        try:
+            parts = split_merge(self.original, rest.start_pos or 0)
+        except MergeSyntaxError as error:
+            raise self.wrong(str(error), error.position) from None
+        names = [self.column_name(name.text, name.position) for name in names_of(parts.target)]
+        source = names_of(parts.source)
+        if not 1 <= len(names) <= 2 or (not source and not parts.source.text.startswith("(")):
+            raise self.wrong("expected a table, written as database.table", parts.target.position)
+        table = Placed(TableReference(names[0] if len(names) > 1 else None, names[-1]), parts.target.position)
+        alias = self._alias(parts.target_alias) or names[-1]
+        source_alias = self._alias(parts.source_alias)
+        if not source_alias:
+            if not source:
+                raise self.wrong("a query after USING needs an alias", parts.source.position)
+            source_alias = self.column_name(source[-1].text, source[-1].position)
+        if alias == source_alias:
+            raise self.wrong(f"target and source are both named {alias}; give one an alias", parts.source.position)
+        clauses = [self._merge_clause(clause) for clause in parts.clauses]
+        for number, clause in enumerate(clauses):
+            if clause.condition is None and any(later.case is clause.case for later in clauses[number + 1 :]):
+                raise self.wrong(
+                    f"WHEN {clause.case} without a condition is followed by another, which never applies; give the "
+                    "first one a condition",
+                    rest.start_pos,
+                )
+        condition = Placed(parts.condition.text, parts.condition.position)
+        if not condition.value:
+            raise self.wrong("ON has no condition", condition.position)
+        return made(
+            m.MergeRows,
+            table=table,
+            alias=alias,
+            source=Placed(parts.source.text, parts.source.position),
+            source_alias=source_alias,
+            condition=condition,
+            clauses=clauses,
+        )
+
+    def _alias(self, part: Part) -> str:
+        return self.column_name(part.text, part.position) if part.text else ""
+
+    def _merge_clause(self, parts: ClauseParts) -> m.MergeClause:
+        condition = None if parts.condition is None else parts.condition.text
+        if parts.condition is not None and not condition:
+            raise self.wrong("AND has no condition", parts.condition.position)
+        if parts.values is None:
+            return m.MergeClause(parts.case, parts.action, condition, None)
+        values: dict[str, str] = {}
+        for column, value in parts.values:
+            if not value.text:
+                raise self.wrong("a column has no value", value.position)
+            # Of INSERT without a list of columns, values go by their position.
+            written = (names_of(column) or [column])[-1]
+            name = self.column_name(written.text, written.position) if column.text else str(len(values))
+            if name in values:
+                raise self.wrong(f"column {name} is set twice", column.position)
+            values[name] = value.text
+        by_position = bool(parts.values) and not parts.values[0][0].text
+        return m.MergeClause(parts.case, parts.action, condition, list(values.values()) if by_position else values)
 
     def truncate_table(
         self, table: Placed[TableReference], values: Placed[dict[str, str | None]] | None

@@ -248,17 +248,18 @@ def _packages(text: str) -> dict[str, str]:
     """Return the Spark settings for the packages that a statement needs besides Spark's own jars."""
     from catalog import Catalog
     from catalog.settings.environment import package_settings
-    from catalog.statements.model import InsertQuery, MigrationStatement, Select
+    from catalog.statements import model as m
     from catalog.statements.parser import parse_statement
 
     statement = parse_statement(text)
-    is_needed = isinstance(statement, MigrationStatement)
-    if isinstance(statement, Select | InsertQuery):
+    is_needed = isinstance(statement, m.MigrationStatement)
+    if isinstance(statement, m.Select | m.InsertQuery | m.DeleteRows | m.UpdateRows | m.MergeRows | m.CompactTable):
         # Searching the statement for table names may match too many, which is safe. A view may refer to Iceberg tables.
         lowered = text.lower()
         with Catalog.open() as catalog:
             is_needed = any(
-                table.name in lowered and (table.is_iceberg or table.is_view) for table in catalog.list_tables()
+                table.name in lowered and (table.is_iceberg or table.is_view or table.engine_location is not None)
+                for table in catalog.list_tables()
             )
     return package_settings(avro=True) if is_needed else {}
 

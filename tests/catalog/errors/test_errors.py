@@ -10,6 +10,7 @@ import pytest
 
 from catalog import errors
 from catalog.errors import (
+    AmbiguousMergeError,
     BoundsNotAscendingError,
     CatalogError,
     CatalogFullError,
@@ -77,6 +78,7 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     DuplicateFilesError: ("demo.t", ["/a", "/b"], 2),
     NestedFolderError: ("/a", "/a/b"),
     LocationInUseError: ("demo.t", "/a", "demo.u", "/a/b"),
+    AmbiguousMergeError: ("demo.t", "{1, a}", 2),
     BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
     WrongFieldError: ("items", "is empty"),
     UnknownSnapshotError: ("demo.t", 7, [(8, datetime(2026, 1, 31, tzinfo=UTC))]),

@@ -23,6 +23,7 @@ from catalog.errors import (
 )
 from catalog.model import Buckets, Column, IndexDefinition
 from catalog.statements import model as m
+from catalog.statements.merges import MergeAction, MergeCase
 from catalog.statements.parser import MAXIMUM_LENGTH, MAXIMUM_TOKENS, parse_statement
 from catalog.statements.terms import KeyCondition, Literal, LiteralKind, TableReference
 from catalog.types.literals import quoted, unquoted
@@ -412,7 +413,6 @@ def test_a_syntax_error_points_at_the_place(text: str, place: str | None, said: 
     ("text", "place", "said"),
     [
         ("OPTIMIZE t", "OPTIMIZE", "OPTIMIZE is no statement here"),
-        ("-- first\n merge into t", "merge", "ALTER TABLE … MERGE PARTITION"),
         ("ALTER INDEX i ON t REBUILD", "INDEX", "there is nothing to rebuild"),
         ("CREATE TABLE t AS SELECT 1", "AS", "INSERT INTO … SELECT"),
         ("CREATE TABLE t LIKE u", "LIKE", "SHOW CREATE TABLE"),
@@ -616,3 +616,76 @@ def test_statements_are_bounded() -> None:
         parse_statement("SELECT '" + "x" * MAXIMUM_LENGTH + "'")
     with pytest.raises(StatementTooLongError, match="LOAD DATA"):
         parse_statement("INSERT INTO t VALUES (" + "1," * (MAXIMUM_TOKENS // 2 + 1) + "1)")
+
+
+def test_merge_is_split_into_its_parts() -> None:
+    read = parse_statement(
+        "MERGE INTO d.t AS x USING (SELECT id, CASE WHEN a THEN 1 END AS on_ FROM s WHERE (b)) `S 1`\n"
+        "ON x.id = `S 1`.id AND x.a = 'WHEN' -- WHEN\n"
+        "WHEN MATCHED AND CASE WHEN x.a THEN 1 END = 1 THEN UPDATE SET x.a = f(1, 2), b = CASE WHEN c THEN d END "
+        "WHEN NOT MATCHED BY TARGET THEN INSERT (a, b) VALUES (f(1, 2), 'x, y') "
+        "WHEN NOT MATCHED BY SOURCE AND y THEN DELETE"
+    )
+    assert read == m.MergeRows(
+        table=TableReference("d", "t"),
+        alias="x",
+        source="(SELECT id, CASE WHEN a THEN 1 END AS on_ FROM s WHERE (b))",
+        source_alias="s 1",
+        condition="x.id = `S 1`.id AND x.a = 'WHEN' -- WHEN",
+        clauses=[
+            m.MergeClause(
+                MergeCase.MATCHED,
+                MergeAction.UPDATE,
+                "CASE WHEN x.a THEN 1 END = 1",
+                {"a": "f(1, 2)", "b": "CASE WHEN c THEN d END"},
+            ),
+            m.MergeClause(MergeCase.NOT_MATCHED, MergeAction.INSERT, None, {"a": "f(1, 2)", "b": "'x, y'"}),
+            m.MergeClause(MergeCase.NOT_MATCHED_BY_SOURCE, MergeAction.DELETE, "y", {}),
+        ],
+    )
+    short = parse_statement(
+        "merge into t using s on a = b when matched then update set * when not matched then insert *"
+    )
+    assert short == m.MergeRows(
+        table=TableReference(None, "t"),
+        alias="t",
+        source="s",
+        source_alias="s",
+        condition="a = b",
+        clauses=[
+            m.MergeClause(MergeCase.MATCHED, MergeAction.UPDATE, None, None),
+            m.MergeClause(MergeCase.NOT_MATCHED, MergeAction.INSERT, None, None),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t", "MERGE has no USING and the source"),
+        ("t USING s", "MERGE has no ON and a condition"),
+        ("t USING s ON a = b", "MERGE has no WHEN clause"),
+        ("t USING s ON WHEN MATCHED THEN DELETE", "ON has no condition"),
+        ("t USING (SELECT 1) ON a WHEN MATCHED THEN DELETE", "a query after USING needs an alias"),
+        ("t USING u.t ON a WHEN MATCHED THEN DELETE", "target and source are both named t"),
+        ("a.b.t USING s ON a WHEN MATCHED THEN DELETE", "expected a table and its alias"),
+        ("t USING s ON a WHEN MATCHED THEN INSERT *", "WHEN MATCHED is followed by THEN UPDATE or DELETE"),
+        (
+            "t USING s ON a WHEN FOUND THEN DELETE",
+            "a clause is WHEN MATCHED, WHEN NOT MATCHED, WHEN",
+        ),
+        ("t USING s ON a WHEN MATCHED DELETE", "MERGE has no THEN in a WHEN clause"),
+        ("t USING s ON a WHEN MATCHED AND THEN DELETE", "AND has no condition"),
+        ("t USING s ON a WHEN MATCHED THEN UPDATE a = 1", "UPDATE is followed by SET"),
+        ("t USING s ON a WHEN MATCHED THEN UPDATE SET a", "a column has no value"),
+        ("t USING s ON a WHEN MATCHED THEN DELETE 1", "nothing follows DELETE"),
+        ("t USING s ON a WHEN NOT MATCHED THEN INSERT (a) VALUES (1, 2)", "INSERT has 1 columns and 2 values"),
+        (
+            "t USING s ON a WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE",
+            "without a condition is followed",
+        ),
+    ],
+)
+def test_a_merge_that_lacks_a_part_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StatementSyntaxError, match=message):
+        parse_statement(f"MERGE INTO {text}")
