@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
-from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.records import OperationKind
+from catalog.operations.job_requests import BuildPartitionIndexJob, request_type
+from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.settings.environment import spark_packages
@@ -36,9 +37,11 @@ from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
 from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
+from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
+from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.load_options import source_job
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
@@ -259,6 +262,24 @@ class SparkEngine:
                 partitions,
                 requested_by=operation.requested_by,
             )
+
+    def run_step(
+        self, operation: Operation, step: str, request: Mapping[str, Any], conf: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Run a step of a load; see `catalog.statements.engine.Engine`."""
+        with engine_errors(step):
+            needs_avro = "avro" in (request.get("source_format"), request.get("format"))
+            if self._is_own and self._spark is None:
+                packages = spark_packages(avro=True) if needs_avro else ()
+                self._spark = start_session(_NAME, self._catalog.storage.url, packages, conf)
+            spark = self._spark_with_packages() if needs_avro else self.spark
+            with attempt_here(self._catalog, operation, step) as attempt:
+                fields = {**request, "operation_id": operation.id, "step": step, "attempt": attempt}
+                job = request_type(step).from_json(json.dumps(fields))
+                result = job_function(step)(spark, self._catalog, job)
+                if result is not None:
+                    self._catalog.operations.finish_job(operation.id, step, attempt, result)
+        return dict(self._catalog.operations.get(operation.id).report[step])
 
     def _session_for(self, table: Table) -> SparkSession:
         """Return the session, with Iceberg's runtime if it has to read files of which delete files delete rows."""

@@ -15,6 +15,7 @@ from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Partition, PartitionIndex, Table
+from catalog.operations.records import Operation
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.statements.results import StatementResult
@@ -127,6 +128,22 @@ class Engine(Protocol):
         Args:
             options: Options, with names in upper case.
             overwritten: As for `insert_values`.
+        """
+        ...
+
+    def run_step(
+        self, operation: Operation, step: str, request: Mapping[str, Any], conf: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Run a step of a load as its DAG does, but in this process; an error ends the operation.
+
+        Args:
+            operation: The journaled load.
+            step: The script of the job, which is also the name of the step.
+            request: The fields of the job's request that do not depend on the attempt.
+            conf: Spark's configuration for the table; an engine that runs already keeps its own.
+
+        Returns:
+            The report of the step.
         """
         ...
 
