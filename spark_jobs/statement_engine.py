@@ -9,12 +9,20 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import NullType, StructField
 
 from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
-from catalog.errors import InvalidRowsError, SourceFileError
+from catalog.errors import (
+    InvalidIdentifierError,
+    InvalidQueryError,
+    InvalidRowsError,
+    InvalidTableError,
+    SourceFileError,
+)
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
+from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import BuildPartitionIndexJob, request_type
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.changes import PartitionChange
@@ -23,7 +31,7 @@ from catalog.settings.environment import spark_packages
 from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
 from catalog.statements.results import StatementResult
-from catalog.types.column_types import parse_column_type
+from catalog.types.column_types import parse_column_type, require_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.row_changes import compact_partitions, delete_rows, overwrite_rows, update_rows
@@ -101,6 +109,12 @@ class SparkEngine:
         # Parsed by Spark first, because it has the best error messages.
         check_syntax(spark, query)
         return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
+
+    def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
+        """Return the columns of a SELECT, named and typed as those of a table."""
+        with engine_errors(query):
+            schema = self._frame(query, database).schema
+        return tuple(_table_column(field, query) for field in schema)
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
         """Return statistics of a table's columns and of its use in queries."""
@@ -326,6 +340,31 @@ class SparkEngine:
             job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
         return self._catalog.get_partition_index(name, index)
+
+
+def _table_column(field: StructField, query: str) -> Column:
+    """Return a column of a SELECT as one of a table.
+
+    Raises:
+        InvalidQueryError: No column of a table can have its name or its type.
+    """
+    type_text = field.dataType.simpleString()
+    try:
+        name = normalise_identifier(field.name, "column")
+        # A type of the catalog, for tables that others have created, but no file has a column without a type.
+        require_column_type(name, "none" if isinstance(field.dataType, NullType) else type_text)
+    except InvalidIdentifierError:
+        raise InvalidQueryError(
+            f"column {field.name!r} of the SELECT has a name that no column of a table can have; give it one with AS",
+            query,
+        ) from None
+    except InvalidTableError:
+        raise InvalidQueryError(
+            f"column {field.name} of the SELECT has the type {type_text}, which no column of a table can have; convert "
+            f"it: CAST({field.name} AS string) AS {field.name}",
+            query,
+        ) from None
+    return Column(name, type_text)
 
 
 def _from_text(text: SparkColumn, column: Column) -> SparkColumn:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
 from catalog.migration.requests import MigrationRequest
-from catalog.model import Partition, PartitionIndex, Table
+from catalog.model import Column, Partition, PartitionIndex, Table
 from catalog.operations.records import Operation
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
@@ -42,6 +42,14 @@ class Engine(Protocol):
 
         Args:
             database: The database of table names without one.
+        """
+        ...
+
+    def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
+        """Return the columns of a SELECT, with names in lower case and types as tables have them.
+
+        Raises:
+            InvalidQueryError: The SELECT is invalid, or no column of a table can have the name or type of one of its.
         """
         ...
 

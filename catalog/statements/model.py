@@ -126,6 +126,19 @@ class CreateTable(TableStatement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateTableAs(CreateTable):
+    """CREATE TABLE … AS SELECT.
+
+    Attributes:
+        query: The SELECT as it was written, which gives the columns.
+        key_names: The partition keys, if they are named without types.
+    """
+
+    query: str
+    key_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateView(TableStatement):
     """CREATE VIEW.
 

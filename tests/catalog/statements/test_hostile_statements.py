@@ -23,7 +23,6 @@ UNKNOWN = {
     "a function of a jar": "CREATE TEMPORARY FUNCTION f AS 'java.lang.Runtime' USING JAR '{foreign}/x.jar'",
     "a view of a path": "CREATE TEMPORARY VIEW v USING csv OPTIONS (path '{foreign}')",
     "a data source": "CREATE TABLE x USING csv OPTIONS (path '{foreign}')",
-    "a table of a path and a query": "CREATE TABLE x STORED AS PARQUET LOCATION '{foreign}' AS SELECT 1 AS id",
     "a folder to write to": "INSERT OVERWRITE DIRECTORY '{foreign}' SELECT 1",
     "a local folder to write to": "INSERT OVERWRITE LOCAL DIRECTORY '{foreign}' USING csv SELECT 1",
     "a statement in a text": "EXECUTE IMMEDIATE 'SELECT 1'",
@@ -44,6 +43,7 @@ UNKNOWN = {
 """Statements that are not in the grammar."""
 
 FOREIGN = {
+    "a table of a path and a query": "CREATE TABLE x STORED AS PARQUET LOCATION '{foreign}' AS SELECT 1 AS id",
     "a property of a reader": "CREATE TABLE x (id int) STORED AS PARQUET TBLPROPERTIES ('PATH'='{foreign}')",
     "an option of a reader": "CREATE TABLE x (id int) STORED AS CSV TBLPROPERTIES ('option.path'='{foreign}')",
     "an option of a reader, later": "ALTER TABLE t SET TBLPROPERTIES ('Option.Paths'='[\"{foreign}\"]')",
