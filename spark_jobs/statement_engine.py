@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -30,7 +31,7 @@ from catalog.schemes.model import Scheme
 from catalog.settings.environment import spark_packages
 from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
-from catalog.statements.results import StatementResult
+from catalog.statements.results import RowStream, StatementResult
 from catalog.types.column_types import parse_column_type, require_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
@@ -46,7 +47,7 @@ from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.run_jobs import job_function
-from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
+from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
 from spark_jobs.sessions.session import attempt_here
@@ -58,6 +59,8 @@ from spark_jobs.writing.value_loading import append_rows
 _NAME = "calve sql"
 _SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 _UNREADABLE = "calve: this line cannot be read"
+
+Item = TypeVar("Item")
 
 
 class SparkEngine:
@@ -101,6 +104,23 @@ class SparkEngine:
         """Return the result of a SELECT."""
         with engine_errors(query):
             return answer_of(self._frame(query, database))
+
+    def stream(self, query: str, database: str) -> RowStream:
+        """Return the rows of a SELECT, of which one of Spark's partitions is held at a time."""
+        with engine_errors(query):
+            frame = self._frame(query, database)
+            return RowStream(tuple(frame.columns), _translated(stream_of(frame), query))
+
+    def stream_batches(self, query: str, database: str) -> pa.RecordBatchReader:
+        """Return the rows of a SELECT as Arrow's batches."""
+        with engine_errors(query):
+            schema, batches = batches_of(self._frame(query, database))
+        return pa.RecordBatchReader.from_batches(schema, _translated(batches, query))
+
+    def cancel(self) -> None:
+        """Cancel the running jobs of the session."""
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
 
     def _frame(self, query: str, database: str) -> DataFrame:
         sql = with_views(self._catalog, query, database)
@@ -340,6 +360,12 @@ class SparkEngine:
             job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
         return self._catalog.get_partition_index(name, index)
+
+
+def _translated(items: Iterator[Item], query: str) -> Iterator[Item]:
+    """Yield what a query returns, and translate its errors."""
+    with engine_errors(query):
+        yield from items
 
 
 def _table_column(field: StructField, query: str) -> Column:

@@ -18,9 +18,11 @@ from catalog.model import Column, Partition, PartitionIndex, Table
 from catalog.operations.records import Operation
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
-from catalog.statements.results import StatementResult
+from catalog.statements.results import RowStream, StatementResult
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
+
     from catalog.catalog import Catalog
 
 ENGINES = "calve.engine"
@@ -43,6 +45,18 @@ class Engine(Protocol):
         Args:
             database: The database of table names without one.
         """
+        ...
+
+    def stream(self, query: str, database: str) -> RowStream:
+        """Return the rows of a SELECT, of which the engine holds only a part at a time."""
+        ...
+
+    def stream_batches(self, query: str, database: str) -> RecordBatchReader:
+        """Return the rows of a SELECT as batches with their types, of which the engine holds only some at a time."""
+        ...
+
+    def cancel(self) -> None:
+        """Cancel what the engine runs for a statement in another thread, which then fails; the engine stays usable."""
         ...
 
     def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
