@@ -39,7 +39,8 @@ from spark_jobs.changing.row_changes import compact_partitions, delete_rows, ove
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
-from spark_jobs.queries.query import prune_query
+from spark_jobs.queries.explaining import explain_query
+from spark_jobs.queries.query import PrunedQuery, prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import with_views
 from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
@@ -122,13 +123,21 @@ class SparkEngine:
         if self._spark is not None:
             self._spark.sparkContext.cancelAllJobs()
 
+    def explain(self, query: str, database: str) -> StatementResult:
+        """Return which partitions and files a SELECT would read, and how its joins would be done."""
+        with engine_errors(query):
+            return explain_query(self._catalog, self._pruned(query, database)).as_result()
+
     def _frame(self, query: str, database: str) -> DataFrame:
+        return self._pruned(query, database).frame
+
+    def _pruned(self, query: str, database: str) -> PrunedQuery:
         sql = with_views(self._catalog, query, database)
         needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
         spark = self._spark_with_packages() if needs_iceberg else self.spark
         # Parsed by Spark first, because it has the best error messages.
         check_syntax(spark, query)
-        return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
+        return prune_query(spark, sql, catalog=self._catalog, untrusted=query)
 
     def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
         """Return the columns of a SELECT, named and typed as those of a table."""

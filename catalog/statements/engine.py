@@ -59,6 +59,10 @@ class Engine(Protocol):
         """Cancel what the engine runs for a statement in another thread, which then fails; the engine stays usable."""
         ...
 
+    def explain(self, query: str, database: str) -> StatementResult:
+        """Return which partitions and files a SELECT would read, and how its joins would be done, without reading."""
+        ...
+
     def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
         """Return the columns of a SELECT, with names in lower case and types as tables have them.
 

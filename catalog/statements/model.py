@@ -560,3 +560,10 @@ class Select(Statement):
     """A SELECT, as it was written."""
 
     query: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainSelect(Statement):
+    """EXPLAIN SELECT; the SELECT as it was written."""
+
+    query: str

@@ -75,5 +75,6 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.TruncateTable: rows.truncate_table,
     m.CompactTable: rows.compact_table,
     m.LoadData: rows.load_data,
+    m.ExplainSelect: rows.explain_select,
     m.Select: rows.select,
 }

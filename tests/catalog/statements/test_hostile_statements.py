@@ -26,7 +26,6 @@ UNKNOWN = {
     "a folder to write to": "INSERT OVERWRITE DIRECTORY '{foreign}' SELECT 1",
     "a local folder to write to": "INSERT OVERWRITE LOCAL DIRECTORY '{foreign}' USING csv SELECT 1",
     "a statement in a text": "EXECUTE IMMEDIATE 'SELECT 1'",
-    "the plan of a path": "EXPLAIN SELECT * FROM text.`{foreign}/secrets.csv`",
     "the columns of a path": "DESCRIBE csv.`{foreign}/secrets.csv`",
     "the definition of a path": "SHOW CREATE TABLE csv.`{foreign}/secrets.csv`",
     "a path without SELECT": "TABLE text.`{foreign}/secrets.csv`",
