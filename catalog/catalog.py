@@ -1136,6 +1136,13 @@ class Catalog:
         with self.storage.read() as connection:
             return count_hidden(connection, operations)
 
+    def count_quarantined_partitions(self) -> dict[str, int]:
+        """Return, by full table name, how many partitions are quarantined; tables without such are missing."""
+        from catalog.partitions.hidden import count_by_table
+
+        with self.storage.read() as connection:
+            return count_by_table(connection)
+
     def release_partitions(
         self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None
     ) -> int:
