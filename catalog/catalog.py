@@ -335,6 +335,7 @@ class Catalog:
         description: str | None = None,
         is_external: bool = False,
         buckets: Buckets | None = None,
+        folder_name: str | None = None,
     ) -> Table:
         """Create a table with up to 3 partition indexes, all or nothing.
 
@@ -349,6 +350,7 @@ class Catalog:
             is_external: Others own the files, so they stay when the table is dropped. A table is always external if its
                 folder is not empty, or if `location` names a folder of an object store.
             buckets: Hive's buckets, which are only recorded.
+            folder_name: The name of the default folder, if the table will be renamed when it has its rows.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
@@ -379,6 +381,7 @@ class Catalog:
                 kind=TableKind.EXTERNAL if is_external else TableKind.MANAGED,
                 description=description,
                 buckets=buckets,
+                folder_name=folder_name,
             )
             for definition in indexes:
                 create_index(connection, table, definition)
@@ -1147,6 +1150,13 @@ class Catalog:
 
         with self.storage.read() as connection:
             return count_hidden(connection, operations)
+
+    def count_quarantined_partitions(self) -> dict[str, int]:
+        """Return, by full table name, how many partitions are quarantined; tables without such are missing."""
+        from catalog.partitions.hidden import count_by_table
+
+        with self.storage.read() as connection:
+            return count_by_table(connection)
 
     def release_partitions(
         self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import NullType, StructField
 
 from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
-from catalog.errors import InvalidRowsError, SourceFileError
+from catalog.errors import (
+    InvalidIdentifierError,
+    InvalidQueryError,
+    InvalidRowsError,
+    InvalidTableError,
+    SourceFileError,
+)
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
-from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.records import OperationKind
+from catalog.model.identifiers import normalise_identifier
+from catalog.operations.job_requests import BuildPartitionIndexJob, request_type
+from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.settings.environment import spark_packages
 from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
 from catalog.statements.model import MergeRows
-from catalog.statements.results import StatementResult
+from catalog.statements.results import RowStream, StatementResult
 from catalog.statements.terms import TableReference
-from catalog.types.column_types import parse_column_type
+from catalog.types.column_types import parse_column_type, require_column_type
 from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.forgetting import forget_rows
@@ -40,7 +50,8 @@ from spark_jobs.changing.row_changes import (
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
-from spark_jobs.queries.query import prune_query
+from spark_jobs.queries.explaining import explain_query
+from spark_jobs.queries.query import PrunedQuery, prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import expression_with_views, with_views
 from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
@@ -48,9 +59,11 @@ from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
-from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
+from spark_jobs.run_jobs import job_function
+from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
+from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.load_options import source_job
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
@@ -59,6 +72,8 @@ from spark_jobs.writing.value_loading import append_rows
 _NAME = "calve sql"
 _SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 _UNREADABLE = "calve: this line cannot be read"
+
+Item = TypeVar("Item")
 
 
 class SparkEngine:
@@ -103,13 +118,44 @@ class SparkEngine:
         with engine_errors(query):
             return answer_of(self._frame(query, database))
 
+    def stream(self, query: str, database: str) -> RowStream:
+        """Return the rows of a SELECT, of which one of Spark's partitions is held at a time."""
+        with engine_errors(query):
+            frame = self._frame(query, database)
+            return RowStream(tuple(frame.columns), _translated(stream_of(frame), query))
+
+    def stream_batches(self, query: str, database: str) -> pa.RecordBatchReader:
+        """Return the rows of a SELECT as Arrow's batches."""
+        with engine_errors(query):
+            schema, batches = batches_of(self._frame(query, database))
+        return pa.RecordBatchReader.from_batches(schema, _translated(batches, query))
+
+    def cancel(self) -> None:
+        """Cancel the running jobs of the session."""
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
+
+    def explain(self, query: str, database: str) -> StatementResult:
+        """Return which partitions and files a SELECT would read, and how its joins would be done."""
+        with engine_errors(query):
+            return explain_query(self._catalog, self._pruned(query, database)).as_result()
+
     def _frame(self, query: str, database: str) -> DataFrame:
+        return self._pruned(query, database).frame
+
+    def _pruned(self, query: str, database: str) -> PrunedQuery:
         sql = with_views(self._catalog, query, database)
         needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
         spark = self._spark_with_packages() if needs_iceberg else self.spark
         # Parsed by Spark first, because it has the best error messages.
         check_syntax(spark, query)
-        return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
+        return prune_query(spark, sql, catalog=self._catalog, untrusted=query)
+
+    def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
+        """Return the columns of a SELECT, named and typed as those of a table."""
+        with engine_errors(query):
+            schema = self._frame(query, database).schema
+        return tuple(_table_column(field, query) for field in schema)
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
         """Return statistics of a table's columns and of its use in queries."""
@@ -341,6 +387,24 @@ class SparkEngine:
                 requested_by=operation.requested_by,
             )
 
+    def run_step(
+        self, operation: Operation, step: str, request: Mapping[str, Any], conf: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Run a step of a load; see `catalog.statements.engine.Engine`."""
+        with engine_errors(step):
+            needs_avro = "avro" in (request.get("source_format"), request.get("format"))
+            if self._is_own and self._spark is None:
+                packages = spark_packages(avro=True) if needs_avro else ()
+                self._spark = start_session(_NAME, self._catalog.storage.url, packages, conf)
+            spark = self._spark_with_packages() if needs_avro else self.spark
+            with attempt_here(self._catalog, operation, step) as attempt:
+                fields = {**request, "operation_id": operation.id, "step": step, "attempt": attempt}
+                job = request_type(step).from_json(json.dumps(fields))
+                result = job_function(step)(spark, self._catalog, job)
+                if result is not None:
+                    self._catalog.operations.finish_job(operation.id, step, attempt, result)
+        return dict(self._catalog.operations.get(operation.id).report[step])
+
     def _session_for(self, table: Table, *expressions: str) -> SparkSession:
         """Return the session, with Iceberg's runtime if that reads the table, or one in a subquery of an expression."""
         needs_iceberg = table.engine_location is not None or any(
@@ -398,6 +462,37 @@ def _mapped(
     if isinstance(values, Mapping):
         return {name: change(expression) for name, expression in values.items()}
     return values and [change(expression) for expression in values]
+
+
+def _translated(items: Iterator[Item], query: str) -> Iterator[Item]:
+    """Yield what a query returns, and translate its errors."""
+    with engine_errors(query):
+        yield from items
+
+
+def _table_column(field: StructField, query: str) -> Column:
+    """Return a column of a SELECT as one of a table.
+
+    Raises:
+        InvalidQueryError: No column of a table can have its name or its type.
+    """
+    type_text = field.dataType.simpleString()
+    try:
+        name = normalise_identifier(field.name, "column")
+        # A type of the catalog, for tables that others have created, but no file has a column without a type.
+        require_column_type(name, "none" if isinstance(field.dataType, NullType) else type_text)
+    except InvalidIdentifierError:
+        raise InvalidQueryError(
+            f"column {field.name!r} of the SELECT has a name that no column of a table can have; give it one with AS",
+            query,
+        ) from None
+    except InvalidTableError:
+        raise InvalidQueryError(
+            f"column {field.name} of the SELECT has the type {type_text}, which no column of a table can have; convert "
+            f"it: CAST({field.name} AS string) AS {field.name}",
+            query,
+        ) from None
+    return Column(name, type_text)
 
 
 def _from_text(text: SparkColumn, column: Column) -> SparkColumn:

@@ -8,7 +8,8 @@ from click.shell_completion import CompletionItem
 from catalog.errors import CatalogError
 
 
-def _complete_tables(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_tables(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the tables whose names begin with a text, for shells."""
     from catalog.catalog import Catalog
 
     try:
@@ -19,7 +20,7 @@ def _complete_tables(context: click.Context, parameter: click.Parameter, incompl
     return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
 
 
-table_argument = click.argument("table", shell_complete=_complete_tables)
+table_argument = click.argument("table", shell_complete=complete_tables)
 
 where_option = click.option(
     "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."

@@ -21,6 +21,7 @@ COMMANDS = {
     "import": "importing:import_",
     "indexes": "indexes:indexes",
     "init": "maintenance:init",
+    "load": "loading:load",
     "operations": "operations:operations",
     "partitions": "partitions:partitions",
     "quarantine": "partitions:quarantine",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import count_option, json_option, limit_option, table_argument, where_option
+from catalog.cli.arguments import complete_tables, count_option, json_option, limit_option, table_argument, where_option
 from catalog.cli.output import print_table
 from catalog.model import Partition, PartitionState, Table
 
@@ -106,7 +106,7 @@ def drop_partitions(table: str, expression: str | None, drops_all: bool, purge: 
 
 
 @click.command()
-@table_argument
+@click.argument("table", required=False, shell_complete=complete_tables)
 @where_option
 @click.option("--release", is_flag=True, help="Make the partitions visible.")
 @click.option("--reason", help="Why they are released; recorded in the journal: `calve operations`.")
@@ -114,7 +114,7 @@ def drop_partitions(table: str, expression: str | None, drops_all: bool, purge: 
 @count_option
 @json_option
 def quarantine(
-    table: str,
+    table: str | None,
     expression: str | None,
     release: bool,
     reason: str | None,
@@ -122,13 +122,18 @@ def quarantine(
     only_count: bool,
     as_json: bool,
 ) -> None:
-    """List the partitions of TABLE that are hidden from readers, each with the checks that it failed; or release them.
+    """List the partitions that are hidden from readers, each with the checks that it failed, of TABLE or of all tables.
 
-    `calve drop-partitions` cannot drop them; ALTER TABLE … DROP PARTITION does.
+    With a TABLE, they can be released. `calve drop-partitions` cannot drop them; ALTER TABLE … DROP PARTITION does.
     """
     if release != bool(reason):
         raise click.UsageError("a release needs both --release and --reason")
+    if table is None and (release or expression is not None):
+        raise click.UsageError("--where and --release are for the partitions of one table; name the TABLE")
     with Catalog.open() as catalog:
+        if table is None:
+            _show_all_quarantined(catalog, limit, only_count=only_count, as_json=as_json)
+            return
         if release:
             _release(catalog, table, expression, reason)
             return
@@ -146,6 +151,30 @@ def quarantine(
         print_table(("PARTITION", "FAILED CHECKS"), [(name, "; ".join(failures)) for name, failures in rows])
     else:
         click.echo(f"{table} has no quarantined partitions.", err=True)
+
+
+def _show_all_quarantined(catalog: Catalog, limit: int | None, *, only_count: bool, as_json: bool) -> None:
+    if only_count:
+        counts = catalog.count_quarantined_partitions()
+        total = min(sum(counts.values()), limit or sum(counts.values()))
+        click.echo(json.dumps({"count": total}) if as_json else total)
+        return
+    rows = list(islice(_all_quarantined(catalog), limit))
+    if as_json:
+        for name, partition, failures in rows:
+            click.echo(json.dumps({"table": name, "partition": partition, "failures": failures}))
+    elif rows:
+        shown = [(name, partition, "; ".join(failures)) for name, partition, failures in rows]
+        print_table(("TABLE", "PARTITION", "FAILED CHECKS"), shown)
+    else:
+        click.echo("No table has quarantined partitions.", err=True)
+
+
+def _all_quarantined(catalog: Catalog) -> Iterator[tuple[str, str, list[str]]]:
+    for name in sorted(catalog.count_quarantined_partitions()):
+        table = catalog.get_table(name)
+        hidden = catalog.get_partitions(name, state=PartitionState.QUARANTINED)
+        yield from ((name, partition, failures) for partition, failures in _with_failures(catalog, table, hidden))
 
 
 def _with_failures(catalog: Catalog, table: Table, partitions: Iterable[Partition]) -> Iterable[tuple[str, list[str]]]:

@@ -82,7 +82,7 @@ class Loading:
         self,
         operation_id: str,
         table: str,
-        source: str,
+        source: str | Sequence[str],
         *,
         reload: bool = False,
         mode: LoadMode | None = None,
@@ -95,7 +95,7 @@ class Loading:
         A retry lists the source again, unless the operation has committed.
 
         Args:
-            source: A file, a folder, or a glob.
+            source: A file, a folder, or a glob; or several of them.
             reload: Include files that were loaded before, even if they have changed since.
             mode: With REPLACE and MERGE, files that changed after they were loaded are loaded again, and named in the
                 log.
@@ -111,9 +111,10 @@ class Loading:
             OperationReusedError: The operation id belongs to another load, which has committed.
         """
         known = self._known_table(table)
-        files = allowed_files(source)
+        sources = [source] if isinstance(source, str) else list(source)
+        files = list({file.path: file for part in sources for file in allowed_files(part)}.values())
         operation = self._operations.find(operation_id)
-        arguments = {"source": source, "reload": reload, "dry_run": is_dry_run}
+        arguments = {"source": source if isinstance(source, str) else sources, "reload": reload, "dry_run": is_dry_run}
         if operation is not None and operation.is_committed:
             is_same = TableName.parse(table) == TableName.parse(operation.table)
             if not is_same or arguments.items() - {(name, operation.request.get(name)) for name in arguments}:
@@ -122,8 +123,9 @@ class Loading:
                 )
             return self.source_files(operation)
         if known is not None and not reload:
-            files = self._new_files(known, source, files, mode)
-            files = self._not_set_aside(known, source, files, (settings or {}).get("request", {}))
+            named = ", ".join(sources)
+            files = self._new_files(known, named, files, mode)
+            files = self._not_set_aside(known, named, files, (settings or {}).get("request", {}))
         if files:
             request = {**arguments, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
             self._operations.begin(
@@ -135,7 +137,7 @@ class Loading:
                 requested_by=requested_by,
             )
         elif operation is not None:
-            self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"all files of {source} have been loaded meanwhile")
+            self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"all files of {', '.join(sources)} are loaded")
         return files
 
     def settings_of(self, operation_id: str) -> dict[str, Any]:

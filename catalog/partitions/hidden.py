@@ -1,4 +1,4 @@
-"""Counts of the partitions that loads have hidden from readers."""
+"""Counts of partitions that are hidden from readers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, func, select
 
 from catalog.operations.records import Operation
-from catalog.storage.schema import PartitionRow
+from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
 
 
 def count_hidden(connection: Connection, operations: Iterable[Operation]) -> dict[str, int]:
@@ -24,3 +24,16 @@ def count_hidden(connection: Connection, operations: Iterable[Operation]) -> dic
         if hidden := connection.scalar(select(func.count()).where(*of_load, row.is_quarantined)):
             counts[operation.id] = hidden
     return counts
+
+
+def count_by_table(connection: Connection) -> dict[str, int]:
+    """Return, by full table name, how many partitions are quarantined; tables without such are missing."""
+    query = (
+        select(DatabaseRow.name, TableRow.name, func.count())
+        .select_from(PartitionRow)
+        .join(TableRow, TableRow.id == PartitionRow.table_id)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+        .where(PartitionRow.is_quarantined)
+        .group_by(DatabaseRow.name, TableRow.name)
+    )
+    return {f"{database}.{table}": count for database, table, count in connection.execute(query)}

@@ -107,18 +107,25 @@ class TableConfig:
             "merge": dict(self.merge),
         }
 
-    def quality_request(self) -> dict[str, Any]:
-        """Return the fields of the quality job that do not depend on the run (`CheckQualityJob`)."""
-        return {"table": self.table, "rules": dict(self.quality)}
+    def load_settings(self, *, dry_run: bool) -> dict[str, Any]:
+        """Return the settings that a load journals for its steps, as JSON values (`Loading.settings_of`)."""
+        return {
+            "request": {**self.job_request(), "dry_run": dry_run},
+            "quality": {"table": self.table, "rules": dict(self.quality)},
+            "indexes": dict(self.indexes),
+            "spark": {"conf": dict(self.spark), "connection": self.connection},
+        }
 
 
-def configured_load(form: Mapping[str, Any]) -> TableConfig:
+def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> TableConfig:
     """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
         form: `table`, and optionally `source`, `source_format`, `bad_files`, `invalid_partitions`, `null_keys`,
             `mode`, `spark_conf` (which overrides single settings of the entry), and `keys` as a list of strings such as
             `day date`, in order; `dry_run` and `reload` are for the caller.
+        options: Further fields of an entry, for callers that are no forms: `merge`, and single members of `columns`
+            and `source_options`.
 
     Raises:
         InvalidConfigurationError: The source is missing, or a field is invalid.
@@ -126,18 +133,28 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """
     require_known(form, ("table", *_FORM_FIELDS, "keys", "spark_conf", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
-    listed = read_table_list().get(name)
+    listed = _listed(name)
     entry = {} if listed is None else {field_name: getattr(listed, field_name) for field_name in _FIELDS}
     entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
     if "keys" in form:
         entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
     if "spark_conf" in form:
         entry["spark"] = {**entry.get("spark", {}), **run_spark_conf("spark_conf", form["spark_conf"])}
+    for option, value in (options or {}).items():
+        before = entry.get(option, {"header": "true"} if option == "source_options" else {})
+        entry[option] = {**before, **value} if option in ("columns", "source_options") else value
     if not entry.get("source"):
         raise InvalidConfigurationError(
             f"table {name} is not in {tables_path()}; give its source, and its keys if it is new"
         )
     return _table_config(f"table {name}", name, entry)
+
+
+def _listed(table: str) -> TableConfig | None:
+    """Return the entry of a table; None if it has none, or where there is no list and `CALVE_TABLES` names none."""
+    if not os.environ.get("CALVE_TABLES") and not tables_path().exists():
+        return None
+    return read_table_list().get(table)
 
 
 _FORM_FIELDS = ("source", "source_format", "bad_files", "invalid_partitions", "null_keys", "mode")

@@ -88,6 +88,11 @@ class Context:
                 self.catalog.operations.fail(operation_id, type(error).__name__, str(error)[:2000])
             raise
 
+    def cancel(self) -> None:
+        """Cancel what the engine runs in another thread, if it was started."""
+        if self._engine is not None:
+            self._engine.cancel()
+
     def close(self) -> None:
         """Stop the engine, if it was started."""
         if self._engine is not None:

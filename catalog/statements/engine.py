@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
 from catalog.migration.requests import MigrationRequest
-from catalog.model import Partition, PartitionIndex, Table
+from catalog.model import Column, Partition, PartitionIndex, Table
+from catalog.operations.records import Operation
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.statements.model import MergeRows
-from catalog.statements.results import StatementResult
+from catalog.statements.results import RowStream, StatementResult
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
+
     from catalog.catalog import Catalog
 
 ENGINES = "calve.engine"
@@ -42,6 +45,30 @@ class Engine(Protocol):
 
         Args:
             database: The database of table names without one.
+        """
+        ...
+
+    def stream(self, query: str, database: str) -> RowStream:
+        """Return the rows of a SELECT, of which the engine holds only a part at a time."""
+        ...
+
+    def stream_batches(self, query: str, database: str) -> RecordBatchReader:
+        """Return the rows of a SELECT as batches with their types, of which the engine holds only some at a time."""
+        ...
+
+    def cancel(self) -> None:
+        """Cancel what the engine runs for a statement in another thread, which then fails; the engine stays usable."""
+        ...
+
+    def explain(self, query: str, database: str) -> StatementResult:
+        """Return which partitions and files a SELECT would read, and how its joins would be done, without reading."""
+        ...
+
+    def columns_of(self, query: str, database: str) -> tuple[Column, ...]:
+        """Return the columns of a SELECT, with names in lower case and types as tables have them.
+
+        Raises:
+            InvalidQueryError: The SELECT is invalid, or no column of a table can have the name or type of one of its.
         """
         ...
 
@@ -178,6 +205,22 @@ class Engine(Protocol):
         Args:
             options: Options, with names in upper case.
             overwritten: As for `insert_values`.
+        """
+        ...
+
+    def run_step(
+        self, operation: Operation, step: str, request: Mapping[str, Any], conf: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Run a step of a load as its DAG does, but in this process; an error ends the operation.
+
+        Args:
+            operation: The journaled load.
+            step: The script of the job, which is also the name of the step.
+            request: The fields of the job's request that do not depend on the attempt.
+            conf: Spark's configuration for the table; an engine that runs already keeps its own.
+
+        Returns:
+            The report of the step.
         """
         ...
 

@@ -127,6 +127,19 @@ class CreateTable(TableStatement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateTableAs(CreateTable):
+    """CREATE TABLE … AS SELECT.
+
+    Attributes:
+        query: The SELECT as it was written, which gives the columns.
+        key_names: The partition keys, if they are named without types.
+    """
+
+    query: str
+    key_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateView(TableStatement):
     """CREATE VIEW.
 
@@ -594,5 +607,12 @@ class LoadData(TableStatement):
 @dataclass(frozen=True, kw_only=True)
 class Select(Statement):
     """A SELECT, as it was written."""
+
+    query: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainSelect(Statement):
+    """EXPLAIN SELECT; the SELECT as it was written."""
 
     query: str

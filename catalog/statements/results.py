@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TypeAlias
 
 from catalog.errors import CatalogError
@@ -12,6 +13,10 @@ from catalog.statements.splitting import StatementText
 
 Cell: TypeAlias = "str | int | float | bool | list[Cell] | dict[str, Cell] | None"
 """A JSON value of a result: dates, times and decimals as strings, bytes in hexadecimal digits."""
+
+
+_MEASURED_ROWS = 1_000
+"""The number of streamed rows that are held to determine the widths of columns."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,14 @@ class StatementResult:
     is_data: bool = False
 
 
+@dataclass(frozen=True)
+class RowStream:
+    """The rows of a SELECT, which are read while they are used; the error of a failed read is a `CatalogError`."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[Sequence[Cell]]
+
+
 DONE = StatementResult()
 """The result of a statement that returns nothing."""
 
@@ -41,11 +54,13 @@ class Outcome:
 
     Attributes:
         answer: The result; None after an error.
+        stream: The rows of a SELECT instead of its result, where they are streamed.
         error: The error, with a `position` in the statement's text; None after success.
     """
 
     statement: StatementText
     answer: StatementResult | None = None
+    stream: RowStream | None = None
     error: CatalogError | None = None
 
     def as_dict(self, *, most_rows: int | None = None) -> dict[str, Cell]:
@@ -83,27 +98,38 @@ def as_text(answer: StatementResult, *, is_long: bool = False) -> list[str]:
     if answer.text is not None:
         return answer.text.splitlines()
     shown = len(answer.columns) if is_long or answer.brief_columns is None else answer.brief_columns
-    null = "NULL" if answer.is_data else ""
-    rows = [[_text(cell, null) for cell in row[:shown]] for row in answer.rows]
-    if shown == 0:
-        return []
-    if shown == 1:
-        return [row[0] for row in rows]
-    table = [list(answer.columns[:shown]), *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    rows = [row[:shown] for row in answer.rows]
+    return list(_lines(answer.columns[:shown], rows, (), "NULL" if answer.is_data else ""))
+
+
+def stream_as_text(stream: RowStream) -> Iterator[str]:
+    """Yield the lines of the text form of streamed rows; the first rows determine the widths of the columns."""
+    first = list(islice(stream.rows, _MEASURED_ROWS))
+    return _lines(stream.columns, first, stream.rows, "NULL")
+
+
+def _lines(
+    columns: Sequence[str], first: Sequence[Sequence[Cell]], others: Iterable[Sequence[Cell]], null: str
+) -> Iterator[str]:
+    """Yield the lines of rows, of which the first determine the layout."""
+    if len(columns) < 2:
+        yield from (cell_as_text(row[0], null) for row in chain(first, others) if row)
+        return
+    texts = [[cell_as_text(cell, null) for cell in row] for row in first]
+    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
     numeric = [
-        bool(answer.rows) and all(isinstance(row[n], int | float | None) for row in answer.rows) for n in range(shown)
+        bool(first) and all(isinstance(row[n], int | float | None) for row in first) for n in range(len(columns))
     ]
-    return [
-        "  ".join(
+    later = ([cell_as_text(cell, null) for cell in row] for row in others)
+    for row in chain([list(columns)], texts, later):
+        yield "  ".join(
             cell.rjust(width) if is_number else cell.ljust(width)
             for cell, width, is_number in zip(row, widths, numeric, strict=True)
         ).rstrip()
-        for row in table
-    ]
 
 
-def _text(cell: Cell, null: str) -> str:
+def cell_as_text(cell: Cell, null: str) -> str:
+    """Return the text of a cell; arrays, maps and structs as JSON."""
     if cell is None:
         return null
     if isinstance(cell, bool):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
+from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
@@ -16,11 +18,14 @@ from catalog.operations.confirmation import Confirmation
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution import HANDLERS
-from catalog.statements.model import Statement
+from catalog.statements.model import Select, Statement
 from catalog.statements.parser import parse_statement
-from catalog.statements.results import Outcome, StatementResult
+from catalog.statements.results import Outcome, RowStream, StatementResult
 from catalog.statements.splitting import split
 from catalog.statements.waiting import Report, TableWait
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatchReader
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +82,7 @@ class Session:
             on_wait: Shows the operation that a statement waits for.
         """
         self._wait, self._on_wait = wait, on_wait
+        self._cancelled = Event()
         first = normalise_identifier(database, "database")
         self._context = Context(catalog, first, start, requested_by, confirmation)
 
@@ -104,8 +110,65 @@ class Session:
         Raises:
             CatalogError: The statement is invalid or failed; `position` is the place in the text, if known.
         """
+        return self.run_statement(self._parsed(text, operation_id))
+
+    def _parsed(self, text: str, operation_id: str | None = None) -> Statement:
+        self._cancelled.clear()
         self._context.text, self._context.operation_id = text, operation_id
-        return self.run_statement(parse_statement(text))
+        return parse_statement(text)
+
+    def cancel(self) -> None:
+        """Cancel the statement that runs in another thread, as far as it waits, or the engine works for it.
+
+        The statement fails, unless it is about to end. Safe to call again.
+        """
+        self._cancelled.set()
+        self._context.cancel()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that statements run on."""
+        return self._context.catalog
+
+    @property
+    def database(self) -> str:
+        """The database of table names without one."""
+        return self._context.database
+
+    def stream(self, text: str) -> StatementResult | RowStream:
+        """Run one statement as `execute`, and return the rows of a SELECT as a stream.
+
+        Raises:
+            CatalogError: As for `execute`.
+        """
+        statement = self._parsed(text)
+        if not isinstance(statement, Select):
+            return self.run_statement(statement)
+        with self._placed(statement):
+            return self._context.engine.stream(statement.query, self.database)
+
+    def stream_batches(self, text: str) -> RecordBatchReader:
+        """Run a SELECT, and return its rows as a stream of batches with types.
+
+        Raises:
+            CatalogError: As for `execute`.
+            UnsupportedStatementError: It is another statement.
+        """
+        statement = self._parsed(text)
+        if not isinstance(statement, Select):
+            raise e.UnsupportedStatementError("only a SELECT has rows to write to a file", text, 0)
+        with self._placed(statement):
+            return self._context.engine.stream_batches(statement.query, self.database)
+
+    @contextmanager
+    def _placed(self, statement: Statement) -> Iterator[None]:
+        """Give the errors of a block their position in the statement."""
+        try:
+            with storage_errors("a file that the statement needs"):
+                yield
+        except e.CatalogError as error:
+            error.position = position_of(error, statement.places)
+            raise
 
     def run_statement(self, statement: Statement) -> StatementResult:
         """Run a statement that needs no text.
@@ -113,31 +176,33 @@ class Session:
         Raises:
             CatalogError: It failed; `position` is the place of the statement's field in its text, if it has one.
         """
-        waiting = TableWait(self._context.catalog.operations, self._wait, self._on_wait)
+        waiting = TableWait(self._context.catalog.operations, self._wait, self._on_wait, self._cancelled)
         while True:
             try:
-                with storage_errors("a file that the statement needs"):
+                with self._placed(statement):
                     return HANDLERS[type(statement)](self._context, statement)
             except e.OperationConflictError as error:
-                error.position = position_of(error, statement.places)
                 waiting.after(error)
-            except e.CatalogError as error:
-                error.position = position_of(error, statement.places)
-                raise
 
-    def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
+    def run(self, script: str, *, keep_going: bool = False, streams: bool = False) -> Iterator[Outcome]:
         """Run the statements of a script lazily, and yield their outcomes.
 
         Args:
             keep_going: Continue after an error; otherwise its outcome is the last.
+            streams: Return the rows of SELECTs as streams.
         """
         for statement in split(script):
             try:
-                yield Outcome(statement, answer=self.execute(statement.text))
+                answer = self.stream(statement.text) if streams else self.execute(statement.text)
             except e.CatalogError as error:
                 yield Outcome(statement, error=error)
                 if not keep_going:
                     return
+            else:
+                if isinstance(answer, RowStream):
+                    yield Outcome(statement, stream=answer)
+                else:
+                    yield Outcome(statement, answer=answer)
 
 
 def position_of(error: e.CatalogError, places: Mapping[str, int]) -> int | None:

@@ -47,6 +47,12 @@ def split(script: str) -> Iterator[StatementText]:
             last = end
 
 
+def is_complete(script: str) -> bool:
+    """Return whether the last statement of a script ends with a semicolon, or there is none."""
+    kinds = [kind for kind, start, end in _pieces(script) if kind not in ("comment", "blank")]
+    return unclosed_comment(script) is None and (not kinds or kinds[-1] == "end")
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of a statement as it was written, without blanks around it, and its position."""

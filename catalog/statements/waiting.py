@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from math import ceil
+from threading import Event
 
 from catalog.errors import OperationConflictError
 from catalog.operations.journal import Operations
@@ -19,16 +20,18 @@ Report = Callable[[str], object]
 class TableWait:
     """The wait of one statement, perhaps for several operations, one after the other."""
 
-    def __init__(self, operations: Operations, limit: timedelta, report: Report) -> None:
+    def __init__(self, operations: Operations, limit: timedelta, report: Report, cancelled: Event) -> None:
         """Begin to wait.
 
         Args:
             limit: The time after which the statement fails.
             report: Shows the operation that is waited for.
+            cancelled: Ends the wait when it is set.
         """
         self._operations = operations
         self._limit = limit
         self._report = report
+        self._cancelled = cancelled
         self._ends_at = time.monotonic() + limit.total_seconds()
         self._holder: str | None = None
 
@@ -45,7 +48,8 @@ class TableWait:
             self._report(f"waiting up to {ceil(self._left())} s for operation {error.holder}")
         pause = _FIRST_PAUSE_SECONDS
         while (left := self._left()) > 0:
-            time.sleep(min(pause, left))
+            if self._cancelled.wait(min(pause, left)):
+                raise error
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             if not self._operations.is_running(error.holder):
                 return

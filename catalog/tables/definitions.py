@@ -276,7 +276,8 @@ class Definitions:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
-        location, kind = _new_location(f"{database.location}/{table.name}", definition["location"], kind)
+        folder = definition.get("folder_name") or table.name
+        location, kind = _new_location(f"{database.location}/{folder}", definition["location"], kind)
         row = connection.execute(
             _NEW_TABLE,
             {

@@ -72,6 +72,11 @@ def reads_clock(frame: DataFrame) -> bool:
     return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
 
 
+def has_subquery(spark: SparkSession, expression: Any) -> bool:
+    """Return whether the value of a physical plan's expression is known only when a subquery has run."""
+    return bool(expression.containsPattern(_sql(spark).catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+
+
 def as_of_now(frame: DataFrame) -> DataFrame:
     """Return a frame with `current_date` and similar functions replaced by their current values."""
     if not reads_clock(frame):

@@ -146,6 +146,8 @@ def good_files(
         NoGoodFilesError: No file can be loaded.
     """
     bad: dict[str, BadFile] = {}
+    shown: list[BadRow] = []
+    told: set[str] = set()
     while True:
         left = [file for file in files if file.path not in bad]
         source = None
@@ -168,10 +170,13 @@ def good_files(
         bad |= found
         if len(bad) == len(files):
             raise NoGoodFilesError(bad, _shown(source, bad))
+        untold = {path: file for path, file in bad.items() if path not in told}
+        told.update(untold)
+        # The next source lacks the bad files of a new table.
+        shown += _shown(source, untold)
         if not found or table is not None:
-            return GoodFiles(
-                source, persist(_of_good_files(spark, by_file, definition, found)), bad, _shown(source, bad)
-            )
+            partitions = persist(_of_good_files(spark, by_file, definition, found))
+            return GoodFiles(source, partitions, bad, shown[:MOST_SHOWN])
 
 
 def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -56,15 +58,52 @@ def answer_of(frame: DataFrame) -> StatementResult:
     intervals are strings as Spark casts them, timestamps in UTC; bytes are hexadecimal digits; NaN and the infinities
     are strings. Inside arrays, maps and structs, which are lists and objects, decimals are numbers and bytes base 64.
     """
+    return StatementResult(tuple(frame.columns), list(_cells(frame, _as_shown(frame).collect())), is_data=True)
+
+
+def stream_of(frame: DataFrame) -> Iterator[list[Cell]]:
+    """Return the rows of `answer_of`, of which the driver holds one partition at a time."""
+    return _cells(frame, _as_shown(frame).toLocalIterator())
+
+
+def batches_of(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the rows of a frame in Arrow's format; timestamps are in UTC.
+
+    The driver holds one partition at a time. Executors need PyArrow.
+    """
+    schema = to_arrow_schema(frame.schema)
+    names = [f"c{number}" for number in range(len(frame.columns))]
+    # Two columns may have the same name.
+    packed = frame.toDF(*names).mapInArrow(_packed, "batch binary")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for row in packed.toLocalIterator():
+            with pa.ipc.open_stream(bytes(row.batch)) as reader:
+                for batch in reader:
+                    table = pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema)
+                    yield from table.to_batches()
+
+    return schema, batches()
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
+
+
+def _as_shown(frame: DataFrame) -> DataFrame:
     types = [field.dataType for field in frame.schema.fields]
     numbered = frame.toDF(*[f"c{number}" for number in range(len(types))])
-    shown = numbered.select(*[_shown(f.col(f"c{number}"), data_type) for number, data_type in enumerate(types)])
-    readers = [_reader(data_type) for data_type in types]
-    rows: list[list[Cell]] = [
-        [None if value is None else read(value) for read, value in zip(readers, row, strict=True)]
-        for row in shown.collect()
-    ]
-    return StatementResult(tuple(frame.columns), rows, is_data=True)
+    return numbered.select(*[_shown(f.col(f"c{number}"), data_type) for number, data_type in enumerate(types)])
+
+
+def _cells(frame: DataFrame, rows: Iterable[Row]) -> Iterator[list[Cell]]:
+    readers = [_reader(field.dataType) for field in frame.schema.fields]
+    for row in rows:
+        yield [None if value is None else read(value) for read, value in zip(readers, row, strict=True)]
 
 
 def _shown(column: Column, data_type: DataType) -> Column:

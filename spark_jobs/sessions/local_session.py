@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -28,7 +28,9 @@ _OF_STACK = re.compile(r"\s*at |\s*\.\.\. \d+ more|[\w.$/<>]+\((\w+\.(java|scala
 """Lines of Java's stack traces, as exceptions have them, and as Spark tells where a session was created."""
 
 
-def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> SparkSession:
+def start_session(
+    name: str, database: URL, packages: Sequence[str] = (), conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start a session on the master in `CALVE_SPARK_MASTER`, by default all cores of this machine.
 
     `SPARK_SUBMIT_OPTS` replaces the options of the JVM, and `PYSPARK_SUBMIT_ARGS` adds to Spark's settings, as for
@@ -37,6 +39,7 @@ def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> Spa
     Args:
         database: The catalog's database, which executors on other hosts reach with its password.
         packages: Maven coordinates of packages that Spark needs besides its own jars.
+        conf: Further settings, which override the defaults.
 
     Raises:
         EngineUnavailableError: Spark does not start.
@@ -51,16 +54,17 @@ def start_session(name: str, database: URL, packages: Sequence[str] = ()) -> Spa
         "spark.log.level": "ERROR",
         "spark.sql.ansi.enabled": "true",
         **({"spark.jars.packages": ",".join(packages)} if packages else {}),
+        **(conf or {}),
     }
-    conf = SparkConf().setMaster(master).setAppName(name).setAll(list(with_storage(settings).items()))
+    spark_conf = SparkConf().setMaster(master).setAppName(name).setAll(list(with_storage(settings).items()))
     # Errors arrive as exceptions; the JVM's other output is useful only if it does not start.
     with tempfile.TemporaryFile() as stderr:
         try:
             if SparkContext._active_spark_context is None:
-                gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+                gateway = launch_gateway(spark_conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
                 # Set after the start of the JVM, on whose command line the other settings are.
-                conf.setAll(list(executor_settings(database, master).items()))
-                SparkContext(conf=conf, gateway=gateway)
+                spark_conf.setAll(list(executor_settings(database, master).items()))
+                SparkContext(conf=spark_conf, gateway=gateway)
             return configure(SparkSession.builder.getOrCreate())
         except Exception as error:
             stderr.seek(0)

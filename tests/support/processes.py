@@ -21,6 +21,7 @@ context.set_forkserver_preload(
         "tests.support.killed_builders",
         "tests.support.killed_changes",
         "tests.support.killed_imports",
+        "tests.support.killed_loads",
         "tests.support.killed_migrations",
         "tests.support.stopped_loads",
         "tests.support.stopped_processes",

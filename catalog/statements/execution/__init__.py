@@ -8,6 +8,7 @@ from typing import Any
 from catalog.statements import model as m
 from catalog.statements.context import Context
 from catalog.statements.execution import (
+    creating_as,
     databases,
     descriptions,
     indexes,
@@ -29,6 +30,7 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.DescribeDatabase: databases.describe_database,
     m.ShowTables: databases.show_tables,
     m.CreateTable: tables.create_table,
+    m.CreateTableAs: creating_as.create_table_as,
     m.CreateView: tables.create_view,
     m.DropTable: tables.drop_table,
     m.DropView: tables.drop_view,
@@ -75,5 +77,6 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.TruncateTable: rows.truncate_table,
     m.CompactTable: rows.compact_table,
     m.LoadData: rows.load_data,
+    m.ExplainSelect: rows.explain_select,
     m.Select: rows.select,
 }

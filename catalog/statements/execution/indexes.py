@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from catalog.catalog import Catalog
 from catalog.errors import IndexAlreadyExistsError, IndexNotFoundError, InvalidIndexError
 from catalog.model import IndexState, PartitionIndex, Table
@@ -16,20 +18,30 @@ LARGE_TABLE = 100_000
 
 def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     """Run CREATE PARTITION INDEX, and return when the index is ACTIVE or FAILED."""
-    catalog, name = context.catalog, context.name(statement.table)
-    table = catalog.get_table(name)
+    name = context.name(statement.table)
     if statement.is_of_hive:
-        _refuse_other_columns(table, statement)
-    is_large = count_visible(catalog.storage, table).partitions > LARGE_TABLE
+        _refuse_other_columns(context.catalog.get_table(name), statement)
+    built = build_index(context, name, statement.index, statement.keys)
+    return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
+
+
+def build_index(context: Context, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
+    """Create a partition index and build it; return it when it is ACTIVE or FAILED.
+
+    Raises:
+        IndexAlreadyExistsError: The table has an index of this name, which is not an equal one that is being built.
+        EngineUnavailableError: The table is large, and no engine is installed.
+    """
+    catalog = context.catalog
+    definition = catalog.get_table(table)
+    is_large = count_visible(catalog.storage, definition).partitions > LARGE_TABLE
     # Start the engine first: if there is none, no index is created.
     engine = context.engine if is_large else None
-    created = _create(catalog, name, statement)
+    created = _create(catalog, table, name, keys)
     if engine is None:
-        built = catalog.build_partition_index(name, created.name)
-    else:
-        with context.operation() as operation:
-            built = engine.build_index(operation, table, created.name)
-    return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
+        return catalog.build_partition_index(table, created.name)
+    with context.operation() as operation:
+        return engine.build_index(operation, definition, created.name)
 
 
 def _refuse_other_columns(table: Table, statement: m.CreateIndex) -> None:
@@ -51,13 +63,13 @@ def _refuse_other_columns(table: Table, statement: m.CreateIndex) -> None:
         )
 
 
-def _create(catalog: Catalog, table: str, statement: m.CreateIndex) -> PartitionIndex:
+def _create(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
     """Return a new index; or an equal one that is being built, to continue its build."""
     try:
-        return catalog.create_partition_index(table, statement.index, statement.keys)
+        return catalog.create_partition_index(table, name, keys)
     except IndexAlreadyExistsError:
-        known = {index.name: index for index in catalog.get_partition_indexes(table)}.get(statement.index)
-        if known is None or known.state is not IndexState.CREATING or known.keys != statement.keys:
+        known = {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
+        if known is None or known.state is not IndexState.CREATING or known.keys != tuple(map(str.lower, keys)):
             raise
         return known
 

@@ -31,6 +31,11 @@ def select(context: Context, statement: m.Select) -> StatementResult:
     return context.engine.select(statement.query, context.database)
 
 
+def explain_select(context: Context, statement: m.ExplainSelect) -> StatementResult:
+    """Run EXPLAIN SELECT."""
+    return context.engine.explain(statement.query, context.database)
+
+
 def insert_values(context: Context, statement: m.InsertValues) -> StatementResult:
     """Run INSERT INTO or INSERT OVERWRITE … VALUES; check all rows before the engine starts."""
     table = _writable(context, statement)

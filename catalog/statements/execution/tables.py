@@ -28,17 +28,29 @@ def create_table(context: Context, statement: m.CreateTable) -> StatementResult:
     """Run CREATE TABLE."""
     context.make_default_database(statement.table.database)
     try:
-        if statement.stored_by is not None:
-            _create_table_of_scheme(context, statement)
-        else:
-            _create_table_of_values(context, statement)
+        create(context, statement)
     except TableAlreadyExistsError:
         if not statement.if_not_exists:
             raise
     return DONE
 
 
-def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
+def create(context: Context, statement: m.CreateTable, *, folder_name: str | None = None) -> None:
+    """Create a table.
+
+    Args:
+        folder_name: The name of its folder in that of the database; by default the table's.
+
+    Raises:
+        TableAlreadyExistsError: It exists.
+    """
+    if statement.stored_by is not None:
+        _create_table_of_scheme(context, statement, folder_name)
+    else:
+        _create_table_of_values(context, statement, folder_name)
+
+
+def _create_table_of_values(context: Context, statement: m.CreateTable, folder_name: str | None) -> None:
     name = context.name(statement.table)
     names = map(str.upper, statement.properties)
     if given := sorted(name for name in names if name in SCHEME_PROPERTIES[:-1]):
@@ -63,18 +75,24 @@ def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
         description=statement.comment,
         is_external=statement.is_external,
         buckets=statement.buckets,
+        folder_name=folder_name,
     )
 
 
-def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
+def has_scheme(statement: m.CreateTable) -> bool:
+    """Return whether a table will have a partition scheme."""
+    has_properties = any(name.upper() in SCHEME_PROPERTIES for name in statement.properties)
+    return statement.stored_by is not None and bool(statement.partition_keys or has_properties)
+
+
+def _create_table_of_scheme(context: Context, statement: m.CreateTable, folder_name: str | None) -> None:
     name = context.name(statement.table)
     with pointing_at(statement, "stored_by"):
         _check_handler(name, statement.stored_by or "")
     if statement.delimiters:
         raise InvalidTableError(f"table {name}: its files are Parquet, which has no delimiters; remove ROW FORMAT")
-    given = {name.upper() for name in statement.properties} & set(SCHEME_PROPERTIES)
     scheme, columns = None, statement.columns
-    if statement.partition_keys or given:
+    if has_scheme(statement):
         column = _partition_column(name, statement)
         scheme, columns = scheme_from_properties(column, statement.properties), (*columns, column)
     context.catalog.create_table(
@@ -87,6 +105,7 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
         is_external=statement.is_external,
         buckets=statement.buckets,
         scheme=scheme,
+        folder_name=folder_name,
     )
 
 
@@ -111,7 +130,7 @@ def create_view(context: Context, statement: m.CreateView) -> StatementResult:
     """Run CREATE VIEW."""
     context.make_default_database(statement.table.database)
     name = context.name(statement.table)
-    if statement.or_replace and _find(context, statement.table) is not None:
+    if statement.or_replace and find(context, statement.table) is not None:
         _drop(context, statement, must_be_view=True)
     context.catalog.create_view(
         name,
@@ -130,7 +149,7 @@ _UNKNOWN = "unknown"
 
 def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
     """Run DROP TABLE."""
-    table = _find(context, statement.table)
+    table = find(context, statement.table)
     if not statement.if_exists or table is not None:
         purged = _drop(context, statement, must_be_view=False, purge=statement.purge)
         if statement.purge and table is not None:
@@ -150,7 +169,7 @@ def _purge_result(table: Table, purged: PurgedFiles) -> StatementResult:
 
 def drop_view(context: Context, statement: m.DropView) -> StatementResult:
     """Run DROP VIEW."""
-    if not statement.if_exists or _find(context, statement.table) is not None:
+    if not statement.if_exists or find(context, statement.table) is not None:
         _drop(context, statement, must_be_view=True)
     return DONE
 
@@ -164,7 +183,8 @@ def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, 
     return context.catalog.drop_table(table.full_name, purge=purge, confirmation=context.confirmation)
 
 
-def _find(context: Context, table: TableReference) -> Table | None:
+def find(context: Context, table: TableReference) -> Table | None:
+    """Return a table; None if it does not exist."""
     try:
         return context.catalog.get_table(context.name(table))
     except NotFoundError:

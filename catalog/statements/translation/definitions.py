@@ -79,7 +79,10 @@ class Definitions(Words):
         *clauses: Clause,
     ) -> m.Statement:
         fields = self.clauses(clauses)
-        if (names := fields.pop("key_names", None)) is not None:
+        query = fields.get("query")
+        if query is not None:
+            self._check_created_as(external, columns, query)
+        elif (names := fields.pop("key_names", None)) is not None:
             columns, fields["partition_keys"] = self._divided(columns, names)
         row_format = fields.pop("row_format", None)
         if row_format is not None and fields.setdefault("format", row_format).value != row_format.value:
@@ -90,7 +93,7 @@ class Definitions(Words):
                 fields["format"].position,
             )
         return made(
-            m.CreateTable,
+            m.CreateTable if query is None else m.CreateTableAs,
             table=table,
             columns=columns,
             if_not_exists=exists,
@@ -192,12 +195,25 @@ class Definitions(Words):
     def null_defined(self, text: Placed[str]) -> dict[str, str]:
         return {"serialization.null.format": text.value}
 
+    def as_query(self, query: Token) -> Clause:
+        return Clause("AS", query.start_pos or 0, {"query": self.verbatim(query)})
+
+    def _check_created_as(
+        self, external: Token | None, columns: Placed[tuple[Column, ...]] | None, query: Placed[str]
+    ) -> None:
+        if external is not None:
+            problem = "an external table cannot be created from a SELECT, because others own its files; remove EXTERNAL"
+            raise self.unsupported(problem, external)
+        if columns is not None:
+            raise self.wrong(
+                "the SELECT gives the columns and their types; remove the list of columns, and name and cast them in "
+                "the SELECT",
+                columns.position,
+            )
+
     def create_from_another(self, word: Token, _rest: Token) -> m.Statement:
         raise self.unsupported(
-            "CREATE TABLE … AS SELECT is not supported; create the table first, then use INSERT INTO … SELECT"
-            if word.upper() == "AS"
-            else "CREATE TABLE … LIKE is not supported; SHOW CREATE TABLE prints a statement to start from",
-            word,
+            "CREATE TABLE … LIKE is not supported; SHOW CREATE TABLE prints a statement to start from", word
         )
 
     def create_view(

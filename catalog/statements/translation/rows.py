@@ -194,5 +194,8 @@ class Rows(Words):
             upper = Placed({name.upper(): value for name, value in options.value.items()}, options.position)
         return made(m.LoadData, table=table, path=path, options=upper, overwrite=overwrite is not None)
 
+    def explain_select(self, query: Token) -> m.Statement:
+        return made(m.ExplainSelect, query=self.verbatim(query))
+
     def select(self, query: Token) -> m.Statement:
         return made(m.Select, query=self.verbatim(query))

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog, PartitionIndex
-    from catalog.operations.records import Operation
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation; a retry or a cleared run continues the operation."""
-
-_VALIDATE = "validate_source"
-_WRITE = "write_partitions"
 
 
 class DiscoverSourcesOperator(FormOperator):
@@ -78,12 +74,7 @@ class DiscoverSourcesOperator(FormOperator):
                     reload=bool(form.get("reload")),
                     mode=LoadMode(config.mode) if config.mode else None,
                     is_dry_run=dry_run,
-                    settings={
-                        "request": {**config.job_request(), "dry_run": dry_run},
-                        "quality": config.quality_request(),
-                        "indexes": dict(config.indexes),
-                        "spark": {"conf": dict(config.spark), "connection": config.connection},
-                    },
+                    settings=config.load_settings(dry_run=dry_run),
                     requested_by=context["dag_run"].triggering_user_name,
                 )
         if not files:
@@ -130,7 +121,7 @@ class WritePartitionsOperator(LoadJobOperator):
     """Task that runs the Spark job that writes a load's data files; skipped in a dry run."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job=_WRITE, **kwargs)
+        super().__init__(job="write_partitions", **kwargs)
 
     def prepare(self, context: Context, catalog: Catalog) -> None:
         """Request what the operation journaled, or skip the task."""
@@ -164,33 +155,19 @@ class RegisterPartitionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the load, or return the report of an earlier try."""
-        from catalog import LoadMode, OnInvalid
+        from catalog.loading.registering import WRITE, register
 
-        step = self.task_id
         with open_catalog() as catalog:
             operation = catalog.operations.get(self.operation_id)
-            staged = operation.report.get(_WRITE)
-            if staged is None:
+            if WRITE not in operation.report:
                 raise AirflowFailException(
                     f"load {operation.id} has written no files yet; clear its task that writes them"
                 )
-            if operation.is_committed:
-                # The try that committed may have died before it removed its staged files.
-                return {**catalog.loading.publish(operation.id, step, 0, staged["staging"]), **_set_aside(operation)}
-            settings = _settings(catalog, self.operation_id)
-            is_skipping = settings["request"]["invalid_partitions"] == "skip"
-            on_failure = settings["quality"]["rules"].get("on_failure")
-            with catalog.operations.attempt(self.operation_id, step) as attempt:
-                report = catalog.loading.publish(
-                    self.operation_id,
-                    step,
-                    attempt,
-                    staged["staging"],
-                    on_invalid=OnInvalid.SKIP if is_skipping else OnInvalid.REFUSE,
-                    is_quarantined=on_failure == OnFailure.QUARANTINE,
-                    mode=LoadMode.of(settings["request"].get("mode", ""), catalog.get_table(operation.table)),
-                    removed=staged.get("removed", ()),
-                )
+            if not operation.is_committed:
+                _settings(catalog, self.operation_id)
+            report = register(catalog.loading, catalog.operations, self.operation_id, self.task_id)
+        if operation.is_committed:
+            return report
         self.log.info(
             "Added %(partitions)d partitions, extended %(partitions_extended)d, replaced %(partitions_replaced)d "
             "and removed %(partitions_removed)d, with %(row_count)d rows in %(file_count)d files",
@@ -204,7 +181,6 @@ class RegisterPartitionsOperator(BaseOperator):
                 report["refused_folder"],
                 "; ".join(report["refused_reasons"]),
             )
-        report = {**report, **_set_aside(operation)}
         _log_set_aside(self.log, report)
         return report
 
@@ -356,12 +332,6 @@ class AnnouncePartitionsOperator(BaseOperator):
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)
-
-
-def _set_aside(operation: Operation) -> dict[str, Any]:
-    """Return what `validate` has reported about files that a load has set aside; empty for earlier versions."""
-    report = operation.report.get(_VALIDATE, {})
-    return {"set_aside": report["set_aside"]} if "set_aside" in report else {}
 
 
 def _log_set_aside(log: Any, result: Mapping[str, Any]) -> None:

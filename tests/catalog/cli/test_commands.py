@@ -138,6 +138,34 @@ def test_partitions_are_dropped_by_a_filter_only(orders: Catalog) -> None:
     assert list(orders.get_partitions(TABLE)) == []
 
 
+def test_the_quarantined_partitions_of_all_tables_are_listed(quarantined: Catalog) -> None:
+    quarantined.create_table("demo.other", columns=[("id", "int")], partition_keys=[("day", "date")])
+    with quarantined.storage.write() as connection:
+        adder = PartitionAdder(connection, quarantined._definitions, "demo.other", is_quarantined=True)
+        adder.add([NewPartition(("2024-05-03",))], if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+    assert [line.split()[:2] for line in calve("quarantine").stdout.splitlines()] == [
+        ["TABLE", "PARTITION"],
+        [TABLE, "country=FR/day=2024-05-02"],
+        ["demo.other", "day=2024-05-03"],
+    ]
+    first, second = (json.loads(line) for line in calve("quarantine", "--json").stdout.splitlines())
+    assert first == {
+        "table": TABLE,
+        "partition": "country=FR/day=2024-05-02",
+        "failures": ["row_count: 0, expected 1 or more"],
+    }
+    assert (second["table"], second["failures"]) == ("demo.other", ["not checked yet"])
+    assert calve("quarantine", "--count").stdout == "2\n"
+    assert calve("quarantine", "--limit", "1", "--json").stdout.count("\n") == 1
+    for wrong in (["--where", "day = '2024-05-03'"], ["--release", "--reason", "checked"]):
+        refused = calve("quarantine", *wrong)
+        assert (refused.exit_code, "name the TABLE" in refused.stderr) == (2, True)
+    for table in (TABLE, "demo.other"):
+        quarantined.release_partitions(table)
+    nothing = calve("quarantine")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "No table has quarantined partitions.\n")
+
+
 def test_quarantined_partitions_are_listed_and_released_with_a_reason(quarantined: Catalog) -> None:
     assert [line.split("  ")[0] for line in calve("quarantine", TABLE).stdout.splitlines()] == [
         "PARTITION",

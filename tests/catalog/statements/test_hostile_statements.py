@@ -23,11 +23,9 @@ UNKNOWN = {
     "a function of a jar": "CREATE TEMPORARY FUNCTION f AS 'java.lang.Runtime' USING JAR '{foreign}/x.jar'",
     "a view of a path": "CREATE TEMPORARY VIEW v USING csv OPTIONS (path '{foreign}')",
     "a data source": "CREATE TABLE x USING csv OPTIONS (path '{foreign}')",
-    "a table of a path and a query": "CREATE TABLE x STORED AS PARQUET LOCATION '{foreign}' AS SELECT 1 AS id",
     "a folder to write to": "INSERT OVERWRITE DIRECTORY '{foreign}' SELECT 1",
     "a local folder to write to": "INSERT OVERWRITE LOCAL DIRECTORY '{foreign}' USING csv SELECT 1",
     "a statement in a text": "EXECUTE IMMEDIATE 'SELECT 1'",
-    "the plan of a path": "EXPLAIN SELECT * FROM text.`{foreign}/secrets.csv`",
     "the columns of a path": "DESCRIBE csv.`{foreign}/secrets.csv`",
     "the definition of a path": "SHOW CREATE TABLE csv.`{foreign}/secrets.csv`",
     "a path without SELECT": "TABLE text.`{foreign}/secrets.csv`",
@@ -44,6 +42,7 @@ UNKNOWN = {
 """Statements that are not in the grammar."""
 
 FOREIGN = {
+    "a table of a path and a query": "CREATE TABLE x STORED AS PARQUET LOCATION '{foreign}' AS SELECT 1 AS id",
     "a property of a reader": "CREATE TABLE x (id int) STORED AS PARQUET TBLPROPERTIES ('PATH'='{foreign}')",
     "an option of a reader": "CREATE TABLE x (id int) STORED AS CSV TBLPROPERTIES ('option.path'='{foreign}')",
     "an option of a reader, later": "ALTER TABLE t SET TBLPROPERTIES ('Option.Paths'='[\"{foreign}\"]')",

@@ -414,7 +414,6 @@ def test_a_syntax_error_points_at_the_place(text: str, place: str | None, said: 
     [
         ("OPTIMIZE t", "OPTIMIZE", "OPTIMIZE is no statement here"),
         ("ALTER INDEX i ON t REBUILD", "INDEX", "there is nothing to rebuild"),
-        ("CREATE TABLE t AS SELECT 1", "AS", "INSERT INTO … SELECT"),
         ("CREATE TABLE t LIKE u", "LIKE", "SHOW CREATE TABLE"),
         ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a DESC, b) INTO 2 BUCKETS", "SORTED", "SORTED BY"),
         ("CREATE TABLE t (a int) ROW FORMAT SERDE 'x.Y'", "'x.Y'", "unknown SerDe"),

@@ -138,6 +138,9 @@ def test_a_new_table_has_the_columns_of_its_good_files(
     loader = make_loader()
     report = loader.validate("dry", tmp_path / "*.csv*", **CSV, bad_files="skip", dry_run=True)
     assert (report["files"], report["rows"], report["set_aside"]["files"]) == (1, 2, 3)
+    problems = {Path(problem["file"]).name: problem["problem"] for problem in report["set_aside"]["problems"]}
+    assert problems.keys() == {"b.csv", "c.csv.gz", "d.csv.gz"}
+    assert "soon" in problems["b.csv"]
     assert catalog.list_tables() == []
     loader.load(tmp_path / "*.csv*", **CSV, bad_files="skip")
     table = catalog.get_table(TABLE)

@@ -1,0 +1,58 @@
+"""Publication of a load with the settings that it has journaled, for all that run its steps: tasks and `calve load`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.errors import VerificationFailedError
+from catalog.loading.loading import Loading
+from catalog.model import LoadMode, OnInvalid
+from catalog.operations.job_requests import SKIP, ValidateSourceJob, WritePartitionsJob
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
+from catalog.settings.quality_rules import OnFailure
+
+VALIDATE, WRITE = ValidateSourceJob.script, WritePartitionsJob.script
+"""The steps whose reports a publication needs."""
+
+
+def register(loading: Loading, operations: Operations, operation_id: str, step: str) -> dict[str, Any]:
+    """Make a load visible whose files are written; repeated after its commit, return the same report.
+
+    Args:
+        step: The step of the publication.
+
+    Returns:
+        The report of `Loading.publish`, with the files that the load has set aside as `set_aside`.
+
+    Raises:
+        VerificationFailedError: The load has written no files.
+        CatalogError: As `Loading.publish`.
+    """
+    operation = operations.get(operation_id)
+    staged = operation.report.get(WRITE)
+    if staged is None:
+        raise VerificationFailedError(f"load {operation_id} has written no files yet; run its step {WRITE}")
+    if operation.is_committed:
+        # The try that committed may have died before it removed its staged files.
+        return {**loading.publish(operation_id, step, 0, staged["staging"]), **_set_aside(operation)}
+    settings = loading.settings_of(operation_id)
+    request, rules = settings["request"], settings["quality"]["rules"]
+    with operations.attempt(operation_id, step) as attempt:
+        report = loading.publish(
+            operation_id,
+            step,
+            attempt,
+            staged["staging"],
+            on_invalid=OnInvalid.SKIP if request["invalid_partitions"] == SKIP else OnInvalid.REFUSE,
+            is_quarantined=rules.get("on_failure") == OnFailure.QUARANTINE,
+            mode=LoadMode(request["mode"]) if request.get("mode") else None,
+            removed=staged.get("removed", ()),
+        )
+    return {**report, **_set_aside(operation)}
+
+
+def _set_aside(operation: Operation) -> dict[str, Any]:
+    """Return what `validate` has reported about files that a load has set aside; empty for earlier versions."""
+    report = operation.report.get(VALIDATE, {})
+    return {"set_aside": report["set_aside"]} if "set_aside" in report else {}
