@@ -34,10 +34,11 @@ _WRITE = "write_partitions"
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `bad_files`, `invalid_partitions`, `null_keys`,
-    `mode`, `spark_conf`, `reload` and `dry_run` from the run's parameters and not from templated fields: Airflow stores
-    rendered fields, and a source may contain a password. Fields that are None or `AS_LISTED` come from the table's
-    entry in the YAML list; a table that is in neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `contract_columns`, `contract_types`, `bad_files`,
+    `invalid_partitions`, `null_keys`, `mode`, `spark_conf`, `reload` and `dry_run` from the run's parameters and not
+    from templated fields: Airflow stores rendered fields, and a source may contain a password. Fields that are None or
+    `AS_LISTED` come from the table's entry in the YAML list; a table that is in neither the list nor the catalog needs
+    keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -121,8 +122,8 @@ class LoadJobOperator(SparkJobOperator):
             self.conf = {**package_settings(avro=True), **(self.conf or {})}
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Log the files that the job has set aside."""
-        _log_set_aside(self.log, result)
+        """Log what the job leaves out."""
+        _log_left_out(self.log, result)
         return dict(result)
 
 
@@ -148,8 +149,8 @@ class RegisterPartitionsOperator(BaseOperator):
         operation_id: The load (templated).
 
     Returns:
-        The report of the added and the refused partitions, see `Loading.publish`, and as `set_aside` the files that
-        `validate` has set aside.
+        The report of the added and the refused partitions, see `Loading.publish`, and of `validate` the files that are
+        `set_aside`, the rows and values that are `discarded`, and the `evolution` of the table's columns.
 
     Raises:
         AirflowFailException: No files are written yet; or a partition exists, does not fit an index, or has foreign
@@ -165,6 +166,7 @@ class RegisterPartitionsOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the load, or return the report of an earlier try."""
         from catalog import LoadMode, OnInvalid
+        from catalog.tables.evolution import Evolution
 
         step = self.task_id
         with open_catalog() as catalog:
@@ -176,7 +178,10 @@ class RegisterPartitionsOperator(BaseOperator):
                 )
             if operation.is_committed:
                 # The try that committed may have died before it removed its staged files.
-                return {**catalog.loading.publish(operation.id, step, 0, staged["staging"]), **_set_aside(operation)}
+                return {
+                    **catalog.loading.publish(operation.id, step, 0, staged["staging"]),
+                    **_reported_by_validate(operation),
+                }
             settings = _settings(catalog, self.operation_id)
             is_skipping = settings["request"]["invalid_partitions"] == "skip"
             on_failure = settings["quality"]["rules"].get("on_failure")
@@ -190,6 +195,7 @@ class RegisterPartitionsOperator(BaseOperator):
                     is_quarantined=on_failure == OnFailure.QUARANTINE,
                     mode=LoadMode.of(settings["request"].get("mode", ""), catalog.get_table(operation.table)),
                     removed=staged.get("removed", ()),
+                    evolution=Evolution.from_json(staged.get("evolution")),
                 )
         self.log.info(
             "Added %(partitions)d partitions, extended %(partitions_extended)d, replaced %(partitions_replaced)d "
@@ -204,8 +210,8 @@ class RegisterPartitionsOperator(BaseOperator):
                 report["refused_folder"],
                 "; ".join(report["refused_reasons"]),
             )
-        report = {**report, **_set_aside(operation)}
-        _log_set_aside(self.log, report)
+        report = {**report, **_reported_by_validate(operation)}
+        _log_left_out(self.log, report)
         return report
 
 
@@ -358,21 +364,33 @@ class AnnouncePartitionsOperator(BaseOperator):
         return len(self.partitions)
 
 
-def _set_aside(operation: Operation) -> dict[str, Any]:
-    """Return what `validate` has reported about files that a load has set aside; empty for earlier versions."""
+def _reported_by_validate(operation: Operation) -> dict[str, Any]:
+    """Return what `validate` has reported besides partitions; less for loads that earlier versions have validated."""
     report = operation.report.get(_VALIDATE, {})
-    return {"set_aside": report["set_aside"]} if "set_aside" in report else {}
+    return {name: report[name] for name in ("set_aside", "discarded", "evolution") if name in report}
 
 
-def _log_set_aside(log: Any, result: Mapping[str, Any]) -> None:
-    aside = result.get("set_aside", {"files": 0})
+def _log_left_out(log: Any, result: Mapping[str, Any]) -> None:
+    aside, discarded = result.get("set_aside", {"files": 0}), result.get("discarded", {"files": 0})
     if aside["files"]:
         log.warning(
             "%d file(s) are set aside until they change, with %d bad row(s): %s",
             aside["files"],
             aside["rows"],
-            "; ".join(f"{row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in aside["problems"]),
+            _places(aside["problems"]),
         )
+    if discarded["files"]:
+        log.warning(
+            "%d row(s) and %d value(s) of %d file(s) are left out, as the table's contract says, for instance %s",
+            discarded["rows"],
+            discarded["values"],
+            discarded["files"],
+            _places(discarded["examples"]),
+        )
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in rows)
 
 
 def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:
