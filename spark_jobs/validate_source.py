@@ -19,6 +19,8 @@ from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.tables.checks import require_value_rows
+from catalog.tables.evolution import Evolution
+from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.reading.bad_files import (
     BadFile,
     GoodFiles,
@@ -28,8 +30,12 @@ from spark_jobs.reading.bad_files import (
     cached,
     count_rows,
     good_files,
+    partitions_of,
 )
 from spark_jobs.reading.bad_rows import BadRow, unreadable_lines, with_places
+from spark_jobs.reading.discards import may_discard
+from spark_jobs.reading.paths import quoted
+from spark_jobs.reading.source_checks import FILE
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.sessions.session import run_job
@@ -46,15 +52,16 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     leave them out.
 
     Returns:
-        The report: files, rows and partitions that would be added, the columns of a new table whose types are inferred
-        with these types, the files that are set aside with their first bad rows, and the partitions that the indexes
-        refuse.
+        The report: files, rows and partitions that would be added; the columns of a new table whose types are inferred
+        with these types; what the contract changes of the table (`evolution`), and what it leaves out (`discarded`);
+        the files that are set aside with their first bad rows; and the partitions that the indexes refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line.
         InvalidTableError: The table is new, and the request names no partition keys.
         InvalidPartitionError: An index does not admit a partition, and the request does not say to skip it.
         PartitionAlreadyExistsError: The table has one of the partitions, and the mode is `new`.
+        RefusedStatementError, UnsupportedChangeError: The expression of a key is not allowed.
     """
     operation = catalog.operations.get(job.operation_id)
     if operation.is_committed:
@@ -64,6 +71,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     if table is None and not job.keys:
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
     keys = list(job.key_types) if table is None else list(table.key_names)
+    for expression in job.key_expressions.values():
+        check_alone(spark, expression)
     to_be = partial(_table_to_be, catalog, job, table)
     with cached() as persist:
         with source_errors():
@@ -74,18 +83,19 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             source, partitions = good.source, good.partitions
             if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
                 refuse_missing_keys(spark, source, job, keys)
-        table, indexes = to_be(source)
-        report = _check(catalog, job, table, indexes, partitions, source)
-    log.info(
-        "%s: %d files would add %d partitions with %d rows; %d files are set aside, %d partitions are refused",
-        *(table.full_name, len(files) - len(good.bad), report["partitions"], report["rows"], len(good.bad)),
-        report["refused"],
-    )
-    for row in good.shown:
-        log.warning("%s: set aside %s", table.full_name, row)
-    if source.missing:
-        log.warning("%s: files lack %s, which is null in their rows", table.full_name, ", ".join(source.missing))
+        known, (table, indexes) = table, to_be(source)
+        evolution = Evolution() if known is None else Evolution.between(known, table)
+        report = {
+            "files": len(files) - len(good.bad),
+            "missing_columns": list(source.missing),
+            "set_aside": _reported(good.bad, good.shown),
+            "discarded": good.discard_report(),
+            **_check(catalog, job, table, indexes, partitions, source),
+        }
     inferred = [] if table.id else _inferred(source, job)
+    _log(table, good, report)
+    if evolution:
+        log.info("%s: with the load, the table gets %s", table.full_name, evolution)
     if inferred:
         log.info("%s is new; types inferred from its files: %s", table.full_name, ", ".join(inferred))
     if job.dry_run:
@@ -96,13 +106,24 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         if not table.id:
             table = _create_table(catalog, job, table)
         _set_aside(catalog, job, table, good.set_aside(files))
-    return {
-        "files": len(files) - len(good.bad),
-        "missing_columns": list(source.missing),
-        "inferred_columns": inferred,
-        "set_aside": _reported(good.bad, good.shown),
-        **report,
-    }
+    return {**report, "inferred_columns": inferred, "evolution": evolution.as_json()}
+
+
+def _log(table: Table, good: GoodFiles, report: Mapping[str, Any]) -> None:
+    """Log what a load would add, and what it leaves out."""
+    log.info(
+        "%s: %d files would add %d partitions with %d rows; %d files are set aside, %d partitions are refused",
+        *(table.full_name, report["files"], report["partitions"], report["rows"], len(good.bad), report["refused"]),
+    )
+    for row in good.shown:
+        log.warning("%s: set aside %s", table.full_name, row)
+    if good.source.missing:
+        log.warning("%s: files lack %s, which is null in their rows", table.full_name, ", ".join(good.source.missing))
+    if (discarded := report["discarded"])["files"]:
+        log.warning(
+            "%s: the contract leaves out %d rows and %d values of %d files; some are %s",
+            *(table.full_name, discarded["rows"], discarded["values"], discarded["files"], discarded["examples"]),
+        )
 
 
 def _all_files(
@@ -119,10 +140,12 @@ def _all_files(
         SourceFileError: A line cannot be parsed.
     """
     source = read_source(spark, files, job, table)
-    counted = persist(count_rows(source, keys))
+    # By file, too, where a report counts what is left out of each.
+    counted = persist(count_rows(source, keys, *([f.col(FILE)] if may_discard(source) else [])))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
         raise unreadable_lines(source, bad)
-    return GoodFiles(source, counted.drop("bad_count", "problem", "digest"))
+    partitions = counted.select(*map(quoted, keys), "row_count")
+    return GoodFiles(source, persist(partitions_of(counted, keys)) if may_discard(source) else partitions, counted)
 
 
 def _good_files(
@@ -176,7 +199,7 @@ def _table_to_be(
 ) -> tuple[Table, list[PartitionIndex]]:
     """Return the target table and its indexes; the table's id is 0 if it is not in the catalog yet."""
     if table is not None:
-        return table, [
+        return source.table or table, [
             index for index in catalog.get_partition_indexes(job.table) if index.state is not IndexState.FAILED
         ]
     name = TableName.parse(job.table)

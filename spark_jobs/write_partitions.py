@@ -12,12 +12,15 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
 from catalog.model import LoadMode
-from catalog.operations.job_requests import WritePartitionsJob
+from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
+from catalog.tables.evolution import Evolution
+from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.changing.merging import merge_rows
 from spark_jobs.reading.bad_files import cached
 from spark_jobs.reading.bad_rows import bad_count, unreadable_lines
+from spark_jobs.reading.discards import kept_rows
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
@@ -38,10 +41,12 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 
     Returns:
         The report: the staging folder and its number of rows; with mode `merge` these are all rows of the partitions
-        that it changes, and `removed` has the ids of those that have none left.
+        that it changes, and `removed` has the ids of those that have none left. `evolution` is what the table gets
+        with the files.
 
     Raises:
         SourceFileError: A file cannot be parsed.
+        ConflictError: The table was changed since the load was validated.
         VerificationFailedError: The written files have another number of rows than were read.
     """
     operation = catalog.operations.get(job.operation_id)
@@ -49,6 +54,18 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         return dict(operation.report.get(job.step, {}))
     table = catalog.get_table(operation.table)
     require_readable_format(table)
+    for expression in job.key_expressions.values():
+        check_alone(spark, expression)
+    evolution = Evolution.from_json(operation.report.get(ValidateSourceJob.script, {}).get("evolution"))
+    table = evolution.of(table)
+    # The validation has set the bad files aside, and planned how the table evolves.
+    contract = job.schema_contract
+    job = replace(job, bad_files="fail", contract=contract.after_evolution().as_json())
+    return {**_write_rows(spark, catalog, job, table), "evolution": evolution.as_json()}
+
+
+def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
+    operation = catalog.operations.get(job.operation_id)
     if job.mode == LoadMode.MERGE:
         return _write_merged(spark, catalog, job, table)
     staging = catalog.loading.files_folder(table, operation, job.attempt)
@@ -56,10 +73,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     folder = spark_path(f"{table.location}/{staging}")
     read = Observation()
     with source_errors():
-        # The bad files are set aside already.
-        files = catalog.loading.source_files(operation)
-        source = read_source(spark, files, replace(job, bad_files="fail"), table)
-        rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        rows = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         if table.is_stored_as_iceberg:
             written = write_partition_files(rows, table, _checked(rows, table), staging)
         else:
@@ -87,7 +102,7 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
     with source_errors(), cached() as persist:
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         read = Observation()
-        new = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        new = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         rows, concerned = merge_rows(spark, catalog, table, new, _checked(new, table), job.merge_rule, persist)
         written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
     counts = metrics(read)

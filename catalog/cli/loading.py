@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalog.cli.arguments import json_option, table_argument
+from catalog.settings.contracts import CONTRACT_MODES
 from catalog.settings.table_config import (
     BAD_FILES,
     INVALID_PARTITIONS,
@@ -46,6 +47,8 @@ _STEPS = {
 @click.option("--bad-files", type=click.Choice(BAD_FILES), help="Fail at files that cannot be loaded, or skip them.")
 @click.option("--invalid-partitions", type=click.Choice(INVALID_PARTITIONS), help="Those that an index refuses.")
 @click.option("--null-keys", type=click.Choice(NULL_KEYS), help="Rows with null as a partition key.")
+@click.option("--contract-columns", type=click.Choice(CONTRACT_MODES), help="Columns that the table does not have.")
+@click.option("--contract-types", type=click.Choice(CONTRACT_MODES), help="Values that do not fit their column's type.")
 @click.option("--reload", is_flag=True, help="Load files again that were loaded before.")
 @click.option("--dry-run", is_flag=True, help="Only check the files, and show the types of a new table.")
 @json_option
@@ -147,6 +150,9 @@ def _lines(report: LoadReport) -> Iterator[str]:
         return
     if report.is_continued:
         yield f"continued load {report.operation_id}, whose process had ended"
+    # Imported late, because other commands do not need it.
+    from catalog.tables.evolution import Evolution
+
     checked, published = report.validated, report.registered
     if report.is_dry_run:
         yield (
@@ -159,6 +165,8 @@ def _lines(report: LoadReport) -> Iterator[str]:
         yield f"inferred types: {', '.join(checked['inferred_columns'])}"
     if checked.get("missing_columns"):
         yield f"columns that files lack, null in their rows: {', '.join(checked['missing_columns'])}"
+    if evolution := Evolution.from_json(checked.get("evolution")):
+        yield f"the table gets {evolution}" if report.is_dry_run else f"the table got {evolution}"
     yield from _problems(report)
     for index, state in report.indexes.items():
         yield f"index {index}: {state}"
@@ -182,6 +190,13 @@ def _problems(report: LoadReport) -> Iterator[str]:
     if aside["files"]:
         yield f"{aside['files']:,} file(s) set aside until they change, with {aside['rows']:,} bad row(s):"
         yield from (f"  {row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in aside["problems"])
+    discarded = report.validated.get("discarded", {"files": 0})
+    if discarded["files"]:
+        yield (
+            f"{discarded['rows']:,} row(s) and {discarded['values']:,} value(s) of {discarded['files']:,} file(s) left "
+            "out, as the contract says, for instance:"
+        )
+        yield from (f"  {row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in discarded["examples"])
     refusal: Mapping[str, Any] = report.registered or report.validated
     if refusal.get("refused"):
         where = f"; their rows are in {refusal['refused_folder']}" if "refused_folder" in refusal else ""

@@ -12,6 +12,7 @@ import click
 from catalog.catalog import Catalog
 from catalog.cli.arguments import count_option, json_option
 from catalog.cli.output import print_table
+from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import UNFINISHED, Operation, OperationState
 
 
@@ -87,6 +88,10 @@ def _note(operation: Operation, quarantined: int) -> str | None:
         return _shortened(operation.failure_detail)
     if quarantined:
         return f"{quarantined:,} partition(s) are quarantined: calve quarantine {operation.table}"
+    validated = operation.report.get(ValidateSourceJob.script) or {}
+    if (discarded := validated.get("discarded", {})).get("files"):
+        rows, values = discarded["rows"], discarded["values"]
+        return f"{rows:,} row(s) and {values:,} value(s) were left out by the contract; --json shows examples"
     return _shortened(operation.request.get("reason"))
 
 

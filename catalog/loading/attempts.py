@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from catalog.datafiles.intake import lock_current
+from catalog.datafiles.publishing import publish_altered
 from catalog.model import LoadMode, OnInvalid, Table
 from catalog.operations.attempts import require_latest
 from catalog.operations.journal import Operations
@@ -14,6 +16,7 @@ from catalog.operations.records import Operation
 from catalog.operations.staging import REJECTED
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
+from catalog.tables.evolution import Evolution
 
 MOST_REASONS = 20
 """Number of refused partitions that a report or an error names."""
@@ -25,6 +28,7 @@ class PublishOptions:
 
     Attributes:
         removed: The ids of partitions that are dropped in the same transaction, with their rows.
+        evolution: The columns that the table gets in the same transaction; None if it keeps its own.
     """
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
@@ -32,6 +36,7 @@ class PublishOptions:
     mode: LoadMode = LoadMode.NEW
     is_load: bool = True
     removed: Collection[int] = ()
+    evolution: Evolution | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,23 @@ class PublishAttempt:
         if self.options.is_load:
             require_latest(connection, operation, self.folder)
         return operation
+
+    def evolve(self, connection: Connection) -> None:
+        """Give the table the columns with which the files were written; this locks it exclusively if it gets any.
+
+        Raises:
+            ConflictError: The table's columns were changed meanwhile.
+            UnsupportedIcebergTypeError, ReservedColumnError: The table is stored as Iceberg, which has no such columns.
+        """
+        evolution = self.options.evolution
+        if not evolution:
+            return
+        if self.table.is_stored_as_iceberg:
+            before = lock_current(connection, self.definitions, self.table)
+            publish_altered(connection, before, evolution.apply(connection, self.definitions, before))
+        else:
+            before = self.definitions.lock_table(connection, self.table, exclusive=True)
+            evolution.apply(connection, self.definitions, before)
 
     def heartbeat(self) -> None:
         """Tell that the attempt is alive.

@@ -55,6 +55,7 @@ from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import require_value_rows
 from catalog.tables.definitions import Definitions
+from catalog.tables.evolution import Evolution
 
 log = logging.getLogger(__name__)
 
@@ -328,6 +329,7 @@ class Loading:
         mode: LoadMode | None = None,
         is_load: bool = True,
         removed: Collection[int] = (),
+        evolution: Evolution | None = None,
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
@@ -345,13 +347,15 @@ class Loading:
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
             removed: The ids of partitions that are dropped in the same transaction, with their rows.
+            evolution: The columns that the table gets in the same transaction, with which the files were written.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
 
         Raises:
             FencedError: The attempt is fenced, or a later attempt stages the load.
-            ConflictError, UnsupportedFormatError: A partition does not accept appended files.
+            ConflictError, UnsupportedFormatError: A partition does not accept appended files, or the columns of the
+                table were changed since the evolution was planned.
             UnsupportedChangeError: The mode is REPLACE, and the table has no partition keys and is not stored as
                 Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
@@ -369,7 +373,7 @@ class Loading:
                 "replaced at once for all readers; create it with format iceberg to replace them"
             )
         default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
-        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load, removed)
+        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load, removed, evolution)
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )

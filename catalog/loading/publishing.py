@@ -324,6 +324,7 @@ class Publication:
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """
         operation = self._attempt.guard(connection)
+        self._attempt.evolve(connection)
         table = self._hold(connection)
         remove(connection, table, self._attempt.options.removed, self._staged.name)
         if self._totals.new:

@@ -11,6 +11,7 @@ from catalog.operations.job_requests import SKIP, ValidateSourceJob, WritePartit
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.settings.quality_rules import OnFailure
+from catalog.tables.evolution import Evolution
 
 VALIDATE, WRITE = ValidateSourceJob.script, WritePartitionsJob.script
 """The steps whose reports a publication needs."""
@@ -23,7 +24,8 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
         step: The step of the publication.
 
     Returns:
-        The report of `Loading.publish`, with the files that the load has set aside as `set_aside`.
+        The report of `Loading.publish`, and of `validate` the files that are `set_aside`, the rows and values that are
+        `discarded`, and the `evolution` of the table's columns.
 
     Raises:
         VerificationFailedError: The load has written no files.
@@ -35,7 +37,7 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
         raise VerificationFailedError(f"load {operation_id} has written no files yet; run its step {WRITE}")
     if operation.is_committed:
         # The try that committed may have died before it removed its staged files.
-        return {**loading.publish(operation_id, step, 0, staged["staging"]), **_set_aside(operation)}
+        return {**loading.publish(operation_id, step, 0, staged["staging"]), **_reported_by_validate(operation)}
     settings = loading.settings_of(operation_id)
     request, rules = settings["request"], settings["quality"]["rules"]
     with operations.attempt(operation_id, step) as attempt:
@@ -48,11 +50,12 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
             is_quarantined=rules.get("on_failure") == OnFailure.QUARANTINE,
             mode=LoadMode(request["mode"]) if request.get("mode") else None,
             removed=staged.get("removed", ()),
+            evolution=Evolution.from_json(staged.get("evolution")),
         )
-    return {**report, **_set_aside(operation)}
+    return {**report, **_reported_by_validate(operation)}
 
 
-def _set_aside(operation: Operation) -> dict[str, Any]:
-    """Return what `validate` has reported about files that a load has set aside; empty for earlier versions."""
+def _reported_by_validate(operation: Operation) -> dict[str, Any]:
+    """Return what `validate` has reported besides partitions; less for loads that earlier versions have validated."""
     report = operation.report.get(VALIDATE, {})
-    return {"set_aside": report["set_aside"]} if "set_aside" in report else {}
+    return {name: report[name] for name in ("set_aside", "discarded", "evolution") if name in report}

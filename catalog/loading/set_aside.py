@@ -25,7 +25,17 @@ _PATHS = 1_000
 """Number of files in one statement, each with the paths under which it may be recorded."""
 
 _LONGEST_REASON = 1_000
-_OF_READING = ("source_format", "source_options", "columns", "required", "null_keys", "invalid_partitions", "indexes")
+_OF_READING = (
+    "source_format",
+    "source_options",
+    "columns",
+    "required",
+    "null_keys",
+    "invalid_partitions",
+    "indexes",
+    "key_expressions",
+    "contract",
+)
 """The fields of a load's request (`SourceJob`) that decide whether a file can be loaded."""
 
 

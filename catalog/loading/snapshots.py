@@ -98,6 +98,7 @@ class SnapshotPublication:
         """
         operation = self._attempt.guard(connection)
         require_own(self._attempt.storage, operation, self._attempt.folder)
+        self._attempt.evolve(connection)
         table = lock_current(connection, self._attempt.definitions, self._table)
         adder = None
         if table.partition_keys:

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from catalog.errors import InvalidRequestError
+from catalog.settings.contracts import Contract
 from catalog.settings.fields import whole_number
 from catalog.settings.merge_rules import MergeRule
 
@@ -88,7 +89,9 @@ class SourceJob(JobRequest):
     """A job that reads the source files of a load, which are listed in the operation's row.
 
     Attributes:
-        required: Columns that each file has to have.
+        required: Columns that each file has to have, without nulls.
+        key_expressions: Partition key → the Spark SQL expression over the columns of the files that gives its value.
+        contract: What happens to unknown columns and unfit values (`catalog.settings.contracts.Contract.from_config`).
         bad_files: Whether a file that cannot be loaded makes the load `fail`, or is set aside (`skip`).
         null_keys: Whether rows may have null as a partition key: `refuse` or `allow`.
         merge: The rule of a load with mode `merge` (`catalog.settings.merge_rules.MergeRule.from_config`).
@@ -108,6 +111,8 @@ class SourceJob(JobRequest):
     null_keys: str = "refuse"
     bad_files: str = "fail"
     merge: Mapping[str, Any] = field(default_factory=dict)
+    key_expressions: Mapping[str, str] = field(default_factory=dict)
+    contract: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -124,6 +129,15 @@ class SourceJob(JobRequest):
             InvalidConfigurationError: The request has none.
         """
         return MergeRule.from_config(self.merge)
+
+    @property
+    def schema_contract(self) -> Contract:
+        """What happens to columns that the table does not have, and to values that do not fit their columns.
+
+        Raises:
+            InvalidConfigurationError: The request has an unknown word.
+        """
+        return Contract.from_config(self.contract)
 
     @property
     def key_types(self) -> dict[str, str]:

@@ -44,6 +44,30 @@ def check_expression(place: str, expression: object, *, knows_functions: bool = 
         raise InvalidConfigurationError(f"{wrong}, whose brackets do not match; correct them")
 
 
+def outer_function(expression: str) -> str | None:
+    """Return the lower-case name of the function whose call is the whole expression; None if it is no call."""
+    tokens = list(_TOKEN.finditer(expression.strip()))
+    if len(tokens) < 3 or not tokens[0]["function"]:
+        return None
+    depth = 0
+    for token in tokens[1:]:
+        depth += {"(": 1, ")": -1}.get(token["bracket"], 0)
+        if depth == 0 and token.group().strip():
+            return tokens[0]["function"].lower() if token is tokens[-1] else None
+    return None
+
+
+def words_of(expression: str) -> frozenset[str]:
+    """Return the words of an expression outside of quotation marks, in lower case."""
+    texts = (token.group() for token in _TOKEN.finditer(expression))
+    return frozenset(_WORD.findall("".join(" " if text[0] in "'\"`" else text for text in texts).lower()))
+
+
+def functions_of(expression: str) -> frozenset[str]:
+    """Return the lower-case names of the functions that an expression calls."""
+    return frozenset(token["function"].lower() for token in _TOKEN.finditer(expression) if token["function"])
+
+
 SPARK_FUNCTIONS = frozenset(
     _WORD.findall("""
     abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value approx_count_distinct

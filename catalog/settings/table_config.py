@@ -14,9 +14,9 @@ from croniter import croniter
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.model import ICEBERG, READABLE_FORMATS, LoadMode, Table
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
+from catalog.settings.contracts import Contract
 from catalog.settings.entry_fields import (
     check_column_type,
-    check_key_type,
     check_quality,
     read_indexes,
     read_texts,
@@ -24,6 +24,7 @@ from catalog.settings.entry_fields import (
 )
 from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
+from catalog.settings.load_keys import key_of_text, read_keys, written_keys
 from catalog.settings.merge_rules import MergeRule
 from catalog.settings.problems import Problems
 from catalog.settings.rebalance_rules import RebalanceRules
@@ -51,8 +52,11 @@ class TableConfig:
         source: File, folder or glob of the raw files; optional if the entry only has `rebalance`.
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
         keys: Partition keys and their types, in the order of the path; optional for an existing table.
+        key_expressions: The keys that are computed, and the Spark SQL expressions over the columns of the files; no
+            field of its own in the list, where `keys` has them.
         columns: Types of other columns; those not listed are inferred by the first load.
-        required: Columns that each source file has to have; others may be missing, and are null.
+        required: Columns that each source file has to have, without nulls; others may be missing, and are null.
+        contract: What becomes of unknown `columns`, and of unfit `types` (`catalog.settings.contracts.Contract`).
         format: Of the data files; `iceberg` for an Iceberg table whose data files are Parquet.
         indexes: Partition indexes that the table should have, with their keys.
         schedule: Cron expression or preset; None to load only when triggered.
@@ -76,6 +80,7 @@ class TableConfig:
     source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
     columns: Mapping[str, str] = field(default_factory=dict)
     required: Sequence[str] = ()
+    contract: Mapping[str, str] = field(default_factory=dict)
     format: str = "parquet"
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     schedule: str | None = None
@@ -88,6 +93,7 @@ class TableConfig:
     rebalance: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     connection: str = ""
+    key_expressions: Mapping[str, str] = field(default_factory=dict)
 
     def job_request(self) -> dict[str, Any]:
         """Return the fields of a load's Spark jobs that do not depend on the run (`SourceJob`)."""
@@ -105,6 +111,8 @@ class TableConfig:
             "bad_files": self.bad_files,
             "null_keys": self.null_keys,
             "merge": dict(self.merge),
+            "key_expressions": dict(self.key_expressions),
+            "contract": dict(self.contract),
         }
 
     def load_settings(self, *, dry_run: bool) -> dict[str, Any]:
@@ -122,8 +130,9 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
 
     Args:
         form: `table`, and optionally `source`, `source_format`, `bad_files`, `invalid_partitions`, `null_keys`,
-            `mode`, `spark_conf` (which overrides single settings of the entry), and `keys` as a list of strings such as
-            `day date`, in order; `dry_run` and `reload` are for the caller.
+            `mode`, `contract_columns` and `contract_types`, `spark_conf` (which overrides single settings of the
+            entry), and `keys` as a list of strings such as `day date` or `day to_date(ordered_at)`, in order; `dry_run`
+            and `reload` are for the caller.
         options: Further fields of an entry, for callers that are no forms: `merge`, and single members of `columns`
             and `source_options`.
 
@@ -131,13 +140,19 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
         InvalidConfigurationError: The source is missing, or a field is invalid.
         WrongFieldError: The form has another field; everything else is configured by the list.
     """
-    require_known(form, ("table", *_FORM_FIELDS, "keys", "spark_conf", "dry_run", "reload"))
+    require_known(form, ("table", *_FORM_FIELDS, *_CONTRACT_FIELDS, "keys", "spark_conf", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
     listed = _listed(name)
-    entry = {} if listed is None else {field_name: getattr(listed, field_name) for field_name in _FIELDS}
+    entry: dict[str, Any] = {}
+    if listed is not None:
+        entry = {field_name: getattr(listed, field_name) for field_name in _FIELDS}
+        entry["keys"] = written_keys(listed.keys, listed.key_expressions)
     entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
     if "keys" in form:
-        entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
+        entry["keys"] = dict(key_of_text(f"table {name}", text) for text in texts("keys", form["keys"]))
+    for field_name, part in _CONTRACT_FIELDS.items():
+        if field_name in form:
+            entry["contract"] = {**entry.get("contract", {}), part: text(field_name, form[field_name])}
     if "spark_conf" in form:
         entry["spark"] = {**entry.get("spark", {}), **run_spark_conf("spark_conf", form["spark_conf"])}
     for option, value in (options or {}).items():
@@ -158,7 +173,8 @@ def _listed(table: str) -> TableConfig | None:
 
 
 _FORM_FIELDS = ("source", "source_format", "bad_files", "invalid_partitions", "null_keys", "mode")
-_FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
+_CONTRACT_FIELDS = {"contract_columns": "columns", "contract_types": "types"}
+_FIELDS = set(TableConfig.__dataclass_fields__) - {"table", "key_expressions"}
 
 
 @dataclass(frozen=True)
@@ -384,7 +400,7 @@ def _problems_of_fields(place: str, name: str, fields: Mapping[str, Any]) -> lis
 
 
 def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig:
-    keys = read_types(place, entry, "keys", check_key_type)
+    keys, key_expressions = read_keys(place, entry)
     quality = entry.get("quality") or {}
     check_quality(quality, keys, entry)
     rebalance = entry.get("rebalance") or {}
@@ -411,8 +427,10 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         table=str(TableName.parse(name)),
         source=str(entry.get("source") or ""),
         keys=keys,
+        key_expressions=key_expressions,
         columns=read_types(place, entry, "columns", check_column_type),
         required=_names(place, entry, "required"),
+        contract=Contract.from_config(entry.get("contract")).as_json(),
         merge=_merge(entry),
         indexes=read_indexes(place, entry, keys),
         schedule=_schedule(place, entry),
@@ -447,13 +465,6 @@ def _connection(place: str, entry: Mapping[str, Any]) -> str:
             f"{place}: connection is {connection!r}, expected the id of an Airflow connection such as spark_default"
         )
     return connection
-
-
-def _name_and_type(place: str, text: str) -> tuple[str, str]:
-    name, _, key_type = text.strip().partition(" ")
-    if not key_type.strip():
-        raise InvalidConfigurationError(f"{place}: key {text!r} has no type; write it as a name and a type: day date")
-    return name, key_type.strip()
 
 
 def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from spark_jobs.changing.row_changes import identities_of_rows, partitions_among
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn
 
 _IS_NEW, _PLACE = "calve/is_new", "calve/place"
@@ -57,7 +58,11 @@ def merge_rows(
         check_alone(spark, rule.delete)
     typed = persist(new.select(*[checked.value.alias(checked.column.name) for checked in columns]))
     concerned = _concerned(spark, catalog, table, typed, rule)
-    old = rows_of(spark, catalog, table, concerned).select(*map(quoted, names))
+    old = rows_of(spark, catalog, table, concerned)
+    # A column that the table gets with this load is not in its rows yet.
+    added = {column.name: f.lit(None).cast(spark_type(column.type)) for column in table.columns}
+    old = old.withColumns({name: null for name, null in added.items() if name not in old.columns})
+    old = old.select(*map(quoted, names))
     both = old.withColumn(_IS_NEW, f.lit(False)).union(
         typed.select(*map(quoted, names)).withColumn(_IS_NEW, f.lit(True))
     )

@@ -1,8 +1,9 @@
 """Files of a source that cannot be loaded, found in one pass over the data, so that the others are.
 
 The pass counts the rows of each file by partition, and its bad rows with one of their problems. It is repeated without
-the bad files in two cases: for a new table, whose inferred columns are those of the good files only; and if Spark could
-not read a file to its end. Then all files are read by one job of Python tasks, which finds all such files at once.
+the bad files in two cases: for a new table, or one that evolves, whose columns are those of the good files only; and if
+Spark could not read a file to its end. Then all files are read by one job of Python tasks, which finds all such files
+at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pyarrow
 from py4j.protocol import Py4JJavaError
@@ -25,6 +27,7 @@ from catalog.model import PartitionIndex, SetAsideFile, Table
 from catalog.operations.job_requests import SKIP, SourceJob
 from catalog.storage.values import ValueEncoder
 from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow, bad_count, bad_rows, first_problem_of, rows_of_refused
+from spark_jobs.reading.discards import discard_counts, discard_report, is_kept
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import FILE
 from spark_jobs.reading.sources import NoGoodFileError, Source, read_source, unreadable_file
@@ -64,15 +67,21 @@ class GoodFiles:
 
     Attributes:
         source: The rows of the good files; for a table that exists, also those of bad files.
-        partitions: Partition keys and `row_count` of the rows of the good files.
+        partitions: Partition keys and `row_count` of the rows of the good files that are loaded.
+        by_file: As `count_rows` returns it, also with `FILE` if files are skipped or rows or values discarded.
         bad: Path → the bad file.
         shown: Some bad rows and files.
     """
 
     source: Source
     partitions: DataFrame
+    by_file: DataFrame
     bad: dict[str, BadFile] = field(default_factory=dict)
     shown: list[BadRow] = field(default_factory=list)
+
+    def discard_report(self) -> dict[str, Any]:
+        """Return what the contract of the load leaves out of the good files."""
+        return discard_report(self.source, self.by_file, [file.uri for file in self.bad.values() if file.uri])
 
     def set_aside(self, files: Iterable[FileInfo]) -> list[SetAsideFile]:
         """Return the bad files among the files of the source, as the catalog records them."""
@@ -147,47 +156,49 @@ def good_files(
     """
     bad: dict[str, BadFile] = {}
     shown: list[BadRow] = []
-    told: set[str] = set()
     while True:
         left = [file for file in files if file.path not in bad]
-        source = None
         try:
             source = read_source(spark, left, job, table)
-            bad |= {path: BadFile(reason) for path, reason in source.refused.items()}
+            refused = {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
             by_file = persist(count_rows(source, definition.key_names, f.col(FILE)))
             found = _bad_files(by_file, ValueEncoder(definition, indexes, every_key=True), job)
         except NoGoodFileError as error:
-            bad |= {path: BadFile(reason) for path, reason in error.refused.items()}
-            raise NoGoodFilesError(bad, _shown(source, bad)) from None
+            refused = {path: BadFile(reason) for path, reason in error.refused.items()}
+            raise NoGoodFilesError(bad | refused, [*shown, *_shown(None, refused)][:MOST_SHOWN]) from None
         except (PySparkException, Py4JJavaError) as error:
             if not (unreadable := _unreadable_files(spark, left, job, error)):
                 raise
             bad |= unreadable
+            shown = [*shown, *_shown(None, unreadable)][:MOST_SHOWN]
             if len(bad) == len(files):
-                raise NoGoodFilesError(bad, _shown(None, bad)) from None
+                raise NoGoodFilesError(bad, shown) from None
             continue
-        bad |= found
+        bad |= refused | found
+        # Before the next pass, which does not read the bad files.
+        shown = [*shown, *_shown(source, refused | found)][:MOST_SHOWN]
         if len(bad) == len(files):
-            raise NoGoodFilesError(bad, _shown(source, bad))
-        untold = {path: file for path, file in bad.items() if path not in told}
-        told.update(untold)
-        # The next source lacks the bad files of a new table.
-        shown += _shown(source, untold)
-        if not found or table is not None:
-            partitions = persist(_of_good_files(spark, by_file, definition, found))
-            return GoodFiles(source, partitions, bad, shown[:MOST_SHOWN])
+            raise NoGoodFilesError(bad, shown)
+        if not found or (table is not None and source.table == table):
+            partitions = persist(partitions_of(_without(spark, by_file, found), definition.key_names))
+            return GoodFiles(source, partitions, by_file, bad, shown)
 
 
 def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:
-    """Return one row for each partition: its keys, `others`, `row_count`, `bad_count` and `problem`, in one task."""
+    """Return one row for each partition, in one task.
+
+    Its columns are the keys, `others`, `row_count` of the rows that are loaded, `bad_count`, `problem`, and the counts
+    of what the contract leaves out.
+    """
     names = [quoted(name) for name in source.rows.columns if name != FILE]
     return (
         # Spark writes an empty value to Hive's null partition, so it counts as null here.
         source.rows.withColumns({key: f.nullif(f.col(quoted(key)), f.lit("")) for key in keys})
         .groupBy(*map(quoted, keys), *others)
         .agg(
-            f.count(f.lit(1)).alias("row_count"),
+            f.count_if(is_kept(source)).alias("row_count"),
+            *discard_counts(source),
             bad_count(source).alias("bad_count"),
             first_problem_of(source).alias("problem"),
             # Uses all columns, because Spark parses only the columns in use and would miss errors in the others.
@@ -200,9 +211,9 @@ def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> Dat
 def _bad_files(by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dict[str, BadFile]:
     bad: dict[str, BadFile] = {}
     key_count = len(encoder.table.key_names)
-    for *values, uri, row_count, bad_row_count, problem, _digest in by_file.toLocalIterator():
+    for *values, uri, row_count, _, _, bad_row_count, problem, _digest in by_file.toLocalIterator():
         count, partition = bad_row_count, None
-        if not bad_row_count and job.invalid_partitions != SKIP:
+        if row_count and not bad_row_count and job.invalid_partitions != SKIP:
             encoded = encoder.encode(values[:key_count])
             if isinstance(encoded, RefusedPartition):
                 count, problem, partition = row_count, str(encoded), encoded
@@ -212,13 +223,18 @@ def _bad_files(by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dic
     return bad
 
 
-def _of_good_files(spark: SparkSession, by_file: DataFrame, table: Table, bad: dict[str, BadFile]) -> DataFrame:
-    """Return the partitions of the good files, with `row_count`."""
-    if bad:
-        uris = spark.createDataFrame([(file.uri,) for file in bad.values()], f"`{FILE}` string")
-        by_file = by_file.join(f.broadcast(uris), FILE, "left_anti")
-    keys = [quoted(key) for key in table.key_names]
-    return by_file.groupBy(*keys).agg(f.sum("row_count").alias("row_count")).coalesce(1)
+def _without(spark: SparkSession, by_file: DataFrame, bad: dict[str, BadFile]) -> DataFrame:
+    """Return the counts of the good files."""
+    if not bad:
+        return by_file
+    uris = spark.createDataFrame([(file.uri,) for file in bad.values()], f"`{FILE}` string")
+    return by_file.join(f.broadcast(uris), FILE, "left_anti")
+
+
+def partitions_of(counted: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the partitions that are loaded, with `row_count`; a partition may be counted in several rows."""
+    counts = counted.groupBy(*map(quoted, keys)).agg(f.sum("row_count").alias("row_count"))
+    return counts.where("row_count > 0").coalesce(1)
 
 
 def _shown(source: Source | None, bad: dict[str, BadFile]) -> list[BadRow]:

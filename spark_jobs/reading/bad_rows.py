@@ -17,7 +17,7 @@ from catalog.files.filesystem import Folder
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document
 from spark_jobs.reading.paths import plain_path, quoted
-from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
+from spark_jobs.reading.source_checks import CORRUPT, FILE, KEY, PROBLEM, TEXT_FORMATS
 from spark_jobs.reading.source_lines import OWN, has_long_values, line_of
 from spark_jobs.reading.sources import Source
 
@@ -117,19 +117,25 @@ def unreadable_lines(source: Source, count: int | None = None) -> SourceFileErro
 
 def rows_of_refused(source: Source, refused: Sequence[RefusedPartition]) -> list[BadRow | None]:
     """Return a row of each partition that is refused for a value; None for others, and if it is not found."""
+    computed = source.computed_keys if source.job.source_format in TEXT_FORMATS else ()
     is_row_of = {
-        number: f.col(quoted(partition.key)) == partition.value
+        number: f.col(quoted(KEY + partition.key if partition.key in computed else partition.key)) == partition.value
         for number, partition in enumerate(refused)
         if partition.key is not None and partition.value is not None
     }
     if not is_row_of:
         return [None for _ in refused]
     numbers = f.coalesce(*[f.when(is_row, f.lit(number)) for number, is_row in is_row_of.items()])
-    files = source.rows.groupBy(numbers.alias(_NUMBER)).agg(f.first(FILE).alias(FILE)).where(f"{_NUMBER} IS NOT NULL")
+    # The value of a computed key is not in its line, so the line is found by all values of the row.
+    rows = source.given if computed else source.rows
+    row = f.first(f.struct("*") if computed else f.struct(FILE)).alias("row")
+    files = rows.groupBy(numbers.alias(_NUMBER)).agg(row).where(f"{_NUMBER} IS NOT NULL")
     found: dict[tuple[str | None, str | None], BadRow] = {}
-    for number, uri in files.collect():
-        partition, path = refused[number], plain_path(uri)
+    for number, values in files.collect():
+        partition, path = refused[number], plain_path(values[FILE])
         record = {} if partition.key in source.folder_keys else {str(partition.key): partition.value}
+        if partition.key in computed:
+            record = values.asDict()
         key, value, kind = partition.key, partition.value, partition.expected_type
         found[key, value] = BadRow(path, line_of(path, record, source.job), str(partition), key, value, kind)
     return [found.get((partition.key, partition.value)) for partition in refused]

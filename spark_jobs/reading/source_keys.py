@@ -32,7 +32,7 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
     Raises:
         SourceFileError: A record lacks a key; the message names it.
     """
-    keys = [key for key in keys if key not in source.folder_keys]
+    keys = [key for key in keys if key not in source.folder_keys and key not in source.computed_keys]
     if not keys or job.source_format != "json":
         return
     # As variants, which distinguish null from a missing field.

@@ -21,8 +21,10 @@ from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SKIP, SourceJob
+from catalog.settings.contracts import ContractMode
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import DateType, TimestampType
+from spark_jobs.reading.evolving import SourceGroup, evolved_for, missing_columns
 from spark_jobs.reading.files import listing_in_few_tasks
 from spark_jobs.reading.folder_keys import keys_of_folders
 from spark_jobs.reading.headers import by_header, has_header
@@ -32,14 +34,11 @@ from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
 from spark_jobs.reading.source_checks import (
     CORRUPT,
     FILE,
-    PROBLEM,
-    TEXT_FORMATS,
     Target,
     UnfitFilesError,
-    checks_of,
     converted,
-    with_problem,
 )
+from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.sessions.packages import require_avro
 
@@ -53,12 +52,15 @@ class Source:
     """The rows of a load.
 
     Attributes:
-        rows: Rows with all columns in lower case, the partition keys as strings, `FILE`, and `CORRUPT` if the files are
-            text.
+        rows: Rows with all columns in lower case, the partition keys as strings, `FILE`, `CORRUPT` if the files are
+            text, and `PROBLEM` and `DISCARDED` if they may have any.
         columns: The columns of the data files, with their types.
         names: Column → its spelling in the files.
-        given: Of text files, the rows before they are cast; of others, `rows`.
+        given: Of text files, the rows before they are cast, with `PROBLEM`, `DISCARDED`, and the values of computed
+            keys under names that begin with `KEY`; of others, `rows`.
+        table: The table as it is when the load has been published; None if it does not exist yet.
         folder_keys: The partition keys that are in the names of the files' folders.
+        computed_keys: The partition keys that expressions give.
         missing: The columns of the table that files lack, so that their rows have null there.
         refused: File → reason why it is left out, if bad files are skipped.
     """
@@ -69,7 +71,9 @@ class Source:
     names: Mapping[str, str]
     job: SourceJob
     given: DataFrame
+    table: Table | None = None
     folder_keys: Sequence[str] = ()
+    computed_keys: Sequence[str] = ()
     missing: Sequence[str] = ()
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -92,7 +96,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
     A column that files lack is null, unless the request requires it. If the request skips bad files, files that cannot
-    be read with these columns are left out.
+    be read with these columns are left out. If its contract says so, the table gets columns of the files, and wider
+    types, which the later steps of the load have to apply.
 
     Raises:
         NoGoodFileError: Bad files are skipped, and no file is left.
@@ -104,29 +109,41 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     folder_keys = keys_of_folders(key_types, files)
     target = Target(job, table, keys, folder_keys)
     refused: dict[str, str] = {}
-    groups, parts, missing = [], [], set[str]()
     with listing_in_few_tasks(spark):
         read = _read(spark, files, target, refused)
+        if (evolving := evolved_for(read, target)) is not target:
+            target = evolving
+            read = _read(spark, files, target, refused)
+    groups, parts, missing = [], [], set[str]()
     for group in read:
         try:
-            missing |= _missing_columns(group, target)
-            checks = checks_of(group.rows, target)
-            parts.append((converted(group.rows, target, checks), checks))
+            missing |= missing_columns(group.columns, target)
+            parts.append(converted(group.rows, target))
             groups.append(group)
         except UnfitFilesError as error:
             _refuse(group.files, error.reason, job, refused)
     if not groups:
         raise NoGoodFileError(refused)
-    rows = _union([frame for frame, _ in parts])
-    given = rows
-    if job.source_format in TEXT_FORMATS:
-        given = _union([with_problem(group.rows, checks) for group, (_, checks) in zip(groups, parts, strict=True)])
-    others = (*key_types, CORRUPT, PROBLEM, FILE)
+    rows, given = (_union(frames) for frames in zip(*parts, strict=True))
     columns = tuple(
-        Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
+        Column(field.name, field.dataType.simpleString())
+        for field in rows.schema
+        if field.name not in key_types and not field.name.startswith(OWN)
     )
     good = [file for group in groups for file in group.files]
-    return Source(rows, columns, good, groups[0].names, job, given, folder_keys, sorted(missing), refused)
+    return Source(
+        rows,
+        columns,
+        good,
+        groups[0].names,
+        job,
+        given,
+        target.table,
+        folder_keys,
+        list(target.computed),
+        sorted(missing),
+        refused,
+    )
 
 
 def _refuse(files: Sequence[FileInfo], reason: str, job: SourceJob, refused: dict[str, str]) -> None:
@@ -140,26 +157,7 @@ def _refuse(files: Sequence[FileInfo], reason: str, job: SourceJob, refused: dic
     refused.update({file.path: reason for file in files})
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Files with the same columns.
-
-    Attributes:
-        rows: Their rows, with all columns in lower case, and `FILE`.
-        names: Column → its spelling in the files.
-    """
-
-    files: Sequence[FileInfo]
-    rows: DataFrame
-    names: Mapping[str, str]
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the files, in lower case."""
-        return [name for name in self.names if name != CORRUPT]
-
-
-def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refused: dict[str, str]) -> list[_Group]:
+def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refused: dict[str, str]) -> list[SourceGroup]:
     """Return the rows of files, in groups of CSV files with the same header, or of files with the same schema.
 
     JSON files are at most two groups, because each of their records may have its own fields.
@@ -190,14 +188,14 @@ def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequen
     return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files)]
 
 
-def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> _Group:
+def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> SourceGroup:
     rows = reader.load([read_path(file.path) for file in files])
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     lowered = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
-    return _Group(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
+    return SourceGroup(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
 
 
-def _agreeing_groups(groups: Sequence[_Group], target: Target) -> list[_Group]:
+def _agreeing_groups(groups: Sequence[SourceGroup], target: Target) -> list[SourceGroup]:
     """Return groups with one type for each column of which no type is declared: the widest of those of numbers.
 
     Raises:
@@ -205,7 +203,8 @@ def _agreeing_groups(groups: Sequence[_Group], target: Target) -> list[_Group]:
     """
     first: dict[str, tuple[DataType, str]] = {}
     for group in groups:
-        for field in group.rows.drop(FILE, *target.declared, *target.key_names).schema:
+        discarded = target.unknown(group.columns) if target.contract.columns.discards else []
+        for field in group.rows.drop(FILE, *target.declared, *target.key_names, *discarded).schema:
             known, path = first.setdefault(field.name, (field.dataType, group.files[0].path))
             wider = _wider(known, field.dataType)
             if known != field.dataType and isinstance(wider, StringType):
@@ -252,7 +251,7 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
     paths = [read_path(file.path) for file in files]
     declared = {**job.column_types, **target.declared}
     if job.source_format == "csv" and not has_header(job):
-        if missing := [key for key in keys if key not in declared and key not in target.folder_keys]:
+        if missing := [key for key in target.given_keys if key not in declared and key not in target.folder_keys]:
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
                 "of the file in order, including the partition keys"
@@ -263,14 +262,15 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
         sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may omit a field.
-        optional = (*keys, *declared) if job.source_format == "json" else ()
+        optional = (*target.given_keys, *declared) if job.source_format == "json" else ()
         spelled = {name.lower(): name for name in (*optional, *sample.columns) if name != CORRUPT}
         names = [
             spelled[name] for name in dict.fromkeys(map(str.lower, (*sample.columns, *optional))) if name in spelled
         ]
         undeclared = [name for name in names if name.lower() not in declared and name.lower() not in keys]
         inferred: Mapping[str, str] = {}
-        if undeclared:
+        # Columns that the table does not have are discarded or refused, whatever their types.
+        if undeclared and (target.table is None or target.contract.columns is ContractMode.EVOLVE):
             frame = sniffer.options(inferSchema="true").load(list(paths))
             inferred = {field.name: _inferred(field.dataType).simpleString() for field in frame.schema}
         fields = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
@@ -300,37 +300,6 @@ def _read_type(name: str, type_text: str, target: Target) -> DataType:
     if name.lower() in target.declared and known is not None and not has_format:
         return StringType()
     return DataType.fromDDL(spark_type(type_text))
-
-
-def _missing_columns(group: _Group, target: Target) -> set[str]:
-    """Return the columns of a table that files lack, after checking that they may.
-
-    Raises:
-        UnfitFilesError: They may not, or the table does not have one of their columns.
-    """
-    columns, table = group.columns, target.table
-    placing = target.key_names if table is None or table.scheme is None else [table.scheme.column]
-    if lacking := [name for name in placing if name not in columns and name not in target.folder_keys]:
-        raise UnfitFilesError(
-            f"has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
-            f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
-        )
-    if lacking := [name for name in target.job.required if name not in columns]:
-        raise UnfitFilesError(
-            f"has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
-            f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
-        )
-    if table is None:
-        return set()
-    expected = {column.name for column in table.columns}
-    missing, unknown = expected.difference(columns), set(columns).difference(expected, target.key_names)
-    if unknown.difference(target.unknown(columns)):
-        raise UnfitFilesError(
-            f"does not have the columns of {table.full_name}: missing "
-            f"{', '.join(sorted(missing)) or 'none'}, unknown {', '.join(sorted(unknown))}. Correct the file, or alter "
-            "the table first"
-        )
-    return missing
 
 
 @contextmanager

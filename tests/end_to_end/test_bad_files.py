@@ -1,4 +1,4 @@
-"""Files that cannot be loaded, through Airflow: set aside by themselves, and loaded when they are corrected."""
+"""Files that cannot be loaded, through Airflow; and files that change a table, or lose rows, by its contract."""
 
 from __future__ import annotations
 
@@ -61,3 +61,29 @@ def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
     assert corrected.result("register")["row_count"] == 2
     assert catalog.set_aside_files(TABLE) == []
     assert sum(partition.row_count or 0 for partition in catalog.get_partitions(TABLE)) == 6
+
+
+def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
+    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+) -> None:
+    landing = stack.home / "landing" / "visits"
+    landing.mkdir(parents=True)
+    (landing / "1.csv").write_text("id,at\n1,2026-01-01 10:00:00\n2,2026-01-02 11:00:00\n")
+    keys = ["day date from to_date(at)"]
+    form = {"table": "lake.visits", "source": str(landing), "keys": keys, "mode": "append", "dry_run": False}
+    start_dag("add_partitions", form).wait()
+    assert sorted(partition.values for partition in catalog.get_partitions("lake.visits")) == [
+        ("2026-01-01",),
+        ("2026-01-02",),
+    ]
+    (landing / "2.csv").write_text("id,at,page\n3,2026-01-02 12:00:00,/home\nfour,2026-01-03 12:00:00,/\n")
+    run = start_dag("add_partitions", {**form, "contract_columns": "evolve", "contract_types": "discard_row"})
+    run.wait()
+    report = run.result("register")
+    assert (report["row_count"], report["partitions"], report["partitions_extended"]) == (1, 0, 1)
+    assert report["evolution"]["added"] == [{"name": "page", "type": "string", "id": 4}]
+    assert (report["discarded"]["rows"], report["discarded"]["values"]) == (1, 0)
+    [example] = report["discarded"]["examples"]
+    assert (example["file"], example["line"], example["value"]) == (str(landing / "2.csv"), 3, "four")
+    assert "1 row(s) and 0 value(s) of 1 file(s) are left out" in run.log("validate")
+    assert [column.name for column in catalog.get_table("lake.visits").columns] == ["id", "at", "page"]

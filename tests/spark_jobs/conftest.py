@@ -12,6 +12,7 @@ import pytest
 
 from catalog import Catalog, LoadMode, OnInvalid
 from catalog.statements.session import Session
+from catalog.tables.evolution import Evolution
 
 if TYPE_CHECKING:
     import duckdb
@@ -80,6 +81,7 @@ class Loader:
                 is_quarantined=changes.get("is_quarantined", False),
                 mode=LoadMode(changes["mode"]) if changes.get("mode") else None,
                 removed=changes.get("removed", ()),
+                evolution=Evolution.from_json(changes.get("evolution")),
             )
 
     def load(self, source: Path, *, on_invalid: OnInvalid = OnInvalid.REFUSE, **changes: Any) -> dict[str, Any]:
@@ -88,7 +90,8 @@ class Loader:
             self.validate(operation_id, source, **changes)
             written = self.write(operation_id, **changes)
             mode, removed = changes.get("mode"), written.get("removed", ())
-            return self.register(operation_id, written["staging"], on_invalid=on_invalid, mode=mode, removed=removed)
+            others = {"mode": mode, "removed": removed, "evolution": written.get("evolution")}
+            return self.register(operation_id, written["staging"], on_invalid=on_invalid, **others)
         except Exception:
             self.catalog.operations.fail(operation_id, "TEST", "the load failed")
             raise

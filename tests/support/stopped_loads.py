@@ -6,11 +6,13 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from catalog import Catalog, LoadMode, OnInvalid
+from catalog import Catalog, LoadMode, OnInvalid, Table
 from catalog.errors import CatalogError, FencedError, OperationConflictError
 from catalog.files.filesystem import in_parallel
 from catalog.loading import publishing
+from catalog.model import Column
 from catalog.operations.failpoints import DIE_AT
+from catalog.tables.evolution import Evolution, evolved
 
 FENCED = 3
 """The exit code of a process whose attempt is fenced."""
@@ -77,3 +79,17 @@ def publish_replacing(url: str, operation_id: str, folder: str, point: str) -> N
     with Catalog.open(url) as catalog:
         attempt = catalog.operations.start_job(operation_id, "register")
         catalog.loading.publish(operation_id, "register", attempt, folder, mode=LoadMode.REPLACE)
+
+
+def publish_evolving(url: str, operation_id: str, folder: str, point: str) -> None:
+    """Publish a load with which its table gets the column `note`, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        attempt = catalog.operations.start_job(operation_id, "register")
+        table = catalog.get_table(catalog.operations.get(operation_id).table)
+        catalog.loading.publish(operation_id, "register", attempt, folder, evolution=with_note(table))
+
+
+def with_note(table: Table) -> Evolution:
+    """Return the evolution by which a table gets the column `note`."""
+    return Evolution.between(table, evolved(table, [Column("note", "string")], {}))

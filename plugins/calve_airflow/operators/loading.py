@@ -30,10 +30,11 @@ OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 class DiscoverSourcesOperator(FormOperator):
     """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    Reads `table` and optionally `source`, `source_format`, `keys`, `bad_files`, `invalid_partitions`, `null_keys`,
-    `mode`, `spark_conf`, `reload` and `dry_run` from the run's parameters and not from templated fields: Airflow stores
-    rendered fields, and a source may contain a password. Fields that are None or `AS_LISTED` come from the table's
-    entry in the YAML list; a table that is in neither the list nor the catalog needs keys and a source.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `contract_columns`, `contract_types`, `bad_files`,
+    `invalid_partitions`, `null_keys`, `mode`, `spark_conf`, `reload` and `dry_run` from the run's parameters and not
+    from templated fields: Airflow stores rendered fields, and a source may contain a password. Fields that are None or
+    `AS_LISTED` come from the table's entry in the YAML list; a table that is in neither the list nor the catalog needs
+    keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -112,8 +113,8 @@ class LoadJobOperator(SparkJobOperator):
             self.conf = {**package_settings(avro=True), **(self.conf or {})}
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Log the files that the job has set aside."""
-        _log_set_aside(self.log, result)
+        """Log what the job leaves out."""
+        _log_left_out(self.log, result)
         return dict(result)
 
 
@@ -139,8 +140,8 @@ class RegisterPartitionsOperator(BaseOperator):
         operation_id: The load (templated).
 
     Returns:
-        The report of the added and the refused partitions, see `Loading.publish`, and as `set_aside` the files that
-        `validate` has set aside.
+        The report of the added and the refused partitions, see `Loading.publish`, and of `validate` the files that are
+        `set_aside`, the rows and values that are `discarded`, and the `evolution` of the table's columns.
 
     Raises:
         AirflowFailException: No files are written yet; or a partition exists, does not fit an index, or has foreign
@@ -181,7 +182,7 @@ class RegisterPartitionsOperator(BaseOperator):
                 report["refused_folder"],
                 "; ".join(report["refused_reasons"]),
             )
-        _log_set_aside(self.log, report)
+        _log_left_out(self.log, report)
         return report
 
 
@@ -334,15 +335,27 @@ class AnnouncePartitionsOperator(BaseOperator):
         return len(self.partitions)
 
 
-def _log_set_aside(log: Any, result: Mapping[str, Any]) -> None:
-    aside = result.get("set_aside", {"files": 0})
+def _log_left_out(log: Any, result: Mapping[str, Any]) -> None:
+    aside, discarded = result.get("set_aside", {"files": 0}), result.get("discarded", {"files": 0})
     if aside["files"]:
         log.warning(
             "%d file(s) are set aside until they change, with %d bad row(s): %s",
             aside["files"],
             aside["rows"],
-            "; ".join(f"{row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in aside["problems"]),
+            _places(aside["problems"]),
         )
+    if discarded["files"]:
+        log.warning(
+            "%d row(s) and %d value(s) of %d file(s) are left out, as the table's contract says, for instance %s",
+            discarded["rows"],
+            discarded["values"],
+            discarded["files"],
+            _places(discarded["examples"]),
+        )
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in rows)
 
 
 def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:

@@ -166,6 +166,17 @@ def test_the_quarantined_partitions_of_all_tables_are_listed(quarantined: Catalo
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "No table has quarantined partitions.\n")
 
 
+def test_loads_that_left_something_out_are_named(orders: Catalog) -> None:
+    discarded = {"rows": 1200, "values": 3, "files": 2, "of_files": [], "examples": []}
+    orders.operations.begin("load", OperationKind.ADD_PARTITIONS, TABLE, {})
+    with orders.operations.attempt("load", "validate_source") as attempt:
+        orders.operations.finish_job("load", "validate_source", attempt, {"discarded": discarded})
+    shown = calve("operations", "load").stdout
+    assert "1,200 row(s) and 3 value(s) were left out by the contract; --json shows examples" in shown
+    [line] = calve("operations", "load", "--json").stdout.splitlines()
+    assert json.loads(line)["report"]["validate_source"]["discarded"] == discarded
+
+
 def test_quarantined_partitions_are_listed_and_released_with_a_reason(quarantined: Catalog) -> None:
     assert [line.split("  ")[0] for line in calve("quarantine", TABLE).stdout.splitlines()] == [
         "PARTITION",

@@ -83,6 +83,95 @@ def test_a_wrong_rule_of_merging_is_named(write: Any, entry: dict[str, Any], mes
         load_table_configs()
 
 
+@pytest.mark.parametrize(
+    ("written", "kind", "expression"),
+    [
+        ("date", "date", None),
+        ("decimal(9,2)", "decimal(9,2)", None),
+        ("char(3)", "char(3)", None),
+        ("to_date(ordered_at)", "date", "to_date(ordered_at)"),
+        ("YEAR( to_date(a, ')') )", "int", "YEAR( to_date(a, ')') )"),
+        ("cast(code as DECIMAL(9, 2))", "decimal(9,2)", "cast(code as DECIMAL(9, 2))"),
+        ("left(lower(country), 2)", "string", "left(lower(country), 2)"),
+        ({"type": "date"}, "date", None),
+        ({"from": "to_date(at)"}, "date", "to_date(at)"),
+        ({"type": "int", "from": "code % 10"}, "int", "code % 10"),
+        ({"type": "string", "from": "concat(user, '(select now())')"}, "string", "concat(user, '(select now())')"),
+    ],
+)
+def test_a_key_is_a_type_or_an_expression(write: Any, written: Any, kind: str, expression: str | None) -> None:
+    write(keys={"country": "string", "Day": written})
+    for config in (load_table_configs()["shop.orders"], configured_load({"table": "shop.orders"})):
+        assert list(config.keys.items()) == [("country", "string"), ("day", kind)]
+        assert config.key_expressions == ({} if expression is None else {"day": expression})
+        assert config.job_request()["key_expressions"] == config.key_expressions
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("to_dat(ordered_at)", r"keys\.day is 'to_dat\(ordered_at\)', but Spark has no function to_dat; did you mean"),
+        ("to_date(ordered_at", r"keys\.day: type 'to_date\(ordered_at' cannot be the type of a partition key"),
+        ({"type": "date", "from": "to_date(at"}, r"keys\.day\.from is 'to_date\(at', whose brackets do not match"),
+        ("coalesce(a, b)", r"keys\.day is 'coalesce\(a, b\)', which is no type, and the type of whose values is"),
+        ("varchar(x)", r"keys\.day is 'varchar\(x\)', which is no type"),
+        ({"type": "date", "form": "x"}, r"keys\.day has unknown field form; its fields are type, from"),
+        ({}, r"keys\.day has neither a type nor an expression; write \{type: date, from: to_date\(ordered_at\)\}"),
+        ({"type": "dat", "from": "to_date(x)"}, r"keys\.day: type 'dat' cannot be the type"),
+        ({"type": "date", "from": "(SELECT max(d) FROM t)"}, r"keys\.day\.from is .*, which has a subquery"),
+        ({"type": "date", "from": "to_date(now())"}, r"keys\.day\.from is .*, but now differs from run to run"),
+        ({"type": "date", "from": "current_date"}, r"keys\.day\.from is 'current_date', but current_date differs"),
+        ({"type": "date", "from": ["x"]}, r"keys\.day\.from is \['x'\], expected a SQL expression"),
+    ],
+)
+def test_a_wrong_key_is_named(write: Any, written: Any, message: str) -> None:
+    write(keys={"country": "string", "day": written})
+    with pytest.raises(InvalidConfigurationError, match=rf"table Shop\.Orders: {message}"):
+        load_table_configs()
+
+
+def test_a_form_has_keys_with_expressions(write: Any) -> None:
+    write()
+    form = {"table": "web.clicks", "source": "/clicks", "keys": ["site lower(host)", "hr int from hour(at)"]}
+    config = configured_load(form)
+    assert list(config.keys.items()) == [("site", "string"), ("hr", "int")]
+    assert config.key_expressions == {"site": "lower(host)", "hr": "hour(at)"}
+
+
+FROZEN = {"columns": "freeze", "types": "freeze"}
+
+
+@pytest.mark.parametrize(
+    ("contract", "expected"),
+    [
+        (None, FROZEN),
+        ("evolve", {"columns": "evolve", "types": "evolve"}),
+        ({"types": "discard_row"}, {"columns": "freeze", "types": "discard_row"}),
+    ],
+)
+def test_a_contract_is_one_word_or_one_for_columns_and_types(write: Any, contract: Any, expected: Any) -> None:
+    write(contract=contract)
+    assert load_table_configs()["shop.orders"].contract == expected
+    run = configured_load({"table": "shop.orders", "contract_columns": "discard_value"})
+    assert run.job_request()["contract"] == {**expected, "columns": "discard_value"}
+
+
+@pytest.mark.parametrize(
+    ("contract", "message"),
+    [
+        ("drop", "contract is 'drop', expected one of evolve, freeze, discard_row, discard_value"),
+        ({"columns": "add"}, r"contract\.columns is 'add', expected one of evolve"),
+        ({"data_type": "freeze"}, "contract has unknown field data_type; its fields are columns and types"),
+        (["freeze"], r"contract is \['freeze'\], expected one of"),
+        (False, "contract is False, expected one of"),
+    ],
+)
+def test_a_wrong_contract_is_named(write: Any, contract: Any, message: str) -> None:
+    write(contract=contract)
+    with pytest.raises(InvalidConfigurationError, match=rf"table Shop\.Orders: {message}"):
+        load_table_configs()
+
+
 def test_a_run_overrides_single_settings_of_spark(write: Any) -> None:
     write(spark={"spark.cores.max": 2, "spark.jars": "/x.jar"}, connection="night")
     run = configured_load({"table": "shop.orders", "spark_conf": {"spark.cores.max": 8}})
