@@ -18,6 +18,7 @@ _SINGLE = (
     "backfill_partition_indexes",
     "build_partition_index",
     "catalog_maintenance",
+    "compact_partitions",
     "import_tables",
     "maintain_iceberg",
     "migrate_hive_to_iceberg",

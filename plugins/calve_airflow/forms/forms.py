@@ -332,6 +332,19 @@ def advisor_params() -> dict[str, Param]:
     }
 
 
+def compaction_params() -> dict[str, Param]:
+    """Return the form of compactions; scheduled runs use the defaults."""
+    return {
+        "tables": _tables_param("Empty: all tables whose entry in the YAML list has a compaction."),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only report the partitions with small files, and what would be compacted now.",
+        ),
+    }
+
+
 def migration_params() -> dict[str, Param]:
     """Return the form of migrations from Hive to Iceberg, with dry run on by default."""
     return {
