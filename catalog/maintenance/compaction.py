@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Subquery, and_, cast, func, not_, or_, select
 
-from catalog.errors import OperationConflictError
+from catalog.errors import OperationConflictError, UnsupportedChangeError
 from catalog.model import Partition, Table
 from catalog.operations.journal import Operations
 from catalog.operations.records import FINISHED, OperationKind
@@ -31,6 +31,9 @@ MOST = 10_000
 
 COMPACT = "compact"
 """The change in the request of an operation that compacts partitions."""
+
+COMPACTION_DAG = "compact_partitions"
+"""The DAG that compacts partitions."""
 
 _DAY_MS = timedelta(days=1) // timedelta(milliseconds=1)
 
@@ -81,6 +84,24 @@ class CompactionPlan:
         """The bytes that are rewritten."""
         return sum(partition.size_bytes for partition in self.partitions)
 
+    def proposals(self) -> list[dict[str, Any]]:
+        """Return the proposal to compact these partitions, like those of a rebalance; none without small files.
+
+        Its `request` is a form of the DAG that `dag` names. The statement also compacts the partitions with few files.
+        """
+        if not self.partitions:
+            return []
+        average = self.size_bytes // max(1, self.file_count)
+        return [
+            {
+                "statement": f"ALTER TABLE {self.table} COMPACT",
+                "reason": f"{len(self.partitions):,} partition(s) have {self.file_count:,} files of {average:,} bytes "
+                f"on average, and files should have about {self.target_bytes:,}",
+                "dag": COMPACTION_DAG,
+                "request": {"tables": [self.table], "dry_run": True},
+            }
+        ]
+
     def lines(self) -> Iterator[str]:
         """Yield what is compacted and what is left, as sentences."""
         if self.held is not None:
@@ -116,9 +137,38 @@ def policies() -> dict[str, CompactionRules]:
     }
 
 
+def rules_of(table: Table) -> CompactionRules:
+    """Return the policy of a table, or the defaults if it has none.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`.
+    """
+    return policies().get(table.full_name, CompactionRules())
+
+
 def is_compacted(table: Table) -> bool:
     """Return whether partitions of a table can be compacted by Calve; Iceberg's own procedure does it for others."""
     return bool(table.partition_keys) and not table.is_view and not table.is_iceberg and table.format.is_readable
+
+
+def require_compacted(table: Table) -> None:
+    """Refuse a table without partitions that Calve compacts.
+
+    Raises:
+        UnsupportedChangeError: It is one.
+    """
+    if is_compacted(table):
+        return
+    reason = f"has the format {table.format}, which Calve only records"
+    if table.is_view:
+        reason = "is a view, which has no files"
+    elif table.is_iceberg:
+        reason = "is an Iceberg table, which Iceberg's rewrite_data_files compacts"
+    elif table.scheme is not None:
+        reason = "has a partition scheme, whose partitions the DAG rebalance_partitions changes"
+    elif not table.partition_keys:
+        reason = "has no partition keys"
+    raise UnsupportedChangeError(f"table {table.full_name} {reason}; compaction is for partitions that Calve writes")
 
 
 def partitions_to_compact(storage: Storage, table: Table, ids: Sequence[int]) -> list[Partition]:

@@ -322,7 +322,7 @@ def statement_params() -> dict[str, Param]:
 def advisor_params() -> dict[str, Param]:
     """Return the form of the rebalance advisor; scheduled runs use the defaults."""
     return {
-        "tables": _tables_param("Empty: all tables with a partition scheme."),
+        "tables": _tables_param("Empty: all tables with partitions."),
         "dry_run": Param(
             False,
             type="boolean",

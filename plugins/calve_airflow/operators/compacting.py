@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from catalog.settings.compaction_rules import CompactionRules
 
 JOB = "compact_partitions"
+"""The job, and the step of its operation."""
 PLANNED = "planned"
 """The XCom in which the task `plan` tells what is planned for each table."""
 
@@ -78,17 +79,18 @@ class PlanCompactionOperator(FormOperator):
         self, catalog: Catalog, context: Context, name: str, rules: CompactionRules, is_dry_run: bool
     ) -> tuple[str, bool]:
         """Return what is planned for a table, and whether there is anything to do; journal it."""
-        from catalog.maintenance.compaction import is_compacted, plan_compaction
+        from catalog.errors import UnsupportedChangeError
         from catalog.operations.records import OperationKind
 
         table = catalog.get_table(name)
         if table.is_iceberg:
             request: dict[str, Any] = {"statements": _statements(name, rules), "target_bytes": rules.target_file_size}
             text = "an Iceberg table, which Iceberg's rewrite_data_files compacts"
-        elif not is_compacted(table):
-            return f"{_REFUSED}: it has {_without(table)}, so there are no partitions to compact", False
         else:
-            plan = plan_compaction(catalog.storage, catalog.operations, table, rules)
+            try:
+                plan = catalog.maintenance.plan_compaction(name, rules)
+            except UnsupportedChangeError as error:
+                return f"{_REFUSED}: {error}", False
             text = "; ".join(plan.lines())
             request = {
                 "partitions": [[partition.id, partition.size_bytes] for partition in plan.partitions],
@@ -209,14 +211,6 @@ class SummariseCompactionOperator(SummaryOperator):
 
 
 _REFUSED = "cannot be compacted"
-
-
-def _without(table: Any) -> str:
-    if table.is_view:
-        return "no files, because it is a view"
-    if table.scheme is not None:
-        return "a partition scheme, whose partitions rebalance_partitions changes"
-    return "no partition keys" if not table.partition_keys else f"the format {table.format}, which is only recorded"
 
 
 def _statements(table: str, rules: CompactionRules) -> list[str]:

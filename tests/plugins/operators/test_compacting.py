@@ -129,7 +129,7 @@ def test_named_tables_that_cannot_be_compacted_fail_the_run(catalog: Catalog) ->
     outcomes, failure = summarise(task["planned"])
     assert set(outcomes.values()) == {"failed"}
     assert failure is not None
-    assert "demo.flat: cannot be compacted: it has no partition keys" in failure
+    assert "demo.flat: cannot be compacted: table demo.flat has no partition keys" in failure
     assert "demo.nothing: the table does not exist" in failure
 
 
