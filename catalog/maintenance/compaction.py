@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Subquery, and_, cast, func, not_, or_, select
+from sqlalchemy import BigInteger, Connection, Subquery, cast, func, not_, or_, select
 
 from catalog.errors import OperationConflictError, UnsupportedChangeError
 from catalog.model import Partition, Table
+from catalog.operations.changes import is_compaction
 from catalog.operations.journal import Operations
-from catalog.operations.records import FINISHED, OperationKind
+from catalog.operations.records import FINISHED
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.settings.compaction_rules import CompactionRules, DailyLimit
 from catalog.settings.table_config import read_table_list
@@ -28,9 +29,6 @@ from catalog.storage.schema import DataFileRow, OperationRow, PartitionRow
 
 MOST = 10_000
 """The maximum number of partitions of a plan; the next run finds the others."""
-
-COMPACT = "compact"
-"""The change in the request of an operation that compacts partitions."""
 
 COMPACTION_DAG = "compact_partitions"
 """The DAG that compacts partitions."""
@@ -217,7 +215,7 @@ def _small(
             counted.c.size * 2 < counted.c.files * target,
             row.created_at_ms <= young_ms,
             func.coalesce(change.heartbeat_at_ms, 0) <= young_ms,
-            or_(change.number.is_(None), counted.c.first != counted.c.last, not_(_is_compaction())),
+            or_(change.number.is_(None), counted.c.first != counted.c.last, not_(is_compaction())),
         )
         .order_by(counted.c.files.desc(), row.id)
         .limit(MOST)
@@ -259,18 +257,13 @@ def _counted_files(table: Table) -> Subquery:
     return select(*counts).where(row.table_id == table.id).group_by(row.partition_id).subquery()
 
 
-def _is_compaction() -> ColumnElement[bool]:
-    change: ColumnElement[Any] = OperationRow.request["change"].as_string()
-    return and_(OperationRow.kind == OperationKind.CHANGE_ROWS, func.coalesce(change, "") == COMPACT)
-
-
 def _spent(connection: Connection, table: Table, now_ms: int) -> DailyLimit:
     """Return what compactions of a table have rewritten within 24 hours, whoever asked for them."""
     query = select(OperationRow.request).where(
         OperationRow.table_id == table.id,
         OperationRow.state.in_(FINISHED),
         OperationRow.created_at_ms > now_ms - _DAY_MS,
-        _is_compaction(),
+        is_compaction(),
     )
     requests = connection.scalars(query).all()
     return DailyLimit(

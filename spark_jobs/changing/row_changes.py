@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError, TableNotFoundError, UnsupportedChangeError
-from catalog.maintenance.compaction import COMPACT
+from catalog.operations.changes import COMPACT
 from catalog.operations.records import OperationKind
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.storage.values import ValueEncoder

@@ -25,11 +25,11 @@ BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
 MAINTENANCE, ADVISOR, COMPACT = "catalog_maintenance", "rebalance_advisor", "compact_partitions"
 IMPORT, MIGRATE, ICEBERG = "import_tables", "migrate_hive_to_iceberg", "maintain_iceberg"
 OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, COMPACT, IMPORT, MIGRATE, ICEBERG}
-REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
+REBALANCE, STATEMENT, ANNOUNCE = "rebalance_partitions", "run_statement", "announce_changes"
 NEVER_RENDERED = {"source", "statement"}
 """Form fields in which users may enter a password."""
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
-DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
+DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE | {ANNOUNCE}
 
 # Prints the modules and connections of the DAG files, without those of importing Airflow.
 PARSE = """
@@ -206,6 +206,7 @@ def test_every_mapped_task_is_looked_at(dags: dict[str, DAG]) -> None:
     assert {dag_id: count for dag_id, count in counts.items() if count} == {
         **{"add_partitions": 2, LISTED: 2, BACKFILL: 1, VERIFY: 1, ADVISOR: 2, IMPORT: 1, MIGRATE: 1, ICEBERG: 1},
         COMPACT: 1,
+        ANNOUNCE: 1,
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 _SINGLE = (
+    "announce_changes",
     "backfill_partition_indexes",
     "build_partition_index",
     "catalog_maintenance",

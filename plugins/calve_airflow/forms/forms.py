@@ -332,6 +332,11 @@ def advisor_params() -> dict[str, Param]:
     }
 
 
+def announcement_params() -> dict[str, Param]:
+    """Return the form of announcements, which has no fields."""
+    return {}
+
+
 def compaction_params() -> dict[str, Param]:
     """Return the form of compactions; scheduled runs use the defaults."""
     return {

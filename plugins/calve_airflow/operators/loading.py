@@ -61,6 +61,7 @@ class DiscoverSourcesOperator(FormOperator):
     def execute(self, context: Context) -> int:
         """Find the new files and journal the operation."""
         from catalog import LoadMode
+        from catalog.partitions.announcing import ANNOUNCES
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
@@ -83,6 +84,7 @@ class DiscoverSourcesOperator(FormOperator):
                         "quality": config.quality_request(),
                         "indexes": dict(config.indexes),
                         "spark": {"conf": dict(config.spark), "connection": config.connection},
+                        ANNOUNCES: True,
                     },
                     requested_by=context["dag_run"].triggering_user_name,
                 )
@@ -330,6 +332,7 @@ class AnnounceNewPartitionsOperator(BaseOperator):
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.VISIBLE
             )
+            catalog.announcements.discard(self.operation_id)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)
         return others

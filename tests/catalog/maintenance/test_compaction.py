@@ -12,7 +12,8 @@ from sqlalchemy import text
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import OperationConflictError
 from catalog.maintenance import compaction
-from catalog.maintenance.compaction import COMPACT, CompactionPlan, is_compacted, plan_compaction
+from catalog.maintenance.compaction import CompactionPlan, is_compacted, plan_compaction
+from catalog.operations.changes import COMPACT
 from catalog.operations.records import OperationKind, OperationState
 from catalog.settings.compaction_rules import CompactionRules, DailyLimit
 
