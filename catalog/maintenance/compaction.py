@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Subquery, cast, func, not_, or_, select
+from sqlalchemy import BigInteger, Connection, Subquery, Text, cast, func, not_, or_, select
 
 from catalog.errors import OperationConflictError, UnsupportedChangeError
 from catalog.model import Partition, Table
@@ -19,6 +19,7 @@ from catalog.operations.changes import is_compaction
 from catalog.operations.journal import Operations
 from catalog.operations.records import FINISHED
 from catalog.rebalancing.planning import target_file_bytes
+from catalog.schemes.model import UNPLACED
 from catalog.settings.compaction_rules import CompactionRules, DailyLimit
 from catalog.settings.table_config import read_table_list
 from catalog.storage import Storage
@@ -41,7 +42,7 @@ class SmallFiles:
     """A partition with small files.
 
     Attributes:
-        name: As in SHOW PARTITIONS.
+        name: As in SHOW PARTITIONS; of a table with a partition scheme, the number of the partition.
     """
 
     id: int
@@ -202,28 +203,24 @@ def _small(
     """Return the first `MOST` partitions with small files, and the number of all."""
     row, change = PartitionRow, OperationRow
     counted = _counted_files(table) if table.has_file_rows else _counted_partitions(table)
+    counts = counted.c.files, counted.c.size, func.count().over().label("total")
     young_ms = now_ms - rules.min_age // timedelta(milliseconds=1)
-    query = (
-        select(row.id, row.packed_values, counted.c.files, counted.c.size, func.count().over().label("total"))
-        .join(counted, counted.c.id == row.id)
-        .outerjoin(change, change.number == counted.c.last)
-        .where(
-            row.table_id == table.id,
-            not_(row.is_quarantined),
-            counted.c.files >= rules.min_files,
-            # On average less than half as large as they should be, so that there will be at most about half as many.
-            counted.c.size * 2 < counted.c.files * target,
-            row.created_at_ms <= young_ms,
-            func.coalesce(change.heartbeat_at_ms, 0) <= young_ms,
-            or_(change.number.is_(None), counted.c.first != counted.c.last, not_(is_compaction())),
-        )
-        .order_by(counted.c.files.desc(), row.id)
-        .limit(MOST)
+    if table.scheme is not None:
+        query = select(counted.c.id, cast(counted.c.id, Text).label("packed_values"), *counts)
+        query = query.where(counted.c.id != UNPLACED)
+    else:
+        query = select(row.id, row.packed_values, *counts).join(counted, counted.c.id == row.id)
+        query = query.where(row.table_id == table.id, not_(row.is_quarantined), row.created_at_ms <= young_ms)
+    query = query.outerjoin(change, change.number == counted.c.last).where(
+        counted.c.files >= rules.min_files,
+        # On average less than half as large as they should be, so that there will be at most about half as many.
+        counted.c.size * 2 < counted.c.files * target,
+        func.coalesce(change.heartbeat_at_ms, 0) <= young_ms,
+        or_(change.number.is_(None), counted.c.first != counted.c.last, not_(is_compaction())),
     )
-    found = connection.execute(query).all()
-    partitions = [
-        SmallFiles(number, table.partition_name(packed), files, size) for number, packed, files, size, _ in found
-    ]
+    found = connection.execute(query.order_by(counted.c.files.desc(), counted.c.id).limit(MOST)).all()
+    name = str if table.scheme is not None else table.partition_name
+    partitions = [SmallFiles(row.id, name(row.packed_values), row.files, row.size) for row in found]
     return partitions, found[0].total if found else 0
 
 

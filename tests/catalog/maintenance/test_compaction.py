@@ -16,6 +16,7 @@ from catalog.maintenance.compaction import CompactionPlan, is_compacted, plan_co
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import OperationKind, OperationState
 from catalog.settings.compaction_rules import CompactionRules, DailyLimit
+from tests.support.written_files import Load, hashed_table
 
 MB = 2**20
 RULES = CompactionRules(target_file_size=100, min_files=3, min_age=timedelta(hours=1))
@@ -131,6 +132,23 @@ def test_only_tables_with_partitions_of_calve_are_compacted(catalog: Catalog) ->
     assert is_compacted(make(catalog, []))
     assert not is_compacted(catalog.create_table("demo.flat", columns=[("v", "int")]))
     assert not is_compacted(catalog.create_view("demo.view", "SELECT 1"))
+
+
+def test_partitions_of_schemes_are_counted_by_their_files(catalog: Catalog) -> None:
+    table = hashed_table(catalog)
+    for number in range(4):
+        Load(catalog, table, f"load {number}").begin().write().commit()
+    shift(catalog, "calve_operation", "heartbeat_at_ms", 2 * HOUR_MS)
+    counts = {
+        str(partition.id): partition.file_count
+        for partition in catalog.scheme_partitions(table.full_name)
+        if partition.file_count >= 3
+    }
+    rules = CompactionRules(target_file_size=MB, min_files=3)
+    assert {each.name: each.file_count for each in plan(catalog, table, rules).partitions} == counts
+    assert counts
+    shift(catalog, "calve_operation", "heartbeat_at_ms", -2 * HOUR_MS, "id = 'load 3'")
+    assert len(plan(catalog, table, rules).partitions) < len(counts)
 
 
 def test_a_plan_has_at_most_a_number_of_partitions(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
