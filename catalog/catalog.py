@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
+    from catalog.partitions.announcing import Announcements
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.indexing import Indexing
     from catalog.partitions.purging import PartitionPurge
@@ -140,6 +141,13 @@ class Catalog:
         from catalog.migration.migrations import Migrations
 
         return Migrations(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def announcements(self) -> Announcements:
+        """Changed partitions that are still to be announced."""
+        from catalog.partitions.announcing import Announcements
+
+        return Announcements(self.storage, self._definitions)
 
     @cached_property
     def committer(self) -> Committer:

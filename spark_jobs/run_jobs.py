@@ -10,7 +10,7 @@ from spark_jobs.sessions.application import JobFunction, run_jobs
 NEEDED_AFTER = {"write_partitions": ("spark_jobs.check_quality", "great_expectations")}
 """Script → modules that the job after it needs."""
 
-_NAMES = {"count_values": "count_and_record"}
+_NAMES = {"compact_partitions": "compact_and_record", "count_values": "count_and_record"}
 """Script → its function, if this does not have the script's name."""
 
 

@@ -12,17 +12,17 @@ from pathlib import Path
 from psycopg import sql
 
 from standalone.airflow_api import AirflowApi
-from standalone.environment import ADMIN, SPARK_POOL, VIEWER, StackSettings
+from standalone.environment import ADMIN, REPOSITORY, SPARK_POOL, VIEWER, StackSettings
 from standalone.errors import AirflowApiError
 from standalone.postgres import PostgresServer
-from standalone.state import passwords_path, shell_file, write_private
+from standalone.state import airflow_command, passwords_path, shell_file, write_private
 
 AIRFLOW_DATABASE = "airflow"
 SPARK_POOL_SLOTS = 2
 
 
 def write_files(settings: StackSettings) -> None:
-    """Write the passwords of Airflow's users and the shell file, readable only by the owner."""
+    """Write the passwords of Airflow's users, the shell file and Airflow's command, readable only by the owner."""
     settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
     passwords_file = passwords_path(settings.home)
     if not passwords_file.exists():
@@ -30,6 +30,11 @@ def write_files(settings: StackSettings) -> None:
     exports = [f"export {name}={shlex.quote(value)}" for name, value in settings.calve_variables().items()]
     programs = shlex.quote(str(Path(sys.executable).parent))
     write_private(shell_file(settings.home), "\n".join([*exports, f'export PATH={programs}:"$PATH"', ""]))
+    words = map(shlex.quote, (sys.executable, "-m", "standalone.airflow_command", str(settings.home)))
+    call = f'PYTHONPATH={shlex.quote(str(REPOSITORY))} exec {" ".join(words)} "$@"'
+    command = airflow_command(settings.home)
+    write_private(command, f"#!/bin/sh\n{call}\n")
+    command.chmod(0o700)
 
 
 def is_airflow_migrated(postgres: PostgresServer) -> bool:

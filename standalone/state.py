@@ -83,6 +83,11 @@ def shell_file(home: Path) -> Path:
     return home / "calve.env"
 
 
+def airflow_command(home: Path) -> Path:
+    """Return Airflow's command with the environment of the stack."""
+    return home / "bin" / "airflow"
+
+
 def passwords_path(home: Path) -> Path:
     """Return the file with the passwords of Airflow's users."""
     return home / "airflow" / "passwords.json"

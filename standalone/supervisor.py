@@ -18,7 +18,7 @@ from standalone.environment import ADMIN, VIEWER
 from standalone.errors import AirflowApiError, StackError
 from standalone.processes import ProcessIdentity
 from standalone.stack import Stack
-from standalone.state import HEALTHY, StackState, read_passwords, shell_file, state_path
+from standalone.state import HEALTHY, StackState, airflow_command, read_passwords, shell_file, state_path
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,7 @@ def describe(stack: Stack) -> str:
             "",
             f"  Airflow    {state.url}",
             f"             user {ADMIN}, password {passwords[ADMIN]}  (read-only: {VIEWER}, {passwords[VIEWER]})",
+            f"  Commands   {airflow_command(home)} dags list",
             f"  Catalog    source {shell_file(home)} && calve tables",
             f"  Logs       {home / 'logs'}; tasks: {home / 'airflow' / 'logs'}",
             f"  Stop       {stack.stop_command}",

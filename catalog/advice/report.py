@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ class TuningReport:
         statement: The CREATE TABLE statement of an equal table with this scheme.
         following: Columns whose file statistics would prune files, too.
         rebalancing: Proposals for the table's existing partitions; None without a scheme.
+        compaction: Proposals to compact partitions with small files: `statement`, `reason`, and the `request` of a
+            `dag`.
     """
 
     profile: TableProfile
@@ -48,6 +50,7 @@ class TuningReport:
     statement: str | None
     following: tuple[Following, ...]
     rebalancing: Advice | None
+    compaction: Sequence[Mapping[str, Any]] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -72,6 +75,7 @@ class TuningReport:
                 for query in profile.queries
             ],
             "rebalancing": None if self.rebalancing is None else self.rebalancing.as_json(),
+            "compaction": list(self.compaction),
         }
 
     def lines(self) -> Iterator[str]:
@@ -96,6 +100,8 @@ class TuningReport:
                 yield f"ALTER TABLE {self.profile.table} {proposal.change};  -- {proposal.reason}"
             for number in self.rebalancing.to_count:
                 yield f"Partition {number} is too large; the DAG rebalance_advisor finds where to split it."
+        for compaction in self.compaction:
+            yield f"{compaction['statement']};  -- {compaction['reason']}"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return a row for each column, with the values of `HEADERS`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import TextIO
 
 import click
@@ -11,6 +12,7 @@ import click
 from catalog.advice.report import HEADERS, advise_table
 from catalog.catalog import Catalog
 from catalog.cli.output import print_table
+from catalog.maintenance.compaction import is_compacted
 from catalog.statements.engine import start_engine
 from catalog.statements.splitting import split
 
@@ -22,14 +24,17 @@ from catalog.statements.splitting import split
 def advise(table: str, file: TextIO | None, as_json: bool) -> None:
     """Recommend a partition scheme for TABLE: measures its columns, and what the queries would read, with Spark.
 
-    For a table with a partition scheme, also recommends which partitions to split, merge or add.
+    For a table with a partition scheme, also recommends which partitions to split, merge or add; for another one, a
+    compaction if partitions have many small files.
     """
     queries = [] if file is None else [statement.text for statement in split(file.read())]
     with Catalog.open() as catalog:
         definition = catalog.get_table(table)
         rebalancing = None if definition.scheme is None else catalog.rebalancing.advise(definition.full_name)
+        compaction = catalog.maintenance.plan_compaction(table).proposals() if is_compacted(definition) else []
         with closing(start_engine(catalog)) as engine:
             report = advise_table(engine, definition, queries, definition.database, rebalancing)
+    report = replace(report, compaction=compaction)
     if as_json:
         click.echo(json.dumps(report.as_json()))
         return

@@ -16,6 +16,7 @@ from catalog.datafiles.publishing import FileSwap, publish, translated_errors
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations.attempts import require_own
+from catalog.operations.changes import record_changed, record_dropped
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
@@ -184,6 +185,10 @@ class Committer:
                 "written; nothing was changed. Run the operation again"
             )
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
+        changed = {file.partition_id for file in added} | {*change.after.ids} - {*change.before.ids}
+        record_changed(connection, table, changed, operation.number)
+        gone = sorted({*change.before.ids} - {*change.after.ids})
+        record_dropped(connection, table, [str(partition_id) for partition_id in gone], operation.number)
         swap = None
         if written.file_count or removed or change.relabelled or change.after != change.before:
             marks = {OPERATION_MARK: operation.id}

@@ -17,6 +17,7 @@ from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyEx
 from catalog.files.locations import comparable, is_within
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.model.partition_names import partition_path
+from catalog.operations.changes import record_changed
 from catalog.operations.staging import StagedPartition
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.folders import taken_default_folders
@@ -135,6 +136,7 @@ def extend(connection: Connection, table: Table, extensions: Sequence[Extension]
         ),
         additions,
     )
+    record_changed(connection, table, [addition["partition_id"] for addition in additions], operation_number)
 
 
 def _changed(table: Table, what: str) -> ConflictError:

@@ -71,7 +71,7 @@ class QualityResults:
                 if rows:
                     connection.execute(insert(PartitionCheckRow), rows)
                 passed += [check.partition_id for check in batch if check.passed]
-            released = release_partitions(connection, self._definitions, table, passed)
+            released = release_partitions(connection, self._definitions, table, passed, operation.number)
             result = {**report, "released": released}
             self._operations.finish_job(operation_id, step, attempt, result, connection=connection)
         return released

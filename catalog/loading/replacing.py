@@ -11,6 +11,7 @@ from catalog.errors import ConflictError
 from catalog.loading.appending import Extension
 from catalog.model import Table
 from catalog.model.partition_names import partition_path
+from catalog.operations.changes import record_changed
 from catalog.operations.staging import StagedPartition
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.staged import Destination
@@ -87,6 +88,7 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
         ),
         changes,
     )
+    record_changed(connection, table, list(versions), operation_number)
 
 
 def remove(connection: Connection, table: Table, ids: Collection[int], attempt: str) -> None:

@@ -20,7 +20,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among
-from catalog.storage.schema import OperationRow, StagedPartitionRow
+from catalog.storage.schema import OperationRow, PartitionChangeRow, StagedPartitionRow
 from catalog.tables.definitions import Definitions
 
 _BATCH = 1_000
@@ -45,6 +45,8 @@ def expire_operations(
     if not is_dry_run:
         with storage.write() as connection:
             expire_approvals(connection, before_ms)
+            # Of catalogs whose changes are announced by nobody.
+            connection.execute(delete(PartitionChangeRow).where(PartitionChangeRow.changed_at_ms <= before_ms))
     return ExpiryReport(is_dry_run, tuple(operation.id for operation in abandoned), removed, kept, tuple(problems))
 
 

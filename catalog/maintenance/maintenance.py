@@ -10,6 +10,7 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.files.filesystem import Folder
 from catalog.indexes import building
 from catalog.loading.loading import Loading
+from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
 from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
@@ -22,6 +23,7 @@ from catalog.model import GRACE, Table
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind
 from catalog.partitions.purging import finish_partition_purge
+from catalog.settings.compaction_rules import CompactionRules
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.dropping import finish_drop
@@ -173,6 +175,21 @@ class Maintenance:
         """
         before_ms = self._storage.now_ms() - _milliseconds("the time that operations are kept", older_than)
         return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+
+    def plan_compaction(self, table: str, rules: CompactionRules | None = None) -> CompactionPlan:
+        """Return the partitions with small files to compact now, by a policy; changes nothing.
+
+        Args:
+            rules: The policy; None for that of the table's entry in the list, or the defaults.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            UnsupportedChangeError: It has no partitions that Calve compacts.
+            InvalidConfigurationError: The list of tables cannot be read.
+        """
+        definition = self._definitions.get_table(table)
+        require_compacted(definition)
+        return plan_compaction(self._storage, self._operations, definition, rules or rules_of(definition))
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
         """Remove leftovers of index builds: DELETING indexes, items of FAILED ones, and old FAILED ones.

@@ -285,6 +285,13 @@ class CountValuesJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactPartitionsJob(JobRequest):
+    """Compact the partitions of a plan, which is in the operation's row."""
+
+    script: ClassVar[str] = "compact_partitions"
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
     """Check the partitions that an operation added by the quality rules of the table's YAML entry."""
 

@@ -41,6 +41,7 @@ class OperationKind(StrEnum):
     DROP_PARTITIONS = "drop_partitions"
     RELEASE_PARTITIONS = "release_partitions"
     COUNT_VALUES = "count_values"
+    COMPACT_PARTITIONS = "compact_partitions"
     PROPOSE_CHANGES = "propose_changes"
     RUN_STATEMENT = "run_statement"
     IMPORT_TABLE = "import_table"

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Exists, Label, exists, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Exists,
+    Label,
+    ScalarSelect,
+    SQLColumnExpression,
+    exists,
+    select,
+    update,
+)
 
 from catalog.errors import OperationConflictError
 from catalog.model.identifiers import TableName
@@ -23,8 +33,13 @@ def find_table_id(connection: Connection, name: str) -> int | None:
 
 def current_name() -> Label[Any]:
     """Return a column for queries of operations: the current name of the table; null when it does not exist."""
+    return name_of(OperationRow.table_id).label("current_name")
+
+
+def name_of(table_id: SQLColumnExpression[Any]) -> ScalarSelect[Any]:
+    """Return a subquery for the current name of the table with an id; null when it does not exist."""
     tables = select(_FULL_NAME).select_from(TableRow).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-    return tables.where(TableRow.id == OperationRow.table_id).scalar_subquery().label("current_name")
+    return tables.where(TableRow.id == table_id).scalar_subquery()
 
 
 def belongs_to(table_id: int | None, name: ColumnElement[str] | str) -> ColumnElement[bool]:

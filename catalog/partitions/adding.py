@@ -23,6 +23,7 @@ from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.model.partition_names import folder_template, partition_path, unpack_values
+from catalog.operations.changes import record_changed
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
 from catalog.partitions.versions import refuse_unsettled
@@ -288,6 +289,8 @@ class PartitionAdder:
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):
             items = zip(repeat(index.id), map(cut_key, keys), ids)
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
+        if not self._is_quarantined:
+            record_changed(self._connection, self.table, ids, self._operation_number)
 
     def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
         now, table_id = self._created_at_ms, self.table.id

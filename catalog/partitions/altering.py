@@ -23,6 +23,7 @@ from catalog.indexes.items import delete_items, item_keys
 from catalog.indexes.keys import cut_key
 from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
 from catalog.model.partition_names import given_values, partition_path
+from catalog.operations.changes import record_changed, record_dropped
 from catalog.partitions.adding import own_location
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
@@ -74,6 +75,8 @@ def alter_partition(
     if change.rename_to is None:
         packed, values = row.packed_values, given_values(row.packed_values)
         connection.execute(update(PartitionRow).where(PartitionRow.id == row.id).values(**fields))
+        if after != before:
+            record_changed(connection, table, [row.id])
     else:
         values = tuple(change.rename_to)
         packed = _rename(connection, table, indexes, row, values, {**fields, "location": after})
@@ -187,6 +190,9 @@ def _rename(
     refuse_unsettled(connection, table, [new.identity])
     for index, key in zip(indexes, new.index_keys, strict=True):
         insert_rows(connection, IndexItemRow, ("index_id", "key", "partition_id"), [(index.id, cut_key(key), new_id)])
+    if not row.is_quarantined:
+        record_dropped(connection, table, [row.packed_values])
+        record_changed(connection, table, [new_id])
     for check in checks:
         connection.execute(insert(PartitionCheckRow).values({**check._mapping, "partition_id": new_id}))
     return new.packed

@@ -13,6 +13,7 @@ from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import Table
 from catalog.model.batches import BatchChange, PartitionBatch, PartitionFailure, PartitionKey, PartitionUpdate
 from catalog.model.partition_names import partition_path
+from catalog.operations.changes import record_changed
 from catalog.partitions.altering import PartitionChange, changed_fields
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.specs import whole_values
@@ -163,6 +164,7 @@ def _apply(connection: Connection, table: Table, pending: Sequence[_Pending]) ->
                 refuse_locations_in_use(connection, table, locations)
                 stored = [change.fields["location"] for change in moved]
                 refuse_shared_folders(connection, table, [change.row.packed_values for change in moved], stored)
+                record_changed(connection, table, [change.row.id for change in moved])
     except CatalogError as error:
         if len(pending) == 1:
             return [_failure(pending[0].member.partition, error)]

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, select, update
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
+from catalog.operations.changes import record_changed, record_dropped
 from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -35,9 +36,10 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
         rows = connection.execute(
             delete(PartitionRow)
             .where(PartitionRow.table_id == table.id, among(connection, PartitionRow.id, chunk))
-            .returning(PartitionRow.id, PartitionRow.packed_values)
+            .returning(PartitionRow.id, PartitionRow.packed_values, PartitionRow.is_quarantined)
         ).all()
         dropped += len(rows)
+        record_dropped(connection, table, [row.packed_values for row in rows if not row.is_quarantined])
         for index, encoder in encoders:
             keys = item_keys(encoder, [row.packed_values for row in rows])
             items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]
@@ -74,11 +76,21 @@ def drop_partitions_in_batches(storage: Storage, definitions: Definitions, name:
     return dropped
 
 
-def set_quarantined(connection: Connection, table: Table, ids: Sequence[int], is_quarantined: bool) -> int:
-    """Hide partitions from all readers, or make them visible; return the number of changed partitions."""
+def set_quarantined(
+    connection: Connection,
+    table: Table,
+    ids: Sequence[int],
+    is_quarantined: bool,
+    operation_number: int | None = None,
+) -> int:
+    """Hide partitions from all readers, or make them visible; return the number of changed partitions.
+
+    Args:
+        operation_number: The operation that does it, if there is one.
+    """
     changed = 0
     for chunk in batched(sorted(ids)):
-        changed += connection.execute(
+        rows = connection.scalars(
             update(PartitionRow)
             .where(
                 PartitionRow.table_id == table.id,
@@ -86,5 +98,9 @@ def set_quarantined(connection: Connection, table: Table, ids: Sequence[int], is
                 PartitionRow.is_quarantined != is_quarantined,
             )
             .values(is_quarantined=is_quarantined)
-        ).rowcount
+            .returning(PartitionRow.id)
+        ).all()
+        changed += len(rows)
+        if not is_quarantined:
+            record_changed(connection, table, rows, operation_number)
     return changed

@@ -69,11 +69,20 @@ def lock_to_release(connection: Connection, definitions: Definitions, name: str)
     return definitions.lock_table(connection, name, exclusive=is_exclusive, is_bulk=not is_exclusive)
 
 
-def release_partitions(connection: Connection, definitions: Definitions, table: Table, ids: Iterable[int]) -> int:
+def release_partitions(
+    connection: Connection,
+    definitions: Definitions,
+    table: Table,
+    ids: Iterable[int],
+    operation_number: int | None = None,
+) -> int:
     """Make quarantined partitions visible; return their number.
 
     The caller has locked the table (`lock_to_release`). One that is stored as Iceberg gets a snapshot with their files,
     on top of what other engines have committed.
+
+    Args:
+        operation_number: The load that releases its own partitions; None for a release of its own.
 
     Raises:
         VerificationFailedError: The files of a partition are unknown.
@@ -81,7 +90,7 @@ def release_partitions(connection: Connection, definitions: Definitions, table: 
     """
     ids = sorted(ids)
     files = list(_hidden_files(connection, table, ids)) if table.is_stored_as_iceberg else []
-    released = set_quarantined(connection, table, ids, False)
+    released = set_quarantined(connection, table, ids, False, operation_number)
     if files:
         # Engines may have added files to the partitions meanwhile, which could not be followed before.
         table = take_in(connection, definitions, table)

@@ -27,6 +27,7 @@ from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import ConflictError
 from catalog.expressions import parse_expression
 from catalog.model import NewPartition, OnInvalid, Partition, PartitionState, Table
+from catalog.operations.changes import record_changed
 from catalog.operations.failpoints import Point, reached
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import BATCH, drop_partitions
@@ -130,6 +131,7 @@ def _add_batch(
     existing = partition_ids(connection, table, totals)
     extended = {existing[identity]: total for identity, total in totals.items() if identity in existing}
     count_in(connection, extended)
+    record_changed(connection, table, list(extended), operation_number)
     new = {identity: values for values, identity in identity_of.items() if identity not in existing}
     adder.add(
         (NewPartition(values, None, *_counts(totals[identity])) for identity, values in new.items()),

@@ -182,6 +182,11 @@ def advisor_schedule() -> str | None:
     return _schedule("CALVE_ADVISOR_SCHEDULE")
 
 
+def compaction_schedule() -> str | None:
+    """Return the schedule for compacting small files: `CALVE_COMPACTION_SCHEDULE`, in the same form."""
+    return _schedule("CALVE_COMPACTION_SCHEDULE")
+
+
 def _schedule(variable: str) -> str | None:
     schedule = os.environ.get(variable) or "@daily"
     return None if schedule.lower() == "none" else schedule

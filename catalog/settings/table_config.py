@@ -14,6 +14,7 @@ from croniter import croniter
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.model import ICEBERG, READABLE_FORMATS, LoadMode, Table
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
+from catalog.settings.compaction_rules import CompactionRules
 from catalog.settings.contracts import Contract
 from catalog.settings.entry_fields import (
     check_column_type,
@@ -49,7 +50,7 @@ class TableConfig:
 
     Attributes:
         table: `database.table`.
-        source: File, folder or glob of the raw files; optional if the entry only has `rebalance`.
+        source: File, folder or glob of the raw files; optional if the entry has `rebalance` or `compaction`.
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
         keys: Partition keys and their types, in the order of the path; optional for an existing table.
         key_expressions: The keys that are computed, and the Spark SQL expressions over the columns of the files; no
@@ -69,6 +70,8 @@ class TableConfig:
             row is found; `delete`, a condition on rows that are deleted (`catalog.settings.merge_rules.MergeRule`).
         rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
             applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
+        compaction: When the DAG `compact_partitions` compacts partitions (`catalog.settings.compaction_rules`); None
+            for never.
         spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.
         connection: The Airflow connection of the Spark cluster for loads of the table; empty for `spark_default`.
     """
@@ -91,6 +94,7 @@ class TableConfig:
     merge: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, Any] = field(default_factory=dict)
     rebalance: Mapping[str, Any] = field(default_factory=dict)
+    compaction: Mapping[str, Any] | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     connection: str = ""
     key_expressions: Mapping[str, str] = field(default_factory=dict)
@@ -367,7 +371,7 @@ def _table_config(place: str, name: str, entry: Any) -> TableConfig:
             known = ", ".join(sorted(_FIELDS))
             raise InvalidConfigurationError(f"unknown field {', '.join(unknown)}; the fields are {known}")
     with problems:
-        if not entry.get("source") and not entry.get("rebalance"):
+        if not entry.get("source") and not entry.get("rebalance") and entry.get("compaction") is None:
             raise InvalidConfigurationError("field source is missing; add the file, folder or glob of the raw files")
     fields = {field_name: value for field_name, value in entry.items() if field_name in _FIELDS}
     try:
@@ -409,6 +413,8 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
             f"{place}: rebalance is {rebalance!r}, expected a mapping such as {{apply: true}}"
         )
     RebalanceRules.from_config(rebalance)
+    if (compaction := entry.get("compaction")) is not None:
+        CompactionRules.from_config(compaction)
     defaults = {
         field_name: _one_of(place, entry, field_name, allowed)
         for field_name, allowed in (
@@ -436,6 +442,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         schedule=_schedule(place, entry),
         quality=quality,
         rebalance=rebalance,
+        compaction=compaction,
         spark=table_spark_conf("spark", entry.get("spark")),
         connection=_connection(place, entry),
         **defaults,

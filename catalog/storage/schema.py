@@ -367,6 +367,25 @@ class SetAsideFileRow(Base):
     set_aside_at_ms: Mapped[int]
 
 
+class PartitionChangeRow(Base):
+    """Partitions that were changed or dropped and are to be announced (`catalog.operations.changes`).
+
+    `partitions` is JSON: `{"range": [first, last]}` or `{"ids": […]}` of changed ones, `{"values": […]}` of dropped
+    ones, as packed values, or `{"names": […]}` of those that `claimed_by` announces.
+    """
+
+    __tablename__ = "calve_partition_change"
+    __table_args__ = (Index("ix_calve_partition_change_claimed_by", "claimed_by"), _NEVER_REUSED)
+
+    number: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int]
+    partitions: Mapped[str] = mapped_column(Text)
+    is_dropped: Mapped[bool]
+    operation_number: Mapped[int | None]
+    changed_at_ms: Mapped[int]
+    claimed_by: Mapped[str | None] = mapped_column(String(512))
+
+
 class StagedPartitionRow(Base):
     """The target folder of a partition in a load that is being published (`catalog.partitions.staged`).
 

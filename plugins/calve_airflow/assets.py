@@ -50,6 +50,16 @@ def table_asset(table: str) -> Asset:
     return Asset(name=f"{database}.{name}", uri=f"x-calve://{host}{database}/{name}")
 
 
+def dropped_asset(table: str) -> Asset:
+    """Return the asset of the dropped partitions of a table: a DAG for new partitions cannot read these.
+
+    Args:
+        table: As for `table_asset`.
+    """
+    asset = table_asset(table)
+    return Asset(name=f"{asset.name} (dropped)", uri=f"{asset.uri}/dropped")
+
+
 def partition_key(partition_name: str) -> str:
     """Return the partition key of a partition's asset event: the partition's name, in at most 250 characters.
 
@@ -68,7 +78,7 @@ def announcement_batches(partition_names: Iterable[str]) -> list[list[str]]:
     return list(iter(lambda: list(islice(names, MAX_KEYS)), []))
 
 
-def announce(context: Context, table: str, partition_names: Iterable[str]) -> None:
+def announce(context: Context, table: str, partition_names: Iterable[str], *, is_dropped: bool = False) -> None:
     """Make the running task emit exactly one event for each partition when it succeeds.
 
     Replaces the outlets that the task declares: only this table's asset gets events, and without partitions no asset
@@ -79,13 +89,14 @@ def announce(context: Context, table: str, partition_names: Iterable[str]) -> No
         context: The running task's context.
         table: `database.name`.
         partition_names: At most `MAX_KEYS` names `k=v/k2=v2`; see `announcement_batches`.
+        is_dropped: The partitions were dropped, so the events are of `dropped_asset`.
 
     Raises:
         ValueError: There are more than `MAX_KEYS` names.
 
     Source: `_handle_current_task_success` in Airflow's task runner, which sends the outlets as `execute` leaves them.
     """
-    asset = table_asset(table)
+    asset = dropped_asset(table) if is_dropped else table_asset(table)
     keys = sorted({partition_key(name) for name in partition_names})
     if len(keys) > MAX_KEYS:
         raise ValueError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +19,11 @@ from catalog import Catalog, Partition, PartitionState, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeError
 from catalog.model.partition_names import partition_path
+from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
+from catalog.rebalancing.planning import target_file_bytes
 from catalog.storage.values import ValueEncoder
+from catalog.tables.own_properties import TARGET_PROPERTY
 from spark_jobs.changing import scheme_changes
 from spark_jobs.changing.changed_rows import check, check_alone, check_assignments, rows_updated, rows_without
 from spark_jobs.queries.query import prune_query
@@ -28,6 +32,7 @@ from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.value_checks import shaped_rows
+from spark_jobs.writing.file_sizes import changed_settings, size_settings
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others
 
 log = logging.getLogger("spark_jobs.changing.row_changes")
@@ -173,9 +178,13 @@ def compact_partitions(
     table: str,
     partitions: Sequence[Partition],
     *,
+    target_bytes: int | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Write the rows of partitions to fewer and larger files, in one operation; repeated, return the same report.
+
+    Args:
+        target_bytes: The approximate size of the new files; None for the table's setting.
 
     Returns:
         The report of `overwrite_rows`, with `files_before`.
@@ -184,12 +193,23 @@ def compact_partitions(
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
+    target = target_bytes or target_file_bytes(definition)
+    # The writer of tables stored as Iceberg goes by the property.
+    definition = replace(definition, properties={**definition.properties, TARGET_PROPERTY: str(target)})
 
     def prepare() -> NewRows:
         return _new_rows(definition, rows_of(spark, catalog, definition, partitions), partitions)
 
-    report = _change(spark, catalog, operation_id, definition, {"change": "compact"}, prepare, requested_by)
-    return {**report, "files_before": sum(partition.file_count or 0 for partition in partitions)}
+    files, size = (sum(count or 0 for count in counts) for counts in _counts(partitions))
+    # Journaled for the policy's limit of a day, and because the counts of the partitions change.
+    request = {"change": COMPACT, "partitions": len(partitions), "files": files, "bytes": size}
+    with changed_settings(spark, size_settings(target)):
+        report = _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
+    return {**report, "files_before": catalog.operations.get(operation_id).request["files"]}
+
+
+def _counts(partitions: Sequence[Partition]) -> tuple[list[int | None], list[int | None]]:
+    return [partition.file_count for partition in partitions], [partition.size_bytes for partition in partitions]
 
 
 def compact_scheme_partitions(

@@ -25,11 +25,9 @@ from spark_jobs.rows.file_formats import as_stored
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.placement import partition_id
 from spark_jobs.sessions.footer_tasks import in_threads, read_footers
+from spark_jobs.writing.file_sizes import changed_settings, size_settings
 
 log = logging.getLogger("spark_jobs.writing.scheme_files")
-
-_SHUFFLED_TO_WRITTEN = 2
-"""Approximate ratio of the bytes of shuffled rows to the bytes of their Parquet files."""
 
 _OPEN_FILES = 4
 """Number of files that a task may write at a time without sorting its rows by partition; each needs memory."""
@@ -37,7 +35,6 @@ _OPEN_FILES = 4
 SizedFile = tuple[str, int]
 """A written file: its path relative to the folder of the job, and its size in bytes."""
 
-_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 
@@ -112,19 +109,13 @@ def write_rows(
 def writer_settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
     """Set the size of files, and a timestamp type for which footers have statistics."""
     settings = {
-        _ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)),
+        **size_settings(target_file_bytes(table)),
         _TIMESTAMPS: "TIMESTAMP_MICROS",
         # With more files than this, Spark sorts the remaining rows again, by partition only.
         _WRITERS: "0" if is_sorted else str(_OPEN_FILES),
     }
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
+    with changed_settings(spark, settings):
         yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def written_files(

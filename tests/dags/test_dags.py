@@ -22,14 +22,14 @@ REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
-MAINTENANCE, ADVISOR = "catalog_maintenance", "rebalance_advisor"
+MAINTENANCE, ADVISOR, COMPACT = "catalog_maintenance", "rebalance_advisor", "compact_partitions"
 IMPORT, MIGRATE, ICEBERG = "import_tables", "migrate_hive_to_iceberg", "maintain_iceberg"
-OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT, MIGRATE, ICEBERG}
-REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
+OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, COMPACT, IMPORT, MIGRATE, ICEBERG}
+REBALANCE, STATEMENT, ANNOUNCE = "rebalance_partitions", "run_statement", "announce_changes"
 NEVER_RENDERED = {"source", "statement"}
 """Form fields in which users may enter a password."""
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
-DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
+DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE | {ANNOUNCE}
 
 # Prints the modules and connections of the DAG files, without those of importing Airflow.
 PARSE = """
@@ -205,6 +205,8 @@ def test_every_mapped_task_is_looked_at(dags: dict[str, DAG]) -> None:
     counts = {dag_id: len(inputs_of_mapped_tasks(dag)) for dag_id, dag in dags.items()}
     assert {dag_id: count for dag_id, count in counts.items() if count} == {
         **{"add_partitions": 2, LISTED: 2, BACKFILL: 1, VERIFY: 1, ADVISOR: 2, IMPORT: 1, MIGRATE: 1, ICEBERG: 1},
+        COMPACT: 1,
+        ANNOUNCE: 1,
     }
 
 
@@ -275,7 +277,7 @@ def test_all_tasks_that_start_a_driver_share_the_pool_that_the_environment_names
         }
 
     before = pools(dags)
-    assert len(before) == 18
+    assert len(before) == 19
     assert set(before.values()) == {"default_pool"}
     monkeypatch.setenv("CALVE_SPARK_POOL", "small")
     assert pools(read_dags().dags) == dict.fromkeys(before, "small")
@@ -289,6 +291,7 @@ def test_what_is_to_be_done_regularly_is_done_daily_unless_told_otherwise(
         VERIFY: "CALVE_VERIFY_SCHEDULE",
         MAINTENANCE: "CALVE_MAINTENANCE_SCHEDULE",
         ADVISOR: "CALVE_ADVISOR_SCHEDULE",
+        COMPACT: "CALVE_COMPACTION_SCHEDULE",
     }
     for variable in variables.values():
         monkeypatch.setenv(variable, said)

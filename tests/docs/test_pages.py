@@ -80,7 +80,7 @@ def test_defaults_in_the_table_of_settings_are_those_of_the_code(monkeypatch: py
     assert documented["CALVE_MAX_NEW_PARTITIONS"] == str(environment.new_partition_limit())
     assert documented["CALVE_CONNECTIONS"] == str(pool["pool_size"] + pool["max_overflow"])
     assert documented["CALVE_CONNECTION_TIMEOUT_SECONDS"] == str(pool["pool_timeout"])
-    for kind in ("verification", "maintenance", "advisor"):
+    for kind in ("verification", "maintenance", "advisor", "compaction"):
         variable = {"verification": "VERIFY"}.get(kind, kind.upper())
         assert documented[f"CALVE_{variable}_SCHEDULE"] == getattr(environment, f"{kind}_schedule")()
 

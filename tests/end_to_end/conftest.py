@@ -34,6 +34,9 @@ RUN_TIMEOUT_SECONDS = 900.0
 ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
 
+COMPACTED = "lake.compacted"
+"""A table of the stack whose small files are compacted."""
+
 STORED_AS_ICEBERG = "lake.flights"
 """A table of the stack that is loaded like the demo's, but stored as Iceberg."""
 
@@ -82,6 +85,7 @@ def stack(
     listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
     listed["tables"] |= {
         ADVISED: {"rebalance": {"apply": True}},
+        COMPACTED: {"compaction": {"min_files": 3, "min_age": "0m"}},
         BY_DAY: {"source": "${CALVE_HOME}/landing/visits/{{ ds }}.csv", "keys": {"day": "date"}, "schedule": "@daily"},
         **{
             name: {

@@ -173,6 +173,7 @@ def test_operation_is_finished_and_says_who_asked(two_months: Step, catalog: Cat
 def test_quality_report_is_there(two_months: Step) -> None:
     report = two_months.run.result("check_quality")
     assert (report["checked"], report["passed"], report["failed"]) == (8, 8, 0)
+    assert two_months.run.states()["quarantined"] == "skipped"
     assert Path(report["docs_path"]).is_file()
 
 
@@ -262,6 +263,9 @@ def test_partition_that_fails_its_checks_stays_invisible(
     assert (report["checked"], report["passed"], report["failed"]) == (4, 3, 1)
     assert DEFECT in report["failures"][0]
     assert "time_hour" in report["failures"][0]
+    # A state that is seen, in a run that has loaded the other partitions.
+    assert third_month.run.states()["quarantined"] == "failed"
+    assert f"QUARANTINED: 1 partition(s) of {TABLE} failed" in third_month.run.log("quarantined")
 
 
 def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_month: Step) -> None:

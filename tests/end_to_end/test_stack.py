@@ -15,7 +15,7 @@ from standalone.airflow_api import AirflowApi
 from standalone.environment import SPARK_POOL, VIEWER
 from standalone.errors import AirflowApiError, StackError
 from standalone.stack import Stack
-from standalone.state import HEALTHY, StackState, read_passwords, shell_file
+from standalone.state import HEALTHY, StackState, airflow_command, read_passwords, shell_file
 
 pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["postgresql"], indirect=True)]
 
@@ -89,6 +89,18 @@ def test_unknown_dag_is_reported_with_its_status(stack: Stack) -> None:
     with pytest.raises(AirflowApiError, match="no_such_dag") as refusal:
         stack.api.trigger("no_such_dag", timeout_seconds=0)
     assert refusal.value.status == 404
+
+
+def test_the_airflow_command_is_that_of_the_stack(stack: Stack, tmp_path: Path) -> None:
+    """From any folder, with an environment in which nothing of the stack is set."""
+    command = [str(airflow_command(stack.home)), "dags", "list", "--output", "plain", "--columns", "dag_id"]
+    environment = {"HOME": str(tmp_path), "PATH": os.defpath}
+    ended = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert {"run_statement", "compact_partitions"} <= set(ended.stdout.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shell_file_leads_to_the_catalog(stack: Stack) -> None:

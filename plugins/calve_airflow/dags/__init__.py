@@ -15,9 +15,11 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 _SINGLE = (
+    "announce_changes",
     "backfill_partition_indexes",
     "build_partition_index",
     "catalog_maintenance",
+    "compact_partitions",
     "import_tables",
     "maintain_iceberg",
     "migrate_hive_to_iceberg",

@@ -11,6 +11,7 @@
 | register | makes all partitions visible in one transaction, each with its item in every index |
 | create_indexes, build_indexes, wait_for_indexes | create the indexes in the table's entry; build those that are new |
 | check_quality | checks the new partitions (Great Expectations); warns, fails, or quarantines partitions |
+| quarantined | fails if the check has quarantined partitions, and says which; the run goes on, and is no failure |
 | announce, announce_more | emit one event of the table's asset for each new partition, 500 in each task |
 
 Every task can be killed and run again: nothing is added twice, and no row is dropped silently. A line that cannot be
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, get_parsing_context
+from airflow.sdk import DAG, Asset, TriggerRule, get_parsing_context
 
 from calve_airflow.assets import table_asset
 from calve_airflow.dags.base import calve_dag
@@ -41,6 +42,7 @@ from calve_airflow.operators.loading import (
     DiscoverSourcesOperator,
     LoadJobOperator,
     RegisterPartitionsOperator,
+    ReportQuarantineOperator,
     WritePartitionsOperator,
     fail_operation,
 )
@@ -112,13 +114,17 @@ def _dag(
             # After `create`, because in a dry run all tasks before it are skipped, and it is, too.
             trigger_rule="none_failed_min_one_success",
         )
+        quarantined = ReportQuarantineOperator(task_id="quarantined")
+        # A failed teardown task does not fail the run. Unlike others, it is for runs whose check has ended well.
+        quarantined.as_teardown(on_failure_fail_dagrun=False)
+        quarantined.trigger_rule = TriggerRule.ALL_SUCCESS
         announce = AnnounceNewPartitionsOperator(task_id="announce", outlets=outlets)
         more = AnnouncePartitionsOperator.partial(task_id="announce_more", outlets=outlets).expand(
             partitions=announce.output
         )
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> announce >> more
-        create >> check
+        create >> check >> quarantined
     # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
     dag.params.update(load_params(table))
     return dag

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 
 _RETRIES: Mapping[str, Any] = {
     "retries": 3,
@@ -19,7 +19,7 @@ _RETRIES: Mapping[str, Any] = {
 _CALLBACK = "on_failure_callback"
 
 
-def calve_dag(dag_id: str, changes: Mapping[str, Any], *, schedule: str | None, **own: Any) -> DAG:
+def calve_dag(dag_id: str, changes: Mapping[str, Any], *, schedule: str | list[Asset] | None, **own: Any) -> DAG:
     """Return a DAG of Calve without tasks.
 
     Args:

@@ -1,15 +1,16 @@
-"""Analyse the partitions of tables with a partition scheme, and propose splits, merges and new partitions.
+"""Analyse the partitions of tables, and propose splits, merges, new partitions, and compactions of small files.
 
 Runs daily or on the schedule in `CALVE_ADVISOR_SCHEDULE` (a cron expression, a preset, or `none`), and on demand. The
 file statistics in the catalog show which partitions are much larger than the others and which are very small. Values
-are counted only if the statistics do not show where to split a partition.
+are counted only if the statistics do not show where to split a partition. Partitions of tables without a partition
+scheme are compacted by the policy in the table's entry (`compaction`), or by its defaults.
 
 | task | does |
 | --- | --- |
 | look | finds the partitions whose values must be counted |
 | count_values | for each table with such partitions: counts the values of the partition column in them (Spark) |
-| propose | logs the proposals and their reasons; XCom `proposals` has them as forms of `rebalance_partitions` |
-| apply | runs `rebalance_partitions` with each proposal that the table's entry in the YAML list allows, one at a time |
+| propose | logs the proposals and their reasons; XCom `proposals` has them as forms of other DAGs |
+| apply | runs `rebalance_partitions` or `compact_partitions` with each proposal that the table's entry allows |
 | summarise | logs and returns the proposals and what was applied; fails if an applied proposal failed |
 
 The entry `rebalance: {apply: true}` of a table has its proposals applied; `catalog/settings/rebalance_rules.py`

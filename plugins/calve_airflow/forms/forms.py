@@ -342,12 +342,30 @@ def statement_params() -> dict[str, Param]:
 def advisor_params() -> dict[str, Param]:
     """Return the form of the rebalance advisor; scheduled runs use the defaults."""
     return {
-        "tables": _tables_param("Empty: all tables with a partition scheme."),
+        "tables": _tables_param("Empty: all tables with partitions."),
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
             description="Only propose, also for tables whose entry in the YAML list has proposals applied.",
+        ),
+    }
+
+
+def announcement_params() -> dict[str, Param]:
+    """Return the form of announcements, which has no fields."""
+    return {}
+
+
+def compaction_params() -> dict[str, Param]:
+    """Return the form of compactions; scheduled runs use the defaults."""
+    return {
+        "tables": _tables_param("Empty: all tables whose entry in the YAML list has a compaction."),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only report the partitions with small files, and what would be compacted now.",
         ),
     }
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.operations.records import JobRun
     from catalog.rebalancing.advising import Advice
+    from catalog.settings.compaction_rules import CompactionRules
 
 JOB = "count_values"
 REBALANCE_DAG = "rebalance_partitions"
@@ -34,7 +35,7 @@ _COUNTED = 16
 class LookAtPartitionsOperator(FormOperator):
     """Task that analyses the partitions of tables by the file statistics in the catalog, without reading files.
 
-    Reads `tables` from the run's form; none means all tables with a partition scheme. The partitions whose values must
+    Reads `tables` from the run's form; none means all tables with partitions. The partitions whose values must
     be counted are journaled, one operation for each table, and not passed as XComs, because users may write XComs.
 
     Returns:
@@ -42,12 +43,13 @@ class LookAtPartitionsOperator(FormOperator):
         the names of all tables that were analysed.
 
     Raises:
-        AirflowFailException: A table does not exist or has no partition scheme, or its rules cannot be read.
+        AirflowFailException: A table does not exist or has no partitions, or its rules cannot be read.
     """
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[Batch]:
         """Analyse the tables."""
+        from catalog.maintenance.compaction import is_compacted
         from catalog.operations.records import OperationKind
         from catalog.settings.fields import texts
 
@@ -56,8 +58,11 @@ class LookAtPartitionsOperator(FormOperator):
             requested = texts("tables", context["params"]["tables"])
             names = [catalog.get_table(name).full_name for name in requested]
             if not requested:
-                names = [table.full_name for table in catalog.list_tables() if table.scheme is not None]
+                tables = catalog.list_tables()
+                names = [table.full_name for table in tables if table.scheme is not None or is_compacted(table)]
             for name in names:
+                if is_compacted(catalog.get_table(name)):
+                    continue
                 advice = _advice(catalog, name)
                 self.log.info("%s: %s", name, _figures(advice))
                 if advice.to_count:
@@ -106,7 +111,10 @@ class CountValuesOfTablesOperator(BatchOperator, CountValuesOperator):
 
 
 class ProposeOperator(FormOperator):
-    """Task that proposes changes of partitions, in its log and as requests for the DAG `rebalance_partitions`.
+    """Task that proposes changes of partitions, in its log and as requests for the DAG that makes them.
+
+    These are changes of a partition scheme, by `rebalance_partitions`, or compactions of small files, by
+    `compact_partitions`.
 
     The proposals to apply are journaled, one operation for each table, because users may write XComs.
 
@@ -115,8 +123,8 @@ class ProposeOperator(FormOperator):
 
     Returns:
         The arguments of an `ApplyProposalOperator` for each proposal that the form and the table's entry in the YAML
-        list allow to be applied. Another XCom, `proposals`, has all proposals: table, statement, reason, request, and
-        the id of the run that applies it, if any.
+        list allow to be applied. Another XCom, `proposals`, has all proposals: table, statement, reason, dag, request,
+        and the id of the run that applies it, if any.
 
     Raises:
         AirflowFailException: No table was analysed, or the form does not select a table.
@@ -132,14 +140,17 @@ class ProposeOperator(FormOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Make the proposals."""
         from catalog.errors import NotFoundError
+        from catalog.maintenance.compaction import policies
+        from catalog.settings.compaction_rules import CompactionRules
 
         if self.tables is None:
             raise AirflowFailException("no table was analysed; see the log of the task `look`")
         proposals: list[dict[str, Any]] = []
         with open_catalog() as catalog:
+            rules = policies()
             for table in [_chosen(context, name) for name in self.tables]:
                 try:
-                    proposals += self._propose(catalog, context, table)
+                    proposals += self._propose(catalog, context, table, rules.get(table, CompactionRules()))
                 except NotFoundError:
                     self.log.info("Skipped %s, because it was dropped since `look`", table)
         self._keep_for_next_run(proposals)
@@ -159,16 +170,20 @@ class ProposeOperator(FormOperator):
         if kept:
             self.log.warning("%d of %d proposals are left to the next run", len(kept), len(applied))
 
-    def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
+    def _propose(self, catalog: Catalog, context: Context, table: str, rules: CompactionRules) -> list[dict[str, Any]]:
         """Return the proposals for a table, and journal those to apply."""
+        from catalog.maintenance.compaction import is_compacted
         from catalog.operations.records import OperationKind
 
-        advice = _advice(catalog, table, _count_id(context, table))
-        proposals = advice.as_json()["proposals"]
+        if is_compacted(catalog.get_table(table)):
+            proposals = catalog.maintenance.plan_compaction(table, rules).proposals()
+        else:
+            advice = _advice(catalog, table, _count_id(context, table))
+            proposals = [{**proposal, "dag": REBALANCE_DAG} for proposal in advice.as_json()["proposals"]]
+            if advice.to_count:
+                self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
         for proposal in proposals:
             self.log.info("%s: %s", proposal["statement"], proposal["reason"])
-        if advice.to_count:
-            self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
         applies = bool(proposals) and _is_to_apply(context, table)
         if applies:
             user = context["dag_run"].triggering_user_name
@@ -181,7 +196,7 @@ class ProposeOperator(FormOperator):
 
 
 class ApplyProposalOperator(TriggerDagRunOperator):
-    """Task that runs `rebalance_partitions` with one proposal and waits for its end; a retry continues the same run.
+    """Task that runs the DAG of one proposal and waits for its end; a retry continues the same run.
 
     Only the names come from `ProposeOperator`; the request comes from the journal. No field is templated: rendering
     would turn a bound that looks like a number into one, and would execute template markup in values of the data.
@@ -221,6 +236,7 @@ class ApplyProposalOperator(TriggerDagRunOperator):
         proposal = next((proposal for proposal in journaled if proposal["statement"] == self.statement), None)
         if proposal is None:
             raise AirflowFailException(f"{self.statement!r} was not proposed; clear the task `propose`")
+        self.trigger_dag_id = proposal["dag"]
         self.trigger_run_id = _run_id(context, proposal["statement"])
         self.conf = {**proposal["request"], "dry_run": False}
         self.note = f"{proposal['statement']}: {proposal['reason']}"
@@ -264,12 +280,14 @@ class SummariseAdviceOperator(SummaryOperator):
         row = {"table": proposal["table"], "proposal": proposal["statement"], "reason": proposal["reason"]}
         if proposal["run_id"] is None:
             return Outcome({**row, "outcome": "proposed"})
-        run_id = _run_id(context, proposal["statement"])
-        operation = catalog.operations.find(f"{REBALANCE_DAG}/{run_id}")
+        dag, run_id = proposal["dag"], _run_id(context, proposal["statement"])
+        # A run of many tables has an operation for each.
+        of_table = "" if dag == REBALANCE_DAG else f"/{proposal['table']}"
+        operation = catalog.operations.find(f"{dag}/{run_id}{of_table}")
         if operation is not None and operation.is_committed:
             return Outcome({**row, "outcome": "done"})
         detail = operation.failure_detail if operation is not None else None
-        reason = detail or f"see the log of run {run_id} of {REBALANCE_DAG}"
+        reason = detail or f"see the log of run {run_id} of {dag}"
         return Outcome({**row, "outcome": "failed"}, f"{proposal['statement']} failed: {reason}")
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.bases.xcom import BaseXCom
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation; a retry or a cleared run continues the operation."""
+
+QUARANTINED = "quarantined"
+"""The task that shows by its state that partitions of a load are quarantined."""
+
+_SHOWN = 20
 
 
 class DiscoverSourcesOperator(FormOperator):
@@ -58,6 +64,7 @@ class DiscoverSourcesOperator(FormOperator):
     def execute(self, context: Context) -> int:
         """Find the new files and journal the operation."""
         from catalog import LoadMode
+        from catalog.partitions.announcing import ANNOUNCES
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
@@ -75,7 +82,7 @@ class DiscoverSourcesOperator(FormOperator):
                     reload=bool(form.get("reload")),
                     mode=LoadMode(config.mode) if config.mode else None,
                     is_dry_run=dry_run,
-                    settings=config.load_settings(dry_run=dry_run),
+                    settings={**config.load_settings(dry_run=dry_run), ANNOUNCES: True},
                     requested_by=context["dag_run"].triggering_user_name,
                 )
         if not files:
@@ -259,6 +266,8 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 class CheckQualityOperator(LoadJobOperator):
     """Task that runs the Spark job that checks new partitions, and acts on the result as the table's entry says.
 
+    Its downstream task `QUARANTINED`, if there is one, is skipped unless partitions are quarantined.
+
     Raises:
         AirflowFailException: A partition failed a check, and the entry says `on_failure: fail`.
     """
@@ -274,7 +283,52 @@ class CheckQualityOperator(LoadJobOperator):
             if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
+        if QUARANTINED in self.downstream_task_ids and not (result["failed"] and on_failure == OnFailure.QUARANTINE):
+            # Pushed here, because the task that raises this has no return value.
+            context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=dict(result))
+            raise DownstreamTasksSkipped(tasks=[QUARANTINED])  # type: ignore[no-untyped-call]  # Airflow is not typed here
         return dict(result)
+
+
+class ReportQuarantineOperator(BaseOperator):
+    """Task that fails if partitions of a load are quarantined, and says which and what to do; otherwise skipped.
+
+    As a teardown task, it shows the quarantine by its state, and does not fail the run.
+
+    Args:
+        operation_id: The load (templated).
+
+    Raises:
+        AirflowFailException: Partitions are quarantined.
+        AirflowSkipException: None is.
+    """
+
+    template_fields: Sequence[str] = ("operation_id",)
+
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+
+    def execute(self, context: Context) -> None:
+        """Count the partitions, which may have been released since."""
+        from catalog import PartitionState
+
+        with open_catalog() as catalog:
+            operation = catalog.operations.find(self.operation_id)
+            if operation is None or not catalog.count_quarantined([operation]):
+                raise AirflowSkipException("no partition of this load is quarantined")
+            table = catalog.get_table(operation.table)
+            names = [
+                partition.name(table)
+                for partition in catalog.operation_partitions(self.operation_id)
+                if partition.state is PartitionState.QUARANTINED
+            ]
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        raise AirflowFailException(
+            f"QUARANTINED: {len(names):,} partition(s) of {table.full_name} failed their quality checks, and no reader "
+            f"sees them: {', '.join(names[:_SHOWN])}{more}. The others are loaded. See why: calve quarantine "
+            f"{table.full_name}; then release them with --release --reason, or drop them"
+        )
 
 
 class AnnounceNewPartitionsOperator(BaseOperator):
@@ -307,6 +361,7 @@ class AnnounceNewPartitionsOperator(BaseOperator):
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.VISIBLE
             )
+            catalog.announcements.discard(self.operation_id)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)
         return others

@@ -8,9 +8,10 @@ from datetime import date, timedelta
 from itertools import pairwise
 
 import pytest
+import sqlalchemy
 from click.testing import CliRunner
 
-from catalog import Catalog, Table
+from catalog import Catalog, NewPartition, Table
 from catalog.advice.choosing import best, candidates, following, partition_count
 from catalog.advice.profile import ColumnProfile, PartitionSpread, QueryProfile, TableProfile
 from catalog.advice.report import TuningReport, advise_table
@@ -250,10 +251,10 @@ def test_the_report_says_what_was_measured(table: Table) -> None:
 
 
 def test_the_command_reads_the_queries_and_stops_the_engine(
-    table: Table, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Measured(profile(ID, DAY, ONE))
-    monkeypatch.setattr("catalog.statements.engine.start_engine", lambda catalog: engine)
+    monkeypatch.setattr("catalog.cli.advising.start_engine", lambda catalog: engine)
     done = CliRunner().invoke(main, ["advise", "demo.t"])
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0].split()[:3] == ["COLUMN", "TYPE", "VALUES"]
@@ -261,5 +262,13 @@ def test_the_command_reads_the_queries_and_stops_the_engine(
     assert engine.is_closed
     as_json = CliRunner().invoke(main, ["advise", "demo.t", "--json", "--queries", "-"], input="SELECT 1; SELECT 2")
     assert json.loads(as_json.stdout)["table"] == "demo.t"
+    catalog.add_partitions("demo.t", [NewPartition(("2026-01-01",), file_count=9, size_bytes=90)])
+    with catalog.storage.write() as connection:
+        connection.execute(sqlalchemy.text("UPDATE calve_partition SET created_at_ms = created_at_ms - 36000000"))
+    small = CliRunner().invoke(main, ["advise", "demo.t"])
+    assert small.exit_code == 0, small.stderr
+    assert small.stdout.splitlines()[-1].startswith(
+        "ALTER TABLE demo.t COMPACT;  -- 1 partition(s) have 9 files of 10 bytes on"
+    )
     missing = CliRunner().invoke(main, ["advise", "demo.none"])
     assert missing.stderr.startswith("TableNotFoundError: ")

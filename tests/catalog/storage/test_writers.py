@@ -20,6 +20,7 @@ WRITERS = {
     "IndexItemRow": {"partitions"},
     "JobRow": {"operations"},
     "OperationRow": {"maintenance", "operations", "partitions"},
+    "PartitionChangeRow": {"maintenance", "operations", "partitions"},
     "PartitionCheckRow": {"loading", "partitions"},
     "PartitionIndexRow": {"indexes", "tables"},
     "PartitionRow": {"importing", "loading", "partitions", "tables"},

@@ -21,19 +21,20 @@ from calve_airflow.operators.advising import (
     SummariseAdviceOperator,
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import ColumnStatistics, NewFile
 from catalog.datafiles.manifest import write_manifest
+from catalog.maintenance.compaction import COMPACTION_DAG
 from catalog.model import Column
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.records import OperationKind
+from catalog.operations.records import OperationKind, OperationState
 from catalog.rebalancing.requests import RebalanceRequest
 from catalog.tables.schemes import scheme_from_properties
 from catalog.types.key_types import IntegerType
 
 RUN = "rebalance_advisor/run"
-TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"
+TABLE, COUNTED, FOLDERS = "demo.files_tell", "demo.files_do_not", "demo.folders"
 
 
 class Task:
@@ -83,9 +84,13 @@ def tables(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Two tables with an oversized partition; for one, the statistics of the files determine where to split it."""
     load(empty_catalog, TABLE, [*EVEN, *((value, value, 2000) for value in range(20, 30))])
     load(empty_catalog, COUNTED, [*EVEN, (20, 29, 20_000)])
-    empty_catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
+    empty_catalog.create_table("demo.flat", columns=[("v", "int")])
+    empty_catalog.create_table(FOLDERS, columns=[("v", "int")], partition_keys=[("k", "string")])
+    new = [NewPartition(("{{ a }}",), file_count=9, size_bytes=90), NewPartition(("b",), file_count=2, size_bytes=2)]
+    empty_catalog.add_partitions(FOLDERS, new)
     path = tmp_path / "tables.yaml"
-    path.write_text(f"tables: {{{TABLE}: {{rebalance: {{apply: true}}}}}}")
+    rules = "rebalance: {apply: true}"
+    path.write_text(f"tables: {{{TABLE}: {{{rules}}}, {FOLDERS}: {{{rules}, compaction: {{min_age: 0m}}}}}}")
     monkeypatch.setenv("CALVE_TABLES", str(path))
     return empty_catalog
 
@@ -134,13 +139,13 @@ def count(catalog: Catalog) -> None:
 
 def test_only_what_the_files_do_not_tell_is_counted(tables: Catalog) -> None:
     to_count, looked_at = look()
-    assert sorted(looked_at) == [COUNTED, TABLE]
+    assert sorted(looked_at) == [COUNTED, TABLE, FOLDERS]
     assert to_count == [COUNTED]
     assert tables.operations.get(f"{RUN}/{COUNTED}").request == {"partition_ids": [3]}
     assert look([TABLE]) == ([], [TABLE])
 
 
-@pytest.mark.parametrize(("name", "said"), [("demo.none", "TableNotFoundError"), ("demo.other", "InvalidSchemeError")])
+@pytest.mark.parametrize(("name", "said"), [("demo.none", "TableNotFoundError"), ("demo.flat", "InvalidSchemeError")])
 def test_a_table_that_cannot_be_looked_at_fails_at_once(tables: Catalog, name: str, said: str) -> None:
     with pytest.raises(AirflowFailException, match=said):
         look([name])
@@ -234,6 +239,23 @@ def test_a_dry_run_only_proposes(tables: Catalog) -> None:
 def test_a_table_dropped_meanwhile_has_no_part(tables: Catalog) -> None:
     tables.drop_table(TABLE)
     assert propose([TABLE]) == ([], [])
+
+
+def test_small_files_are_compacted_by_their_own_dag(tables: Catalog) -> None:
+    to_do, (proposal,) = propose([FOLDERS])
+    assert proposal["statement"] == f"ALTER TABLE {FOLDERS} COMPACT"
+    assert proposal["reason"] == (
+        "1 partition(s) have 9 files of 10 bytes on average, and files should have about 134,217,728"
+    )
+    run = apply(Task(), **to_do[0])
+    assert (run["trigger_dag_id"], run["conf"]) == (COMPACTION_DAG, {"tables": [FOLDERS], "dry_run": False})
+    assert summarise([proposal])[0][0]["outcome"] == "failed"
+    operation_id = f"{COMPACTION_DAG}/{proposal['run_id']}/{FOLDERS}"
+    tables.operations.begin(operation_id, OperationKind.COMPACT_PARTITIONS, FOLDERS)
+    with tables.storage.write() as connection:
+        tables.operations.advance(connection, operation_id, OperationState.CLEANED)
+    assert summarise([proposal])[0][0]["outcome"] == "done"
+    assert propose([FOLDERS], dry_run=True)[0] == []
 
 
 def test_the_summary_says_what_was_done(tables: Catalog) -> None:

@@ -7,22 +7,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from sqlalchemy import update
 
 from calve_airflow.operators.loading import (
+    QUARANTINED,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
     DiscoverSourcesOperator,
     LoadJobOperator,
     RegisterPartitionsOperator,
+    ReportQuarantineOperator,
     WritePartitionsOperator,
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.loading.loading import STAGING
 from catalog.operations.records import OperationKind, OperationState
+from catalog.storage.schema import PartitionRow
 
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
 
@@ -161,3 +165,49 @@ def test_each_run_loads_the_day_that_its_source_names_and_no_form_is_a_template(
     assert sources == {f"{tmp_path}/in/{day}/*.csv" for day in days}
     with pytest.raises(AirflowFailException, match="SourceFileError"):
         discover("2024-05-01", source=source)
+
+
+def test_quarantined_partitions_are_named_by_a_task_that_fails(catalog: Catalog) -> None:
+    report = ReportQuarantineOperator(task_id="quarantined", operation_id=RUN)
+    context = Context()
+    with pytest.raises(AirflowSkipException):
+        report.execute(context)
+    operation = catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE)
+    attempt = catalog.operations.start_job(RUN, "check_quality")
+    catalog.operations.finish_job(RUN, "check_quality", attempt, {"failed": 1})
+    with pytest.raises(AirflowSkipException):
+        report.execute(context)
+    with catalog.storage.write() as connection:
+        hidden = update(PartitionRow).where(PartitionRow.packed_values == "AA/1")
+        connection.execute(hidden.values(is_quarantined=True, operation_number=operation.number))
+    message = r"QUARANTINED: 1 partition\(s\) of demo.flights failed their quality checks, .*: carrier=AA/month=1\. The"
+    with pytest.raises(AirflowFailException, match=message):
+        report.execute(context)
+    catalog.release_partitions(TABLE)
+    with pytest.raises(AirflowSkipException):
+        report.execute(context)
+
+
+@pytest.mark.parametrize(
+    ("rules", "failed", "is_skipped"),
+    [({"on_failure": "quarantine"}, 0, True), ({"on_failure": "quarantine"}, 1, False), ({}, 1, True)],
+)
+def test_the_task_is_skipped_unless_partitions_are_quarantined(
+    catalog: Catalog, rules: dict[str, str], failed: int, is_skipped: bool
+) -> None:
+    pushed: dict[str, Any] = {}
+    context = Context(ti=SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value})))  # type: ignore[typeddict-item]  # other keys are not used
+    result = {"failed": failed, "checked": 3, "failures": ["a: b"], "docs_path": "/page"}
+    with DAG("load", schedule=None):
+        check = CheckQualityOperator(task_id="check", job="check_quality", setting="quality", operation_id=RUN)
+        alone = CheckQualityOperator(task_id="alone", job="check_quality", setting="quality", operation_id=RUN)
+        check >> ReportQuarantineOperator(task_id=QUARANTINED, operation_id=RUN)
+    for task in (check, alone):
+        task.request = {"table": TABLE, "rules": rules}
+    assert alone.finish(context, catalog, result) == result
+    if not is_skipped:
+        assert check.finish(context, catalog, result) == result
+        return
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        check.finish(context, catalog, result)
+    assert (skipped.value.tasks, pushed) == ([QUARANTINED], {"return_value": result})

@@ -1,0 +1,189 @@
+"""Claims of changed partitions by those who announce them (`catalog.operations.changes`).
+
+A claim replaces records by batches of partition names, which belong to the claimer until it is done. A partition that
+was dropped or hidden meanwhile is left out; its drop is a record of its own. Compactions change no row, and are not
+announced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select
+
+from catalog.errors import NotFoundError
+from catalog.model import Table
+from catalog.operations.changes import is_compaction
+from catalog.operations.tables import name_of
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.clock import CurrentMs
+from catalog.storage.schema import OperationRow, PartitionChangeRow, PartitionRow
+from catalog.tables.definitions import Definitions
+
+ANNOUNCES = "announces"
+"""The field of a load's settings that says that the load announces its partitions itself, after its quality check."""
+
+_RECORDS = 100
+"""The number of records that a claim reads at a time."""
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """Partitions of one table to announce together.
+
+    Attributes:
+        number: Identifies the batch.
+        is_dropped: The partitions were dropped; otherwise they were added, changed or released.
+        names: As in paths, `k=v/k2=v2`; of a table with a partition scheme, `_partition_id=3`.
+    """
+
+    number: int
+    table: str
+    is_dropped: bool
+    names: Sequence[str]
+
+
+class Announcements:
+    """The changed partitions of one catalog that are still to be announced."""
+
+    def __init__(self, storage: Storage, definitions: Definitions) -> None:
+        """Use a database, and the definitions in it."""
+        self._storage = storage
+        self._definitions = definitions
+
+    def pending(self) -> int | None:
+        """Return the number of the latest record that nobody has claimed; None if there is none."""
+        with self._storage.read() as connection:
+            return connection.scalar(select(func.max(PartitionChangeRow.number)).where(*_claimable()))
+
+    def claim(self, claimer: str, *, batch_size: int, most: int) -> list[int]:
+        """Claim records, and return the numbers of all batches of the claimer; a repeated call claims more.
+
+        Args:
+            claimer: An id that no other claimer has, such as that of a run.
+            batch_size: The maximum number of partitions in a batch.
+            most: No more records are claimed after this number of partitions.
+        """
+        while True:
+            with self._storage.write() as connection:
+                records = _take(connection, claimer)
+                for batch in _batches(self._named(connection, records), batch_size):
+                    connection.execute(insert(PartitionChangeRow).values({**batch, "claimed_by": claimer}))
+                own = select(PartitionChangeRow.number, PartitionChangeRow.partitions).where(
+                    PartitionChangeRow.claimed_by == claimer
+                )
+                claimed = connection.execute(own.order_by(PartitionChangeRow.number)).all()
+            if len(records) < _RECORDS or sum(len(json.loads(row.partitions)["names"]) for row in claimed) >= most:
+                return [row.number for row in claimed]
+
+    def get(self, claimer: str, number: int) -> Announcement | None:
+        """Return a batch of a claimer; None if it is done, or its table was dropped."""
+        row = PartitionChangeRow
+        query = select(row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
+        with self._storage.read() as connection:
+            found = connection.execute(query.where(row.number == number, row.claimed_by == claimer)).one_or_none()
+        if found is None or found.table is None:
+            return None
+        return Announcement(number, found.table, found.is_dropped, json.loads(found.partitions)["names"])
+
+    def finish(self, claimer: str) -> int:
+        """Delete the batches of a claimer, which has announced them; return their number."""
+        row = PartitionChangeRow
+        with self._storage.write() as connection:
+            return len(connection.scalars(delete(row).where(row.claimed_by == claimer).returning(row.number)).all())
+
+    def discard(self, operation_id: str) -> int:
+        """Delete the records of an operation that announces its partitions itself; return their number."""
+        row = PartitionChangeRow
+        with self._storage.write() as connection:
+            number = select(OperationRow.number).where(OperationRow.id == operation_id).scalar_subquery()
+            of_operation = row.operation_number == number, row.claimed_by.is_(None)
+            return len(connection.scalars(delete(row).where(*of_operation).returning(row.number)).all())
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _named(self, connection: Connection, records: Iterable[Row[Any]]) -> Iterator[tuple[int, bool, str]]:
+        """Yield table id, whether it was dropped, and name of each partition, each once."""
+        tables: dict[int, Table | None] = {}
+        seen: set[tuple[int, bool, str]] = set()
+        for record in records:
+            if record.table_id not in tables:
+                tables[record.table_id] = self._table(connection, record.table)
+            table = tables[record.table_id]
+            if table is None or record.is_compaction:
+                continue
+            for name in _names(connection, table, json.loads(record.partitions)):
+                partition = record.table_id, record.is_dropped, name
+                if partition not in seen:
+                    seen.add(partition)
+                    yield partition
+
+    def _table(self, connection: Connection, name: str | None) -> Table | None:
+        try:
+            return None if name is None else self._definitions.get_table(name, connection)
+        except NotFoundError:
+            return None
+
+
+def _claimable() -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions that a record may be claimed, which those of loads that announce themselves may not."""
+    row, operation = PartitionChangeRow, OperationRow
+    announces = operation.request["settings"][ANNOUNCES].as_boolean()
+    yield row.claimed_by.is_(None)
+    yield ~exists().where(operation.number == row.operation_number, func.coalesce(announces, False))
+
+
+def _take(connection: Connection, claimer: str) -> Sequence[Row[Any]]:
+    """Return records, and delete them in the caller's transaction, which replaces them by batches."""
+    row = PartitionChangeRow
+    chosen = select(row.number).where(*_claimable()).order_by(row.number).limit(_RECORDS).with_for_update()
+    numbers = list(connection.scalars(chosen))
+    query = (
+        select(
+            row.table_id,
+            row.partitions,
+            row.is_dropped,
+            name_of(row.table_id).label("table"),
+            func.coalesce(is_compaction(), False).label("is_compaction"),
+        )
+        .outerjoin(OperationRow, OperationRow.number == row.operation_number)
+        .where(among(connection, row.number, numbers))
+        .order_by(row.number)
+    )
+    records = connection.execute(query).all()
+    connection.execute(delete(row).where(among(connection, row.number, numbers)))
+    return records
+
+
+def _names(connection: Connection, table: Table, partitions: dict[str, Any]) -> Iterator[str]:
+    if table.scheme is not None:
+        first, last = partitions.get("range", (0, -1))
+        for number in (*range(first, last + 1), *partitions.get("ids", ()), *partitions.get("values", ())):
+            yield f"_partition_id={number}"
+        return
+    yield from map(table.partition_name, partitions.get("values", ()))
+    row = PartitionRow
+    query = select(row.packed_values).where(row.table_id == table.id, ~row.is_quarantined).order_by(row.id)
+    if "range" in partitions:
+        yield from map(table.partition_name, connection.scalars(query.where(row.id.between(*partitions["range"]))))
+    for batch in batched(partitions.get("ids", ())):
+        yield from map(table.partition_name, connection.scalars(query.where(among(connection, row.id, batch))))
+
+
+def _batches(partitions: Iterable[tuple[int, bool, str]], size: int) -> Iterator[dict[str, Any]]:
+    """Yield rows of batches, each of one table and one kind of change."""
+    groups: dict[tuple[int, bool], list[str]] = {}
+    for table_id, is_dropped, name in partitions:
+        groups.setdefault((table_id, is_dropped), []).append(name)
+    for (table_id, is_dropped), names in groups.items():
+        for batch in batched(names, size):
+            yield {
+                "table_id": table_id,
+                "is_dropped": is_dropped,
+                "partitions": json.dumps({"names": batch}),
+                "changed_at_ms": CurrentMs(),
+            }

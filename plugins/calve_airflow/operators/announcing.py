@@ -1,0 +1,90 @@
+"""Operators that announce changed partitions as events of their tables' assets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from calve_airflow.assets import MAX_KEYS, announce
+from calve_airflow.batches import map_limit
+from calve_airflow.catalog_access import open_catalog
+from calve_airflow.forms.operator import FormOperator
+from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.operators.approval import operation_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_MOST_PARTITIONS = 20_000
+"""The number of partitions after which a run claims no more; the next run claims the others."""
+
+
+class ClaimChangesOperator(FormOperator):
+    """Task that claims the changed partitions that nobody has announced, for this run.
+
+    Returns:
+        The numbers of the batches that `AnnounceChangesOperator` announces, also those that an earlier try has claimed.
+
+    Raises:
+        AirflowSkipException: Nothing is to be announced.
+    """
+
+    @for_mapped_tasks
+    def execute(self, context: Context) -> list[int]:
+        """Claim the changes."""
+        with open_catalog() as catalog:
+            batches = catalog.announcements.claim(
+                operation_of(context), batch_size=MAX_KEYS, most=min(_MOST_PARTITIONS, MAX_KEYS * map_limit() // 2)
+            )
+        if not batches:
+            raise AirflowSkipException("no partition has changed since the last announcement")
+        return batches[: map_limit()]
+
+
+class AnnounceChangesOperator(BaseOperator):
+    """Task that emits an asset event for each partition of a batch that the run has claimed.
+
+    Args:
+        number: The batch; no template.
+
+    Returns:
+        The number of events.
+
+    Raises:
+        AirflowSkipException: The run has announced the batch, or its table was dropped.
+    """
+
+    template_fields = ()
+
+    def __init__(self, *, number: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.number = number
+
+    def execute(self, context: Context) -> int:
+        """Emit the events."""
+        from catalog.settings.fields import whole_number
+
+        with open_catalog() as catalog:
+            number = whole_number("number", self.number, 2**62)
+            batch = catalog.announcements.get(operation_of(context), number)
+        if batch is None:
+            raise AirflowSkipException("the partitions of this batch were announced, or their table was dropped")
+        kind = "dropped" if batch.is_dropped else "added, changed or released"
+        self.log.info("%s: %d partition(s) were %s, such as %s", batch.table, len(batch.names), kind, batch.names[0])
+        announce(context, batch.table, batch.names, is_dropped=batch.is_dropped)
+        return len(batch.names)
+
+
+class FinishAnnouncementsOperator(BaseOperator):
+    """Task that forgets the batches of a run after all of them were announced; a cleared run then repeats none.
+
+    Returns:
+        The number of batches.
+    """
+
+    def execute(self, context: Context) -> int:
+        """Delete the batches."""
+        with open_catalog() as catalog:
+            return catalog.announcements.finish(operation_of(context))

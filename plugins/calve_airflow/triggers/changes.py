@@ -1,0 +1,57 @@
+"""Trigger of an asset watcher that fires while changed partitions are still to be announced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from calve_airflow.triggers.polling import call_catalog
+
+log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 300.0
+"""The time after which the trigger fires again for changes that no run has claimed, for instance because none ran."""
+
+
+class PartitionChangesTrigger(BaseEventTrigger):
+    """Trigger that fires when partitions have changed, through whichever door, and nobody has announced them.
+
+    It only calls a run of the DAG `announce_changes`, which claims the changes in a transaction. So an event that is
+    lost with the triggerer, or repeated by another one, neither loses nor repeats an announcement. A catalog that
+    cannot be read is polled again.
+
+    Args:
+        poll_seconds: Seconds between two polls.
+    """
+
+    def __init__(self, poll_seconds: float = 10.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow is not typed here
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments from which the triggerer recreates this trigger."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"poll_seconds": self.poll_seconds}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll the catalog, and yield an event for each change that is seen first, and again for one that stays."""
+        # Not in the event loop, which the import would block for a second.
+        await asyncio.to_thread(import_module, "catalog")
+        from catalog.errors import CatalogError
+
+        last, fired_at = 0, 0.0
+        while True:
+            try:
+                number = await call_catalog(lambda catalog: catalog.announcements.pending())
+            except CatalogError as error:
+                log.warning("Changed partitions cannot be read: %s", error)
+                number = None
+            if number is not None and (number > last or time.monotonic() >= fired_at + _AGAIN_SECONDS):
+                last, fired_at = number, time.monotonic()
+                yield TriggerEvent({"number": number})  # type: ignore[no-untyped-call]  # Airflow is not typed here
+            await asyncio.sleep(self.poll_seconds)

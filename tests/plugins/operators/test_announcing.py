@@ -1,0 +1,116 @@
+"""The announcement of changed partitions as asset events, and the trigger that calls for it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Asset, Context
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from calve_airflow.assets import dropped_asset, table_asset
+from calve_airflow.operators.announcing import (
+    AnnounceChangesOperator,
+    ClaimChangesOperator,
+    FinishAnnouncementsOperator,
+)
+from calve_airflow.triggers.changes import PartitionChangesTrigger
+from catalog import Catalog, NewPartition
+
+TABLE = "demo.flights"
+
+
+def context(run_id: str = "run") -> Context:
+    task = SimpleNamespace(outlets=[])
+    run = SimpleNamespace(dag_id="announce_changes", run_id=run_id)
+    ti = SimpleNamespace(task=task)
+    return cast("Context", {"ti": ti, "dag_run": run, "outlet_events": OutletEventAccessors(), "params": {}})
+
+
+def announce(number: int, run_id: str = "run") -> dict[Asset, set[str]]:
+    """Announce a batch, and return the events, as Airflow registers them."""
+    own = context(run_id)
+    AnnounceChangesOperator(task_id="announce", number=number).execute(own)
+    values = cast("dict[str, Any]", own)
+    return {outlet: values["outlet_events"][outlet].partition_keys for outlet in values["ti"].task.outlets}
+
+
+def claim(run_id: str = "run") -> list[int]:
+    return ClaimChangesOperator(task_id="claim").execute(context(run_id))
+
+
+def test_each_change_is_an_event_of_one_run(catalog: Catalog) -> None:
+    catalog.drop_partitions(TABLE, "month = 1")
+    added, dropped = claim()
+    with pytest.raises(AirflowSkipException, match="no partition has changed"):
+        claim("other")
+    assert announce(added) == {table_asset(TABLE): {"carrier=AA/month=foo"}}
+    assert announce(dropped) == {dropped_asset(TABLE): {"carrier=AA/month=1"}}
+    for run, number in (("other", added), ("run", 12345)):
+        with pytest.raises(AirflowSkipException, match="were announced"):
+            announce(number, run)
+    assert claim() == [added, dropped], "a retry claims the same"
+    assert FinishAnnouncementsOperator(task_id="finish").execute(context()) == 2
+    with pytest.raises(AirflowSkipException, match="were announced"):
+        announce(added)
+
+
+def test_names_that_look_like_templates_are_announced_as_they_are(empty_catalog: Catalog) -> None:
+    empty_catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("k", "string")])
+    empty_catalog.add_partitions("demo.t", [NewPartition(("{{ ds }}",))])
+    [number] = claim()
+    [keys] = announce(number).values()
+    assert keys == {"k=%7B%7B ds }}"}
+
+
+def test_the_assets_of_a_table_differ() -> None:
+    assert (dropped_asset(TABLE).name, dropped_asset(TABLE).uri) == (
+        "demo.flights (dropped)",
+        "x-calve://demo/flights/dropped",
+    )
+
+
+def test_the_trigger_fires_once_for_each_change_and_survives_an_outage(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from catalog.errors import CatalogUnavailableError
+    from catalog.partitions.announcing import Announcements
+
+    pending, polls = Announcements.pending, 0
+
+    def failing_first(self: Announcements) -> int | None:
+        nonlocal polls
+        polls += 1
+        if polls == 1:
+            raise CatalogUnavailableError("the server is down")
+        return pending(self)
+
+    monkeypatch.setattr(Announcements, "pending", failing_first)
+    fired: list[Any] = []
+
+    async def follow() -> None:
+        async for event in PartitionChangesTrigger(poll_seconds=0.02).run():
+            fired.append(event.payload)
+
+    async def scenario() -> None:
+        following = asyncio.create_task(follow())
+        for count in (1, 2):
+            while len(fired) < count:
+                await asyncio.sleep(0.01)
+            seen = polls
+            while polls < seen + 5:
+                await asyncio.sleep(0.01)
+            catalog.drop_partitions(TABLE, "carrier = 'AA' and month = 1")
+        following.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert len(fired) == 2
+    assert fired[0]["number"] < fired[1]["number"]
+
+
+def test_a_trigger_is_made_again_from_its_arguments() -> None:
+    path, arguments = PartitionChangesTrigger(3).serialize()
+    assert (path, arguments) == ("calve_airflow.triggers.changes.PartitionChangesTrigger", {"poll_seconds": 3})
