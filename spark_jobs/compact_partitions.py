@@ -12,7 +12,7 @@ from catalog import Catalog
 from catalog.errors import OperationConflictError
 from catalog.maintenance.compaction import partitions_to_compact
 from catalog.operations.job_requests import CompactPartitionsJob
-from spark_jobs.changing.row_changes import compact_partitions
+from spark_jobs.changing.row_changes import compact_partitions, compact_scheme_partitions
 from spark_jobs.sessions.session import finish_operation, run_job
 
 log = logging.getLogger("spark_jobs.compact_partitions")
@@ -34,16 +34,16 @@ def compact_planned(spark: SparkSession, catalog: Catalog, job: CompactPartition
     table, target_bytes = catalog.get_table(job.table), int(operation.request["target_bytes"])
     report: dict[str, Any] = {**dict.fromkeys(_TOTALS, 0), "skipped": None}
     for number, ids in enumerate(_batches(operation.request["partitions"]), 1):
-        partitions = partitions_to_compact(catalog.storage, table, ids)
         change = f"{operation.id}/{number}"
-        if not partitions and catalog.operations.find(change) is None:
+        partitions = [] if table.scheme is not None else partitions_to_compact(catalog.storage, table, ids)
+        if table.scheme is None and not partitions and catalog.operations.find(change) is None:
             continue
+        to_do: dict[str, Any] = {"target_bytes": target_bytes, "requested_by": operation.requested_by}
         try:
-            batch = compact_partitions(
-                *(spark, catalog, change, table.full_name, partitions),
-                target_bytes=target_bytes,
-                requested_by=operation.requested_by,
-            )
+            if table.scheme is not None:
+                batch = compact_scheme_partitions(spark, catalog, change, table.full_name, ids, **to_do)
+            else:
+                batch = compact_partitions(spark, catalog, change, table.full_name, partitions, **to_do)
         except OperationConflictError as conflict:
             report["skipped"] = str(conflict)
             break
@@ -53,7 +53,8 @@ def compact_planned(spark: SparkSession, catalog: Catalog, job: CompactPartition
             raise
         for total, value in zip(_TOTALS, (batch["partitions_replaced"], *map(batch.get, _TOTALS[1:])), strict=True):
             report[total] += value
-        log.info("%s: compacted %d partition(s) in transaction %d", table.full_name, len(partitions), number)
+        count = batch["partitions_replaced"]
+        log.info("%s: compacted %d partition(s) in transaction %d", table.full_name, count, number)
     return report
 
 

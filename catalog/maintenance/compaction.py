@@ -147,7 +147,8 @@ def rules_of(table: Table) -> CompactionRules:
 
 def is_compacted(table: Table) -> bool:
     """Return whether partitions of a table can be compacted by Calve; Iceberg's own procedure does it for others."""
-    return bool(table.partition_keys) and not table.is_view and not table.is_iceberg and table.format.is_readable
+    is_partitioned = bool(table.partition_keys) or table.scheme is not None
+    return is_partitioned and not table.is_view and not table.is_iceberg and table.format.is_readable
 
 
 def require_compacted(table: Table) -> None:
@@ -163,8 +164,6 @@ def require_compacted(table: Table) -> None:
         reason = "is a view, which has no files"
     elif table.is_iceberg:
         reason = "is an Iceberg table, which Iceberg's rewrite_data_files compacts"
-    elif table.scheme is not None:
-        reason = "has a partition scheme, whose partitions the DAG rebalance_partitions changes"
     elif not table.partition_keys:
         reason = "has no partition keys"
     raise UnsupportedChangeError(f"table {table.full_name} {reason}; compaction is for partitions that Calve writes")

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Partition, PartitionState, Table
 from catalog.datafiles.committing import CHANGE_ROWS
+from catalog.datafiles.compacting import files_to_compact
 from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeError
 from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
@@ -219,6 +220,7 @@ def compact_scheme_partitions(
     table: str,
     partition_ids: Collection[int] | None = None,
     *,
+    target_bytes: int | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Write the rows of small files to fewer and larger ones, in one operation; repeated, return the same report.
@@ -226,6 +228,7 @@ def compact_scheme_partitions(
     Args:
         table: A table with a partition scheme.
         partition_ids: The partitions whose files are compacted; None for all.
+        target_bytes: As for `compact_partitions`.
 
     Returns:
         The report: `files_before` and `files`, and `partitions_replaced`, those that have other files.
@@ -234,9 +237,18 @@ def compact_scheme_partitions(
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
-    request = {"change": "compact", "partition_ids": None if partition_ids is None else sorted(partition_ids)}
+    target = target_bytes or target_file_bytes(definition)
+    files = files_to_compact(catalog.scan_files(table).files, target, partition_ids)
+    request = {
+        "change": COMPACT,
+        "partition_ids": None if partition_ids is None else sorted(partition_ids),
+        # As of `compact_partitions`.
+        "partitions": len({file.partition_id for file in files}),
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+    }
     operation = _begin(catalog, operation_id, definition, request, requested_by)
-    return _of_scheme(operation, lambda: scheme_changes.compact(spark, catalog, operation, partition_ids))
+    return _of_scheme(operation, lambda: scheme_changes.compact(spark, catalog, operation, partition_ids, target))
 
 
 def _begin(

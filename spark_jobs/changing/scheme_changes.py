@@ -22,7 +22,7 @@ from catalog.datafiles.files import DataFile, Total
 from catalog.errors import ExpressionError
 from catalog.files.locations import comparable
 from catalog.operations.records import Operation
-from catalog.rebalancing.planning import target_file_bytes
+from catalog.tables.own_properties import TARGET_PROPERTY
 from spark_jobs.changing.changed_rows import IS_HIT, rows_updated, rows_without, with_hits
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.iceberg import read_live_rows
@@ -88,16 +88,22 @@ def update(
 
 
 def compact(
-    spark: SparkSession, catalog: Catalog, operation: Operation, partition_ids: Collection[int] | None
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    partition_ids: Collection[int] | None,
+    target_bytes: int,
 ) -> dict[str, Any]:
     """Write the rows of small files to fewer and larger ones; return the report, with `partitions_replaced`.
 
     Args:
         partition_ids: The partitions whose files are compacted; None for all.
+        target_bytes: The approximate size of the new files.
     """
     with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
         scan = catalog.scan_files(operation.table)
-        files = files_to_compact(scan.files, target_file_bytes(scan.table), partition_ids)
+        table = replace(scan.table, properties={**scan.table.properties, TARGET_PROPERTY: str(target_bytes)})
+        files = files_to_compact(scan.files, target_bytes, partition_ids)
         new = SchemeRows(retired=files, read_from=scan.table.published_location)
         if files:
             rows, columns = shaped_rows(scan.table, read_live_rows(spark, scan.table, files))
@@ -107,7 +113,7 @@ def compact(
             "partitions_replaced": len({file.partition_id for file in files}),
             "files_before": len(files),
         }
-        report = publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), scan.table, new, counts)
+        report = publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), table, new, counts)
     return report
 
 

@@ -18,7 +18,7 @@ from benchmarks import (
     finding,
     object_stores,
     parsing,
-    small_loads,
+    row_changes, small_loads,
     snapshots,
     waiting,
 )
@@ -124,6 +124,7 @@ def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.long
 def test_sensors_that_wait_together_need_fewer_queries(tmp_path: Path) -> None:
     with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
         figures = {figure.name: figure for figure in waiting.measure(ground, 20, poll_seconds=0.5)}
@@ -150,6 +151,15 @@ def test_tables_on_s3_and_a_cluster_are_measured(tmp_path: Path) -> None:
     for figure in figures[:3]:
         # Each file takes a request at least.
         assert figure.ours > object_stores.DELAY_SECONDS
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_statements_that_change_rows_have_the_same_result_as_icebergs(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", (100, 1_000, 10_000), EFFORT) as ground:
+        names = {figure.name for figure in row_changes.measure(ground)}
+    kinds = {f"{what}.{kind}.50.postgresql" for what in ("replace", "merge") for kind in ("hive", "iceberg")}
+    assert names == {*kinds, "compact.hive.1.postgresql"}
 
 
 @pytest.mark.airflow

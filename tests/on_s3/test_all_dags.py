@@ -92,6 +92,7 @@ def test_other_engines_read_the_snapshot(loads: dict[str, Loads], stack: Stack) 
     assert Counter(row["tailnum"] for row in rows) == Counter(row["tailnum"] or None for row in flights)
 
 
+@pytest.mark.long
 def test_an_index_is_built_verified_and_backfilled(
     loads: dict[str, Loads], catalog: Catalog, start_dag: Callable[..., Any]
 ) -> None:
@@ -117,6 +118,7 @@ def delays(stack: Stack) -> list[int]:
     return sorted(row["delay"] for row in iceberg_rows(stack, RANGES))
 
 
+@pytest.mark.long
 def test_partitions_are_split_merged_and_dropped(
     ranges: str, catalog: Catalog, stack: Stack, start_dag: Callable[..., Any]
 ) -> None:

@@ -94,6 +94,24 @@ def test_no_file_has_the_rows_afterwards(orders: Session, catalog: Catalog) -> N
     assert (again["rows_deleted"], again["partitions_changed"], again["files_searched"]) == (0, 0, 2)
 
 
+def test_rows_of_a_table_with_a_partition_scheme_are_forgotten(session: Session, catalog: Catalog) -> None:
+    session.execute(
+        "CREATE TABLE orders (name string, country string, day string) PARTITIONED BY (id int) STORED BY 'carbondata' "
+        "TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='3, 5')"
+    )
+    session.execute(f"INSERT INTO orders (id, name, country, day) VALUES {ROWS}")
+    session.execute("UPDATE orders SET name = 'ann' WHERE id = 4")
+    session.execute("UPDATE orders SET name = 'eve' WHERE id = 4")
+    folder = catalog.get_table("shop.orders").location
+    later = forget(session, LATER)
+    assert later["rows_deleted"] == 3
+    assert later["files_left"] == len(holders(folder)) > 0
+    at_once = forget(session, AT_ONCE)
+    assert (at_once["files_left"], at_once["rows_left"]) == (0, 0)
+    assert rows(session) == KEPT
+    assert holders(folder) == []
+
+
 def test_without_at_once_running_readers_keep_the_files_for_the_grace_period(orders: Session, catalog: Catalog) -> None:
     folder = catalog.get_table("shop.orders").location
     report = forget(orders, LATER)
