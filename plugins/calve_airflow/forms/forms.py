@@ -79,8 +79,7 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             type=["null", "array"],
             items={"type": "string"},
             title="Partition keys of a new table",
-            description="Name and type, one key per line, in order, for example: day date; or with an expression over "
-            f"columns of the files: day date from to_date(ordered_at). Types: {_KEY_TYPES}.",
+            description=f"One per line, in order: day date; or day date from to_date(at). Types: {_KEY_TYPES}.",
         ),
         "contract_columns": Param(
             AS_LISTED,
@@ -88,17 +87,15 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             enum=[AS_LISTED, *CONTRACT_MODES],
             title="Columns that the table does not have",
             description="freeze (the default for a table that is not listed): refuse the file. evolve: add them to the "
-            "table. discard_row: leave out the rows that have a value there. discard_value: leave out these values. "
-            "What is left out is counted.",
+            "table. discard_row: leave out, and count, rows with values there. discard_value: leave out these values.",
         ),
         "contract_types": Param(
             AS_LISTED,
             type="string",
             enum=[AS_LISTED, *CONTRACT_MODES],
             title="Values that do not fit their columns",
-            description="freeze (the default for a table that is not listed): refuse them, with file and line. evolve: "
-            "widen the type if it can be without loss. discard_row: leave out their rows. discard_value: load null "
-            "instead. What is left out is counted.",
+            description="freeze (the default for a table that is not listed): refuse them. evolve: widen the type if "
+            "no value is lost. discard_row: leave out, and count, their rows. discard_value: load null instead.",
         ),
         "bad_files": Param(
             AS_LISTED,
