@@ -18,7 +18,8 @@ from benchmarks import (
     finding,
     object_stores,
     parsing,
-    row_changes, small_loads,
+    row_changes,
+    small_loads,
     snapshots,
     waiting,
 )
