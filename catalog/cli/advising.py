@@ -24,8 +24,8 @@ from catalog.statements.splitting import split
 def advise(table: str, file: TextIO | None, as_json: bool) -> None:
     """Recommend a partition scheme for TABLE: measures its columns, and what the queries would read, with Spark.
 
-    For a table with a partition scheme, also recommends which partitions to split, merge or add; for another one, a
-    compaction if partitions have many small files.
+    Also recommends a compaction if partitions have many small files, and for a table with a partition scheme, which
+    partitions to split, merge or add.
     """
     queries = [] if file is None else [statement.text for statement in split(file.read())]
     with Catalog.open() as catalog:

@@ -59,9 +59,9 @@ class LookAtPartitionsOperator(FormOperator):
             names = [catalog.get_table(name).full_name for name in requested]
             if not requested:
                 tables = catalog.list_tables()
-                names = [table.full_name for table in tables if table.scheme is not None or is_compacted(table)]
+                names = [table.full_name for table in tables if is_compacted(table)]
             for name in names:
-                if is_compacted(catalog.get_table(name)):
+                if catalog.get_table(name).partition_keys:
                     continue
                 advice = _advice(catalog, name)
                 self.log.info("%s: %s", name, _figures(advice))
@@ -172,16 +172,16 @@ class ProposeOperator(FormOperator):
 
     def _propose(self, catalog: Catalog, context: Context, table: str, rules: CompactionRules) -> list[dict[str, Any]]:
         """Return the proposals for a table, and journal those to apply."""
-        from catalog.maintenance.compaction import is_compacted
         from catalog.operations.records import OperationKind
 
-        if is_compacted(catalog.get_table(table)):
-            proposals = catalog.maintenance.plan_compaction(table, rules).proposals()
-        else:
+        proposals: list[dict[str, Any]] = []
+        if not catalog.get_table(table).partition_keys:
             advice = _advice(catalog, table, _count_id(context, table))
             proposals = [{**proposal, "dag": REBALANCE_DAG} for proposal in advice.as_json()["proposals"]]
             if advice.to_count:
                 self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
+        # A rebalance writes the files anew, so that small ones are seen afterwards.
+        proposals = proposals or catalog.maintenance.plan_compaction(table, rules).proposals()
         for proposal in proposals:
             self.log.info("%s: %s", proposal["statement"], proposal["reason"])
         applies = bool(proposals) and _is_to_apply(context, table)
