@@ -23,6 +23,7 @@ from benchmarks import (
     chart,
     executors,
     finding,
+    large_loads,
     migrating,
     object_stores,
     parsing,
@@ -58,6 +59,7 @@ BENCHMARKS = (
     parsing,
     waiting,
     small_loads,
+    large_loads,
 )
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130

@@ -16,6 +16,7 @@ from benchmarks import (
     changing,
     executors,
     finding,
+    large_loads,
     object_stores,
     parsing,
     row_changes,
@@ -161,6 +162,9 @@ def test_statements_that_change_rows_have_the_same_result_as_icebergs(tmp_path: 
         names = {figure.name for figure in row_changes.measure(ground)}
     kinds = {f"{what}.{kind}.50.postgresql" for what in ("replace", "merge") for kind in ("hive", "iceberg")}
     assert names == {*kinds, "compact.hive.1.postgresql"}
+    with Ground(tmp_path / "loads", (100, 1_000), EFFORT) as ground:
+        (figure,) = large_loads.measure(ground)
+    assert (figure.name, figure.goal) == ("large_load.csv.2.postgresql", 1.5)
 
 
 @pytest.mark.airflow
