@@ -271,6 +271,8 @@ def test_a_load_becomes_visible_with_its_files_and_counts(load: Load, catalog: C
         "row_count": 60,
         "file_count": 3,
         "size_bytes": 300,
+        # Spark has not written these files.
+        "written_by": None,
         "refused": 0,
         "refused_rows": 0,
         "refused_reasons": [],
