@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, PartitionState, Table
 from catalog.files.filesystem import Folder, is_hidden
@@ -20,8 +21,10 @@ from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_FILES, STAGING
 from catalog.storage.bulk import batched
+from spark_jobs.changing.changed_rows import IS_HIT, with_hits
 from spark_jobs.reading.files import FILE_PATH, read_listed
-from spark_jobs.reading.paths import plain_path
+from spark_jobs.reading.paths import plain_path, quoted
+from spark_jobs.rows.char_columns import with_padded_chars
 
 _EXTENSIONS = {
     ".parquet": FileFormat.PARQUET,
@@ -60,7 +63,7 @@ class _Group:
 def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> Holders:
     """Search the files below a table's location, and in the other folders of its partitions.
 
-    Partition keys get the values that the path of a file tells, or else those of the partition that has its folder.
+    Partition keys get the values of the partition that has the folder of a file, or else those that its path tells.
     Columns are found by name, also in files of a table with a partition scheme.
 
     Args:
@@ -73,8 +76,10 @@ def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str
     holders, in_files = Holders(), replace(table.in_files, scheme=None)
     for group in _groups(catalog, table):
         holders.searched += len(group.paths)
-        rows = read_listed(spark, replace(in_files, format=group.format), group.folders, group.paths)
-        found = rows.where(where).groupBy(FILE_PATH).count().collect()
+        own = replace(in_files, format=group.format)
+        rows = with_padded_chars(read_listed(spark, own, group.folders, group.paths), own)
+        judged = with_hits(spark, catalog, table, rows, where)
+        found = judged.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE_PATH)).count().collect()
         holders.rows |= {plain_path(row[0]): row[1] for row in found}
     return holders
 
@@ -105,10 +110,11 @@ def _partitions(catalog: Catalog, table: Table) -> dict[str, Partition]:
 
 def _folder(table: Table, values_of: Mapping[str, Values], location: str) -> Partition:
     """Return a partition that stands for a folder; of keys that are not known, the value is null."""
-    names = () if table.is_stored_as_iceberg else table.key_names
+    keys = () if table.is_stored_as_iceberg else table.partition_keys
     told = dict(parse_partition_path(location.removeprefix(f"{table.location}/")))
-    told = dict(zip(names, values_of.get(location, ()), strict=False)) | told
-    values = tuple(told.get(name) for name in names)
+    # The path of a renamed partition has its former values.
+    told |= dict(zip((key.name for key in keys), values_of.get(location, ()), strict=False))
+    values = tuple(next((told[name] for name in (key.name, *key.stored_names) if name in told), None) for key in keys)
     return Partition(0, values, location, None, None, None, {}, PartitionState.VISIBLE, 0)
 
 
