@@ -11,7 +11,7 @@ partitions. The statement can be repeated: it deletes what is left, and proves i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog, Table
 from catalog.files.filesystem import Folder, in_parallel
+from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
@@ -96,7 +97,7 @@ def forget_rows(
                 catalog.loading.discard_staging(definition, (search.id, _SEARCH, search_attempt))
             holders = find_holders(spark, catalog, definition, where)
             left = _Left(catalog, definition, at_once)
-            doomed = [path for path in holders.rows if left.is_doomed(path)]
+            doomed = left.unneeded(holders.rows)
             folder = Folder(definition.location)
             for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
                 pass
@@ -142,6 +143,8 @@ class _Left:
         self._is_hive_style = not table.has_file_rows
         self._current: set[str] = set()
         self._waiting: set[str] = set()
+        self._storage = catalog.storage
+        self._readers: dict[str, str] = {}
         if self._is_hive_style and table.partition_keys:
             self._current = {found.location for found in catalog.get_partitions(table.full_name, state=None)}
             self._waiting = set(catalog.folders_of_versions(table.full_name)) - self._current
@@ -152,8 +155,17 @@ class _Left:
         """Return a file's path relative to the table's location, or the path itself if it is elsewhere."""
         return path.removeprefix(f"{self._table.location}/")
 
-    def is_doomed(self, path: str) -> bool:
-        """Return whether a file is a copy that this catalog wrote, and that neither partitions nor vacuum need."""
+    def unneeded(self, paths: Iterable[str]) -> list[str]:
+        """Return the copies among some files that this catalog wrote, and that no partition, version or table needs.
+
+        Raises:
+            UnreadableMetadataError: Metadata of an Iceberg table that may have such files cannot be read.
+        """
+        copies = [path for path in paths if self._is_copy(path)]
+        self._readers = Reachability(self._storage).reached(copies) if copies else {}
+        return [path for path in copies if path not in self._readers]
+
+    def _is_copy(self, path: str) -> bool:
         if not self._is_own(path):
             return False
         if self.name_of(path).startswith(f"{REJECTED}/"):
@@ -173,6 +185,8 @@ class _Left:
         folder = path.rpartition("/")[0]
         if folder in self._current:
             return "of the table, whose rows arrived meanwhile; run the statement again"
+        if (reader := self._readers.get(path)) is not None:
+            return f"that the Iceberg table {reader} reads; delete the rows there, too, and run the statement again"
         if not self._is_own(path):
             return "that Calve did not write; delete them yourself, and run the statement again"
         if self._is_hive_style and folder not in self._waiting:
