@@ -18,6 +18,7 @@ from catalog.errors import OperationConflictError, ProcedureArgumentError, Refus
 from catalog.operations.failpoints import Point
 from catalog.partitions.changing import set_quarantined
 from catalog.statements.session import Session
+from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ ROWS = """(1, 'ann', 'US', '2026-01-01'), (2, 'bob', 'US', '2026-01-01'), (3, 'a
 KEPT = [(2, "bob", "US", "2026-01-01"), (4, "eve", "DE", "2026-01-01")]
 FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STORED AS ICEBERG"}
 AT_ONCE = "CALL calve.system.forget(table => 'shop.orders', where => 'name = ''ann''', at_once => true)"
+SCHEME = "TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='3, 5')"
 LATER = "CALL calve.system.forget('orders', \"name = 'ann'\")"
 
 
@@ -311,3 +313,24 @@ def test_files_of_a_load_that_is_not_committed_yet_are_not_deleted(
     assert forget(session, AT_ONCE)["files_left"] == 0
     assert holders(catalog.get_table("shop.orders").location) == []
     assert [row[1] for row in rows(session)].count("zoe") == 1
+
+
+@pytest.mark.parametrize("kind", ["scheme", "iceberg"])
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_former_files_of_other_engines_are_searched_by_the_ids_of_columns(
+    session: Session, catalog: Catalog, catalog_url: str, kind: str
+) -> None:
+    stored = f"STORED BY 'carbondata' {SCHEME}" if kind == "scheme" else "STORED AS ICEBERG"
+    session.execute(f"CREATE TABLE orders (id int, name string) PARTITIONED BY (n int) {stored}")
+    session.execute("ALTER TABLE orders DROP COLUMN name")
+    session.execute("ALTER TABLE orders ADD COLUMNS (name string)")
+    # Files of Calve name the column otherwise, because the name belongs to the dropped one.
+    columns = {"id": pa.array([1, 2], pa.int32()), "name": ["ann", "bob"], "n": pa.array([1, 1], pa.int32())}
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table("shop.orders")
+        table.append(pa.table({name: columns[name] for name in table.schema().column_names}))
+    folder = catalog.get_table("shop.orders").location
+    later = forget(session, LATER)
+    assert (later["rows_deleted"], later["files_left"], len(holders(folder))) == (1, 1, 1)
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert holders(folder) == []
