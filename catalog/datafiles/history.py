@@ -65,6 +65,18 @@ def has_recorded(connection: Connection, table: Table) -> bool:
     return connection.scalar(select(RevisionRow.revision).where(RevisionRow.table_id == table.id).limit(1)) is not None
 
 
+def paths_read_by_id(connection: Connection, table: Table) -> set[str]:
+    """Return the paths of the present and former files of a table whose columns are found by field ids.
+
+    They are relative to the table's location, or complete if they are elsewhere.
+    """
+    paths = set[str]()
+    for row in (DataFileRow, FormerFileRow):
+        query = select(row.path).where(row.table_id == table.id, row.operation_number.is_(None))
+        paths.update(connection.scalars(query))
+    return paths
+
+
 def record_revision(
     connection: Connection, table: Table, snapshot_id: int, scheme: Scheme | None, revision: int | None = None
 ) -> int:

@@ -2,7 +2,8 @@
 
 A partition's home gets the files of its version, and becomes the partition's location again in one transaction. The
 operation reserves the table, so that no load or statement adds files to a version while it is copied. Only files that
-were in the home before are deleted, by their names: a process that was stopped and continues late harms nothing.
+were in the home before are deleted, by their names: a process that was stopped and continues late harms nothing. A home
+to which others have added files since the change is left as it is, and named.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BATCH = 1_000
 _SHOWN = 5
 _BEAT_SECONDS = 5.0
 
-_Row: TypeAlias = Row[int, str, str, bool]
+_Row: TypeAlias = Row[int, str, str, bool, int]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Versions:
     def _batches(self, states: Collection[VersionState], cutoff_ms: int) -> Iterator[Sequence[_Row]]:
         row, after = PartitionVersionRow, 0
         query = (
-            select(row.number, row.location, row.home, row.owns_home)
+            select(row.number, row.location, row.home, row.owns_home, row.changed_at_ms)
             .where(row.table_id == self._table.id, row.state.in_(states), row.changed_at_ms <= cutoff_ms)
             .order_by(row.number)
             .limit(_BATCH)
@@ -185,11 +186,16 @@ class Versions:
             reason = f"{version.location} has {len(new):,} file(s), but its partition has {expected:,}"
             return _Copy(version, problem=f"{reason}; restore them, or replace the partition again")
         obsolete = [file for name, file in there.items() if name not in new]
-        if not version.owns_home:
-            foreign = [name for name in there if name not in new and not is_own_file(name, self._storage.identity)]
-            if foreign:
-                reason = f"{version.home} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
-                return _Copy(version, problem=f"{reason}; move them elsewhere")
+        # Files of others that arrived after the change were never those of the partition.
+        since_ms = version.changed_at_ms if version.owns_home else -1
+        foreign = [
+            name
+            for name, file in there.items()
+            if name not in new and file.modified_at_ms > since_ms and not is_own_file(name, self._storage.identity)
+        ]
+        if foreign:
+            reason = f"{version.home} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
+            return _Copy(version, problem=f"{reason}; move them elsewhere")
         return _Copy(version, [name for name in new if name not in there], obsolete)
 
     def _files(self, location: str) -> dict[str, FileInfo]:

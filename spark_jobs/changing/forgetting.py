@@ -5,12 +5,13 @@
               versions and refused copies that had the rows
     prove     all files in the folders of the table are searched for such rows (`spark_jobs.changing.remaining`)
 
-The statement can be repeated: it deletes what is left, and proves it again.
+The search reserves the table, because the files of a load that is not committed yet look like those of dropped
+partitions. The statement can be repeated: it deletes what is left, and proves it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +19,10 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog, Table
 from catalog.files.filesystem import Folder, in_parallel
+from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
+from catalog.operations.records import OperationKind, OperationState
 from catalog.operations.staging import REJECTED
 from catalog.tables.own_files import is_own_file
 from spark_jobs.changing.remaining import Holders, find_holders
@@ -29,6 +32,7 @@ from spark_jobs.sessions.session import attempt_here
 FORGET = "forget"
 """The step of the removal and the proof, in the operation of the deletion."""
 
+_SEARCH = "search"
 _ROUNDS = 3
 """Vacuum settles versions in one round, and deletes their folders in the next one."""
 _SHOWN = 5
@@ -57,11 +61,21 @@ def forget_rows(
         number of files, and some of their paths; and `problems` of the vacuum.
 
     Raises:
+        OperationConflictError: The rows are deleted, but another operation began before the search. The call can be
+            repeated.
         CatalogError: See `delete_rows`.
     """
     found = rows_with(spark, catalog, table, where)
     deletion = delete_rows(
-        spark, catalog, operation_id, table, where, with_hidden=True, change=FORGET, requested_by=requested_by
+        spark,
+        catalog,
+        operation_id,
+        table,
+        where,
+        with_hidden=True,
+        change=FORGET,
+        row_count=found,
+        requested_by=requested_by,
     )
     definition, operation = catalog.get_table(table), catalog.operations.get(operation_id)
     if FORGET in operation.report:
@@ -69,25 +83,42 @@ def forget_rows(
     with attempt_here(catalog, operation, FORGET) as attempt:
         removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
         reached(Point.FILES_DELETED)
-        holders = find_holders(spark, catalog, definition, where)
-        left = _Left(catalog, definition, at_once)
-        doomed = [path for path in holders.rows if left.is_doomed(path)]
-        folder = Folder(definition.location)
-        for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
-            pass
-        for path in doomed:
-            del holders.rows[path]
-        report = {
-            "rows_deleted": found,
-            "partitions_changed": deletion["partitions_replaced"] + deletion.get("partitions_removed", 0),
-            "files_deleted": removed + len(doomed),
-            "files_searched": holders.searched - len(doomed),
-            "files_left": len(holders.rows),
-            "rows_left": sum(holders.rows.values()),
-            "left": list(left.reasons(holders)),
-            "problems": problems,
-        }
-        catalog.operations.finish_job(operation_id, FORGET, attempt, report)
+        search = catalog.operations.begin(
+            f"{operation_id}-search",
+            OperationKind.CHANGE_ROWS,
+            definition.full_name,
+            {"change": _SEARCH},
+            is_exclusive=True,
+            requested_by=requested_by,
+        )
+        with attempt_here(catalog, search, _SEARCH) as search_attempt:
+            if not definition.has_file_rows:
+                # Interrupted loads, which could go on with files that are deleted here.
+                catalog.loading.discard_staging(definition, (search.id, _SEARCH, search_attempt))
+            holders = find_holders(spark, catalog, definition, where)
+            left = _Left(catalog, definition, at_once)
+            doomed = left.unneeded(holders.rows)
+            folder = Folder(definition.location)
+            for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
+                pass
+            for path in doomed:
+                del holders.rows[path]
+            report = {
+                # Not `found`, which are the rows that arrived since then if the call is repeated.
+                "rows_deleted": operation.request["rows"],
+                "partitions_changed": deletion["partitions_replaced"] + deletion.get("partitions_removed", 0),
+                "files_deleted": removed + len(doomed),
+                "files_searched": holders.searched - len(doomed),
+                "files_left": len(holders.rows),
+                "rows_left": sum(holders.rows.values()),
+                "left": list(left.reasons(holders)),
+                "problems": problems,
+            }
+            with catalog.storage.write() as connection:
+                catalog.operations.finish_job(operation_id, FORGET, attempt, report, connection=connection)
+                catalog.operations.finish_job(search.id, _SEARCH, search_attempt, {}, connection=connection)
+                for state in (OperationState.COMMITTED, OperationState.CLEANED):
+                    catalog.operations.advance(connection, search.id, state)
     return report
 
 
@@ -112,6 +143,8 @@ class _Left:
         self._is_hive_style = not table.has_file_rows
         self._current: set[str] = set()
         self._waiting: set[str] = set()
+        self._storage = catalog.storage
+        self._readers: dict[str, str] = {}
         if self._is_hive_style and table.partition_keys:
             self._current = {found.location for found in catalog.get_partitions(table.full_name, state=None)}
             self._waiting = set(catalog.folders_of_versions(table.full_name)) - self._current
@@ -122,8 +155,17 @@ class _Left:
         """Return a file's path relative to the table's location, or the path itself if it is elsewhere."""
         return path.removeprefix(f"{self._table.location}/")
 
-    def is_doomed(self, path: str) -> bool:
-        """Return whether a file is a copy that this catalog wrote, and that neither partitions nor vacuum need."""
+    def unneeded(self, paths: Iterable[str]) -> list[str]:
+        """Return the copies among some files that this catalog wrote, and that no partition, version or table needs.
+
+        Raises:
+            UnreadableMetadataError: Metadata of an Iceberg table that may have such files cannot be read.
+        """
+        copies = [path for path in paths if self._is_copy(path)]
+        self._readers = Reachability(self._storage).reached(copies) if copies else {}
+        return [path for path in copies if path not in self._readers]
+
+    def _is_copy(self, path: str) -> bool:
         if not self._is_own(path):
             return False
         if self.name_of(path).startswith(f"{REJECTED}/"):
@@ -143,6 +185,8 @@ class _Left:
         folder = path.rpartition("/")[0]
         if folder in self._current:
             return "of the table, whose rows arrived meanwhile; run the statement again"
+        if (reader := self._readers.get(path)) is not None:
+            return f"that the Iceberg table {reader} reads; delete the rows there, too, and run the statement again"
         if not self._is_own(path):
             return "that Calve did not write; delete them yourself, and run the statement again"
         if self._is_hive_style and folder not in self._waiting:

@@ -17,10 +17,11 @@ from spark_jobs.changing.row_changes import identities_of_rows, partitions_among
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn
 
-_IS_NEW, _PLACE = "calve/is_new", "calve/place"
+_IS_NEW, _PLACE, _IS_MERGED = "calve/is_new", "calve/place", "calve/is_merged"
 
 
 def merge_rows(
@@ -34,9 +35,10 @@ def merge_rows(
 ) -> tuple[DataFrame, list[Partition]]:
     """Return the rows of all partitions that a merge changes, as they are after it, and these partitions if they exist.
 
-    A row of the source takes the place of the table's row with the same key, in whatever partition that is, unless the
-    table's row is later by `rule.order`. Of equally late rows, one of the source stays. A row that stays and meets
-    `rule.delete` is left out.
+    A row of the source takes the place of the table's rows with the same key, in whatever partition they are, unless
+    one of these is later by `rule.order`. Of equally late rows, one of the source stays. A row that stays and meets
+    `rule.delete` is left out. Rows of the table whose keys the source does not have stay as they are, several with the
+    same key, too.
 
     Args:
         new: The rows of the source.
@@ -56,7 +58,9 @@ def merge_rows(
         )
     if rule.delete:
         check_alone(spark, rule.delete)
-    typed = persist(new.select(*[checked.value.alias(checked.column.name) for checked in columns]))
+    values = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
+    # As the rows of the table are read.
+    typed = persist(with_padded_chars(values, table))
     concerned = _concerned(spark, catalog, table, typed, rule)
     old = rows_of(spark, catalog, table, concerned)
     # A column that the table gets with this load is not in its rows yet.
@@ -66,16 +70,23 @@ def merge_rows(
     both = old.withColumn(_IS_NEW, f.lit(False)).union(
         typed.select(*map(quoted, names)).withColumn(_IS_NEW, f.lit(True))
     )
-    latest = both.withColumn(_PLACE, f.row_number().over(_window(rule))).where(f.col(quoted(_PLACE)) == 1)
+    same = Window.partitionBy(*[f.col(quoted(key)) for key in rule.keys])
+    placed = both.withColumns(
+        {
+            _PLACE: f.row_number().over(_latest_first(same, rule)),
+            _IS_MERGED: f.max(f.col(quoted(_IS_NEW))).over(same),
+        }
+    )
+    is_gone = f.col(quoted(_PLACE)) > 1
     if rule.delete:
-        latest = latest.where(~f.coalesce(f.expr(rule.delete), f.lit(False)))
-    return latest.drop(_IS_NEW, _PLACE), concerned
+        is_gone |= f.coalesce(f.expr(rule.delete), f.lit(False))
+    latest = placed.where(~(f.col(quoted(_IS_MERGED)) & is_gone))
+    return latest.drop(_IS_NEW, _PLACE, _IS_MERGED), concerned
 
 
-def _window(rule: MergeRule) -> WindowSpec:
+def _latest_first(same: WindowSpec, rule: MergeRule) -> WindowSpec:
     order: list[SparkColumn] = [f.col(quoted(rule.order)).desc_nulls_last()] if rule.order else []
-    keys = [f.col(quoted(key)) for key in rule.keys]
-    return Window.partitionBy(*keys).orderBy(*order, f.col(quoted(_IS_NEW)).desc())
+    return same.orderBy(*order, f.col(quoted(_IS_NEW)).desc())
 
 
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFrame, rule: MergeRule) -> list[Partition]:

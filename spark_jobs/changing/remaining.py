@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, PartitionState, Table
+from catalog.datafiles.history import paths_read_by_id
 from catalog.files.filesystem import Folder, is_hidden
-from catalog.files.locations import is_within
+from catalog.files.locations import complete_path, is_within
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_FILES, STAGING
 from catalog.storage.bulk import batched
+from spark_jobs.changing.changed_rows import IS_HIT, with_hits
 from spark_jobs.reading.files import FILE_PATH, read_listed
-from spark_jobs.reading.paths import plain_path
+from spark_jobs.reading.paths import plain_path, quoted
+from spark_jobs.rows.char_columns import with_padded_chars
 
 _EXTENSIONS = {
     ".parquet": FileFormat.PARQUET,
@@ -50,9 +54,10 @@ class Holders:
 
 @dataclass(frozen=True)
 class _Group:
-    """Files of one format, with the folders that have them."""
+    """Files of one format, with the folders that have them; `by_id` as for `read_listed`."""
 
     format: FileFormat
+    by_id: bool
     folders: Sequence[Partition]
     paths: Sequence[str]
 
@@ -60,8 +65,8 @@ class _Group:
 def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> Holders:
     """Search the files below a table's location, and in the other folders of its partitions.
 
-    Partition keys get the values that the path of a file tells, or else those of the partition that has its folder.
-    Columns are found by name, also in files of a table with a partition scheme.
+    Partition keys get the values of the partition that has the folder of a file, or else those that its path tells.
+    Columns are found as `read_data_files` finds them, also in files that the table no longer has.
 
     Args:
         where: A Spark SQL condition on the table's columns.
@@ -73,8 +78,10 @@ def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str
     holders, in_files = Holders(), replace(table.in_files, scheme=None)
     for group in _groups(catalog, table):
         holders.searched += len(group.paths)
-        rows = read_listed(spark, replace(in_files, format=group.format), group.folders, group.paths)
-        found = rows.where(where).groupBy(FILE_PATH).count().collect()
+        own = replace(in_files, format=group.format)
+        rows = with_padded_chars(read_listed(spark, own, group.folders, group.paths, by_id=group.by_id), own)
+        judged = with_hits(spark, catalog, table, rows, where)
+        found = judged.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE_PATH)).count().collect()
         holders.rows |= {plain_path(row[0]): row[1] for row in found}
     return holders
 
@@ -84,16 +91,18 @@ def _groups(catalog: Catalog, table: Table) -> Iterator[_Group]:
     values = {location: partition.values for location, partition in partitions.items()}
     if table.partition_keys and not table.has_file_rows:
         values = catalog.folders_of_versions(table.full_name) | values
+    with catalog.storage.read() as connection:
+        by_id = {complete_path(table.location, path) for path in paths_read_by_id(connection, table)}
     for batch in batched(_data_files(table, values), _FILES_AT_ONCE):
-        by_format: dict[FileFormat, dict[str, list[str]]] = {}
+        by_kind: dict[tuple[FileFormat, bool], dict[str, list[str]]] = {}
         for path in batch:
             folder, _, name = path.rpartition("/")
             of_folder = partitions[folder].format if folder in partitions else None
             file_format = _format_of(name) or of_folder or table.format
-            by_format.setdefault(file_format, {}).setdefault(folder, []).append(path)
-        for file_format, by_folder in by_format.items():
+            by_kind.setdefault((file_format, path in by_id), {}).setdefault(folder, []).append(path)
+        for kind, by_folder in by_kind.items():
             folders = [_folder(table, values, folder) for folder in by_folder]
-            yield _Group(file_format, folders, [path for paths in by_folder.values() for path in paths])
+            yield _Group(*kind, folders, [path for paths in by_folder.values() for path in paths])
 
 
 def _partitions(catalog: Catalog, table: Table) -> dict[str, Partition]:
@@ -105,10 +114,11 @@ def _partitions(catalog: Catalog, table: Table) -> dict[str, Partition]:
 
 def _folder(table: Table, values_of: Mapping[str, Values], location: str) -> Partition:
     """Return a partition that stands for a folder; of keys that are not known, the value is null."""
-    names = () if table.is_stored_as_iceberg else table.key_names
+    keys = () if table.is_stored_as_iceberg else table.partition_keys
     told = dict(parse_partition_path(location.removeprefix(f"{table.location}/")))
-    told = dict(zip(names, values_of.get(location, ()), strict=False)) | told
-    values = tuple(told.get(name) for name in names)
+    # The path of a renamed partition has its former values.
+    told |= dict(zip((key.name for key in keys), values_of.get(location, ()), strict=False))
+    values = tuple(next((told[name] for name in (key.name, *key.stored_names) if name in told), None) for key in keys)
     return Partition(0, values, location, None, None, None, {}, PartitionState.VISIBLE, 0)
 
 

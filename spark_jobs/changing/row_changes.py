@@ -26,7 +26,15 @@ from catalog.rebalancing.planning import target_file_bytes
 from catalog.storage.values import ValueEncoder
 from catalog.tables.own_properties import TARGET_PROPERTY
 from spark_jobs.changing import scheme_changes
-from spark_jobs.changing.changed_rows import check, check_alone, check_assignments, rows_updated, rows_without
+from spark_jobs.changing.changed_rows import (
+    IS_HIT,
+    check,
+    check_alone,
+    check_assignments,
+    rows_updated,
+    rows_without,
+    with_hits,
+)
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
 from spark_jobs.reading.paths import quoted
@@ -88,6 +96,7 @@ def delete_rows(
     *,
     with_hidden: bool = False,
     change: str = "delete",
+    row_count: int | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Delete the rows that meet a condition, in one operation; a repeated call returns the same report.
@@ -97,6 +106,7 @@ def delete_rows(
         with_hidden: Delete them from quarantined partitions, too, which stay quarantined; not for tables stored as
             Iceberg.
         change: Its name in the journal.
+        row_count: The number of these rows, for the journal.
 
     Returns:
         The report of `overwrite_rows`; `partitions_replaced` have rows left.
@@ -107,7 +117,7 @@ def delete_rows(
     """
     definition = _changeable(catalog, table)
     check(spark, where)
-    request = {"change": change, "where": where}
+    request = {"change": change, "where": where, **({} if row_count is None else {"rows": row_count})}
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
@@ -351,8 +361,10 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) 
 def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
     """Return the quarantined partitions that have rows which meet a condition."""
     hidden = list(catalog.get_partitions(table.full_name, state=PartitionState.QUARANTINED))
-    matching = identities_of_rows(table, read_partitions(spark, table, hidden).where(where)) if hidden else set()
-    encoder = ValueEncoder(table)
+    if not hidden:
+        return []
+    judged = with_hits(spark, catalog, table, with_padded_chars(read_partitions(spark, table, hidden), table), where)
+    encoder, matching = ValueEncoder(table), identities_of_rows(table, judged.where(f.col(quoted(IS_HIT))))
     return [partition for partition in hidden if encoder.identity(partition.values) in matching]
 
 

@@ -180,10 +180,11 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
             f"has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
             f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
         )
-    if lacking := [name for name in target.job.required if name not in columns]:
+    if lacking := [name for name in target.required if name not in columns]:
+        entry_field = target.required[lacking[0]]
         raise UnfitFilesError(
-            f"has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
-            f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
+            f"has no column {', '.join(lacking)}, which `{entry_field}` of the table's entry names; its "
+            f"columns are {', '.join(columns)}. Correct the file, or take the column out of `{entry_field}`"
         )
     if table is None:
         return set()

@@ -275,21 +275,28 @@ def _read_by_folder(
     )
 
 
-def read_listed(spark: SparkSession, table: Table, folders: Sequence[Partition], paths: Sequence[str]) -> DataFrame:
+def read_listed(
+    spark: SparkSession, table: Table, folders: Sequence[Partition], paths: Sequence[str], *, by_id: bool = False
+) -> DataFrame:
     """Return the rows of some files, with the path of its file, as Spark reports it, in the column `FILE_PATH`.
 
     Args:
         folders: The folders of the files, with the values of their rows' partition keys.
         paths: The paths of the files.
+        by_id: Find their columns by field ids.
 
     Raises:
         UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_partitions`.
     """
     require_readable_format(table)
-    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    rows = _load(spark, table, reader, paths)
+    schema, columns = _file_schema(table), list(_columns_of_files(table))
+    if by_id:
+        spark.conf.set(_FIELD_IDS, "true")
+        schema = _schema_with_ids(table)
+        columns = [f.col(f"`{_BY_ID}{column.id}`").alias(column.name) for column in table.columns]
+    rows = _load(spark, table, _reader(spark, table).option("recursiveFileLookup", "true").schema(schema), paths)
     return _with_keys(rows, table, folders, None, is_strict=True).select(
-        *_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY), f.col(FILE_PATH)
+        *columns, *_typed(table.partition_keys, prefix=_KEY), f.col(FILE_PATH)
     )
 
 

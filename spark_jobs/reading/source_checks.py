@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from catalog.model import Column, Table
+from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
 from spark_jobs.reading.folder_keys import key_of_folder
@@ -90,6 +90,18 @@ class Target:
         return [name for name in self.key_names if name not in self.computed]
 
     @cached_property
+    def required(self) -> Mapping[str, str]:
+        """The columns that files have to have, without nulls → the field of the table's entry that names them.
+
+        The keys of a merge are such columns: rows with null there could not be told from each other.
+        """
+        named = dict.fromkeys(self.job.required, "required")
+        if self.job.mode == LoadMode.MERGE:
+            keys = (key for key in self.job.merge_rule.keys if key not in (*named, *self.key_names))
+            named |= dict.fromkeys(keys, "merge")
+        return named
+
+    @cached_property
     def contract(self) -> Contract:
         """What becomes of unknown columns and unfit values; a table that evolves has done so already."""
         return self.job.schema_contract
@@ -155,7 +167,7 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     for name, text in target.declared.items():
         if name in columns and name not in target.key_names:
             checked = checked_column(Column(name, text), f.col(quoted(name)), columns[name])
-            is_required = name in target.job.required and target.contract.types is ContractMode.DISCARD_VALUE
+            is_required = name in target.required and target.contract.types is ContractMode.DISCARD_VALUE
             checks.append(SourceCheck(checked, ContractMode.FREEZE if is_required else target.contract.types))
     keys = list(_given_keys(columns, target))
     checks += map(SourceCheck, keys)
@@ -165,10 +177,11 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     if target.job.null_keys != ALLOW:
         checks += [SourceCheck(_no_null(checked)) for checked in keys]
     known = {check.name: check.checked for check in checks}
-    for name in target.job.required:
+    for name, entry_field in target.required.items():
         if name in columns and name not in target.key_names:
             column = Column(name, columns[name].simpleString())
-            checks.append(SourceCheck(_required(known.get(name) or CheckedColumn(column, f.col(quoted(name))))))
+            checked = known.get(name) or CheckedColumn(column, f.col(quoted(name)))
+            checks.append(SourceCheck(_required(checked, entry_field)))
     return checks
 
 
@@ -345,9 +358,13 @@ def _no_null(key: CheckedColumn, expression: str = "") -> CheckedColumn:
     return replace(key, problem=f.when(is_null, f.lit(problem)))
 
 
-def _required(checked: CheckedColumn) -> CheckedColumn:
-    """Return the check that a column is not null; a value that does not fit has a problem of its own."""
-    problem = f"column {checked.column.name} is null, which `required` of the table's entry refuses"
+def _required(checked: CheckedColumn, entry_field: str) -> CheckedColumn:
+    """Return the check that a column is not null; a value that does not fit has a problem of its own.
+
+    Args:
+        entry_field: The field of the table's entry that names the column.
+    """
+    problem = f"column {checked.column.name} is null, which `{entry_field}` of the table's entry refuses"
     is_null = checked.value.isNull()
     if checked.problem is not None:
         is_null &= checked.problem.isNull()

@@ -31,12 +31,13 @@ def with_padded_chars(frame: DataFrame, table: Table) -> DataFrame:
     """Return the rows of a table with chars padded to their length; the frame itself if the table has no chars.
 
     Args:
-        frame: Rows with the table's columns, then its partition keys.
+        frame: Rows with the table's columns, then its partition keys, and perhaps others.
     """
     columns = (*table.columns, *table.partition_keys)
     if not any(map(char_metadata, columns)):
         return frame
-    return frame.select(*map(_padded_column, columns))
+    others = frame.columns[len(columns) :]
+    return frame.select(*map(_padded_column, columns), *[f.col(f"`{name}`") for name in others])
 
 
 def _padded_column(column: Column) -> SparkColumn:

@@ -395,12 +395,66 @@ def test_rows_are_merged_within_their_partitions_if_the_keys_have_the_partition_
     ]
 
 
+@pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
+@on_sqlite
+def test_a_merge_leaves_rows_with_other_keys_as_they_are(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    """Rows without a key, several with the same one, and those that meet the condition of deletions."""
+    from spark_jobs.reading.tables import read_table
+
+    loader = make_loader()
+    first = deliver(tmp_path / "first", "a.csv", HEADER + "US,1,,1\nUS,1,,2\nUS,1,5,3\nUS,1,5,4\nUS,1,6,-1\nUS,1,7,5\n")
+    loader.load(first, format=table_format)
+    merge = {"keys": ["id"], "delete": "amount < 0"}
+    loader.load(
+        deliver(tmp_path / "second", "b.csv", HEADER + "US,1,7,50\nUS,1,8,-1\n"),
+        format=table_format,
+        mode="merge",
+        merge=merge,
+    )
+    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert sorted((row.id or 0, row.amount) for row in rows) == [(0, 1), (0, 2), (5, 3), (5, 4), (6, -1), (7, 50)]
+
+
+@on_sqlite
+def test_a_null_among_the_keys_of_a_merge_is_refused(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    loader, merge = make_loader(), {"keys": ["country", "id"]}
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
+    source = deliver(tmp_path / "second", "b.csv", HEADER + "US,1,1,2\nUS,1,,50\nUS,2,,51\n")
+    with pytest.raises(SourceFileError, match=r"b\.csv, line 3: column id is null, which `merge` of the table"):
+        loader.load(source, mode="merge", merge=merge)
+    source = deliver(tmp_path / "third", "c.csv", "country,day,amount\nUS,1,50\nUS,2,51\n")
+    with pytest.raises(SourceFileError, match=r"c\.csv has no column id, which `merge` of the table's entry names"):
+        loader.load(source, mode="merge", merge=merge)
+    assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]
+
+
+@on_sqlite
+def test_chars_identify_rows_whether_padded_or_not(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader, header = make_loader("shop.orders", {"shop": "char(4)"}), "shop,code,amount\n"
+    catalog.create_database("shop")
+    columns = [("code", "char(6)"), ("amount", "int")]
+    catalog.create_table("shop.orders", columns=columns, partition_keys=[("shop", "char(4)")])
+    loader.load(deliver(tmp_path / "first", "a.csv", header + "a,ab,1\na,cd,2\nb,cd,3\n"))
+    source = deliver(tmp_path / "second", "b.csv", header + "b,ab,50\nb,cd,60\n")
+    loader.load(source, mode="merge", merge={"keys": ["code"]})
+    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert sorted((row.shop, row.code, row.amount) for row in rows) == [("b   ", "ab    ", 50), ("b   ", "cd    ", 60)]
+
+
 @on_sqlite
 @pytest.mark.parametrize(
     ("merge", "message"),
     [
         ({}, "merge has keys None, not a list of columns"),
-        ({"keys": ["id", "nothing"]}, "has no column nothing, which `merge` names"),
+        ({"keys": ["id", "nothing"]}, "has no column nothing, which `merge` of the table's entry names"),
         ({"keys": ["id"], "delete": "java_method('x', 'y')"}, "the function java_method"),
     ],
 )

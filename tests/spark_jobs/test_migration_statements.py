@@ -233,3 +233,16 @@ def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: 
     )
     assert ended.returncode == 0, ended.stderr
     assert "shop.orders is now an Iceberg table with 3 file(s) and 3 row(s)" in ended.stdout
+
+
+@on_sqlite
+def test_forget_keeps_files_of_dropped_partitions_that_a_snapshot_reads(
+    session: Session, catalog: Catalog, catalog_url: str
+) -> None:
+    session.execute("CALL iceberg.system.snapshot('shop', 'orders', 'trial')")
+    session.execute("ALTER TABLE orders DROP PARTITION (country = 'nl')")
+    answer = session.execute("CALL calve.system.forget('orders', 'id = 1', true)")
+    report = dict(zip(answer.columns, answer.rows[0], strict=True))
+    assert (report["files_left"], report["rows_left"]) == (1, 1)
+    assert "1 that the Iceberg table shop.trial reads; delete the rows there, too" in str(answer.text)
+    assert iceberg_rows(catalog_url, "shop.trial") == EXPECTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -308,6 +309,22 @@ def test_a_version_that_has_lost_files_is_not_settled(corrected: Load, catalog: 
     assert "has 0 file(s), but its partition has 1; restore them" in problem
     assert listed(table)[DAY] == ["run-1 1"]
     kept.rename(lost)
+    settle(catalog)
+    assert listed(table) == FOLDERS_AFTER
+
+
+def test_a_file_that_another_program_adds_to_the_folder_after_the_change_stays(
+    corrected: Load, catalog: Catalog, table: Table
+) -> None:
+    corrected.publish()
+    late = Path(table.location, DAY, "late.parquet")
+    late.write_text("late")
+    os.utime(late, (time.time() + 2, time.time() + 2))
+    [problem] = catalog.vacuum(TABLE, grace=NOW).problems
+    assert "has 1 file(s) that Calve did not write, such as late.parquet; move them elsewhere" in problem
+    assert sorted(listed(table)[DAY]) == ["late", "run-1 1"]
+    assert read(catalog) == AFTER
+    late.unlink()
     settle(catalog)
     assert listed(table) == FOLDERS_AFTER
 

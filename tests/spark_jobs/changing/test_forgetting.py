@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog, PartitionState
-from catalog.errors import ProcedureArgumentError, RefusedStatementError, TableNotFoundError
+from catalog.errors import OperationConflictError, ProcedureArgumentError, RefusedStatementError, TableNotFoundError
 from catalog.operations.failpoints import Point
 from catalog.partitions.changing import set_quarantined
 from catalog.statements.session import Session
+from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +31,7 @@ ROWS = """(1, 'ann', 'US', '2026-01-01'), (2, 'bob', 'US', '2026-01-01'), (3, 'a
 KEPT = [(2, "bob", "US", "2026-01-01"), (4, "eve", "DE", "2026-01-01")]
 FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STORED AS ICEBERG"}
 AT_ONCE = "CALL calve.system.forget(table => 'shop.orders', where => 'name = ''ann''', at_once => true)"
+SCHEME = "TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='3, 5')"
 LATER = "CALL calve.system.forget('orders', \"name = 'ann'\")"
 
 
@@ -222,3 +227,110 @@ def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(
     assert forget(session, AT_ONCE)["files_left"] == 0
     assert rows(session) == KEPT
     assert holders(catalog.get_table("shop.orders").location) == []
+
+
+def test_the_folder_of_a_renamed_partition_is_searched_with_its_present_values(
+    session: Session, catalog: Catalog
+) -> None:
+    session.execute("CREATE TABLE visits (id int, name string) PARTITIONED BY (day string) STORED AS PARQUET")
+    session.execute("INSERT INTO visits VALUES (1, 'ann', '1'), (2, 'bob', '1')")
+    session.execute("ALTER TABLE visits PARTITION (day = '1') RENAME TO PARTITION (day = '2')")
+    folder = catalog.get_table("shop.visits").location
+    condition = "name = 'ann' AND day = '2'"
+    later = forget(session, f'CALL calve.system.forget("visits", "{condition}")')
+    assert (later["rows_deleted"], later["files_left"], len(holders(folder))) == (1, 1, 1)
+    assert "proven" in forget(session, f'CALL calve.system.forget("visits", "{condition}", true)')["text"]
+    assert holders(folder) == []
+
+
+def test_a_condition_may_name_the_table_and_chars_compare_as_in_statements(
+    session: Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    session.execute("CREATE TABLE visits (id int, code char(4)) PARTITIONED BY (day string, shop char(6))")
+    session.execute("INSERT INTO visits VALUES (1, 'ann', '1', 'a'), (2, 'bob', '1', 'a')")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    pq.write_table(pa.table({"id": pa.array([3, 4], pa.int32()), "code": ["ann", "bob"]}), elsewhere / "data.parquet")
+    session.execute(f"ALTER TABLE visits ADD PARTITION (day = '2', shop = 'b') LOCATION '{elsewhere}'")
+    table = catalog.get_table("shop.visits")
+    with catalog.storage.write() as connection:
+        hidden = [found.id for found in catalog.get_partitions("shop.visits", "day = '2'")]
+        set_quarantined(connection, table, hidden, True)
+    condition = "visits.code = 'ann' AND shop.visits.shop IN ('a', 'b') -- a customer"
+    later = forget(session, f'CALL calve.system.forget("visits", "{condition}")')
+    assert (later["partitions_changed"], later["files_left"]) == (2, 2)
+    assert forget(session, f'CALL calve.system.forget("visits", "{condition}", true)')["files_left"] == 0
+    assert holders(elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO orders VALUES (7, 'ann', 'FR', '2026-03-01'), (8, 'zoe', 'FR', '2026-03-01')",
+        "INSERT OVERWRITE orders VALUES (7, 'ann', 'US', '2026-01-01'), (8, 'zoe', 'US', '2026-01-01')",
+    ],
+)
+def test_files_of_a_load_that_is_not_committed_yet_are_not_deleted(
+    session: Session, catalog: Catalog, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    from spark_jobs.changing import forgetting
+
+    create(session, "hive")
+    moved, may_commit = Event(), Event()
+
+    def pause(point: Point) -> None:
+        if point is Point.MOVED:
+            moved.set()
+            may_commit.wait(60)
+
+    def load() -> None:
+        from spark_jobs.sessions.session import configure
+        from spark_jobs.statement_engine import SparkEngine
+
+        with Session(catalog, database="shop", start=lambda own: SparkEngine(own, configure(spark))) as other:
+            other.execute(statement)
+
+    with ThreadPoolExecutor(1) as pool:
+        loads = []
+
+        def after_vacuum(point: Point) -> None:
+            if point is Point.FILES_DELETED:
+                monkeypatch.setattr("catalog.loading.loading.reached", pause)
+                loads.append(pool.submit(load))
+                assert moved.wait(60)
+
+        monkeypatch.setattr(forgetting, "reached", after_vacuum)
+        with pytest.raises(OperationConflictError, match="is running on it"):
+            session.execute(AT_ONCE, operation_id="forget")
+        may_commit.set()
+        loads[0].result(60)
+    monkeypatch.undo()
+    assert [row[1] for row in rows(session)].count("zoe") == 1
+    answer = session.execute(AT_ONCE, operation_id="forget")
+    report = dict(zip(answer.columns, answer.rows[0], strict=True))
+    assert (report["rows_deleted"], report["files_left"], report["rows_left"]) == (3, 1, 1)
+    assert "whose rows arrived meanwhile" in answer.text
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert holders(catalog.get_table("shop.orders").location) == []
+    assert [row[1] for row in rows(session)].count("zoe") == 1
+
+
+@pytest.mark.parametrize("kind", ["scheme", "iceberg"])
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_former_files_of_other_engines_are_searched_by_the_ids_of_columns(
+    session: Session, catalog: Catalog, catalog_url: str, kind: str
+) -> None:
+    stored = f"STORED BY 'carbondata' {SCHEME}" if kind == "scheme" else "STORED AS ICEBERG"
+    session.execute(f"CREATE TABLE orders (id int, name string) PARTITIONED BY (n int) {stored}")
+    session.execute("ALTER TABLE orders DROP COLUMN name")
+    session.execute("ALTER TABLE orders ADD COLUMNS (name string)")
+    # Files of Calve name the column otherwise, because the name belongs to the dropped one.
+    columns = {"id": pa.array([1, 2], pa.int32()), "name": ["ann", "bob"], "n": pa.array([1, 1], pa.int32())}
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table("shop.orders")
+        table.append(pa.table({name: columns[name] for name in table.schema().column_names}))
+    folder = catalog.get_table("shop.orders").location
+    later = forget(session, LATER)
+    assert (later["rows_deleted"], later["files_left"], len(holders(folder))) == (1, 1, 1)
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert holders(folder) == []
