@@ -10,7 +10,7 @@ The statement can be repeated: it deletes what is left, and proves it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog, Table
 from catalog.files.filesystem import Folder, in_parallel
+from catalog.files.locations import location_key, location_keys
+from catalog.maintenance.folders_in_use import folders_in_use
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.staging import REJECTED
@@ -70,7 +72,7 @@ def forget_rows(
         removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
         reached(Point.FILES_DELETED)
         holders = find_holders(spark, catalog, definition, where)
-        left = _Left(catalog, definition, at_once)
+        left = _Left(catalog, definition, at_once, holders.rows)
         doomed = [path for path in holders.rows if left.is_doomed(path)]
         folder = Folder(definition.location)
         for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
@@ -106,30 +108,34 @@ def _vacuumed(catalog: Catalog, table: str) -> tuple[int, list[str]]:
 class _Left:
     """The files outside of the table that have such rows, and what becomes of them."""
 
-    def __init__(self, catalog: Catalog, table: Table, at_once: bool) -> None:
+    def __init__(self, catalog: Catalog, table: Table, at_once: bool, paths: Iterable[str]) -> None:
         self._table, self._at_once = table, at_once
         self._identity = catalog.storage.identity
         self._is_hive_style = not table.has_file_rows
-        self._current: set[str] = set()
-        self._waiting: set[str] = set()
-        if self._is_hive_style and table.partition_keys:
-            self._current = {found.location for found in catalog.get_partitions(table.full_name, state=None)}
-            self._waiting = set(catalog.folders_of_versions(table.full_name)) - self._current
-        elif self._is_hive_style:
-            self._current = {table.location}
+        folders = {path.rpartition("/")[0] for path in paths if self._is_own(path)}
+        # First, because a load may make files visible meanwhile.
+        self._in_use = folders_in_use(catalog.storage, table, folders) if self._is_hive_style else set()
+        self._current: set[bytes] = set()
+        self._waiting: set[bytes] = set()
+        if self._is_hive_style:
+            partitions = catalog.get_partitions(table.full_name, state=None)
+            self._current = set(location_keys(partition.location for partition in partitions))
+            self._waiting = set(location_keys(catalog.folders_of_versions(table.full_name))) - self._current
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the table's location, or the path itself if it is elsewhere."""
         return path.removeprefix(f"{self._table.location}/")
 
     def is_doomed(self, path: str) -> bool:
-        """Return whether a file is a copy that this catalog wrote, and that neither partitions nor vacuum need."""
+        """Return whether a file is a copy that this catalog wrote, and that nobody needs."""
         if not self._is_own(path):
             return False
         if self.name_of(path).startswith(f"{REJECTED}/"):
             return True
         folder = path.rpartition("/")[0]
-        return self._at_once and self._is_hive_style and folder not in self._current | self._waiting
+        key = location_key(folder)
+        is_needed = folder in self._in_use or key in self._current or key in self._waiting
+        return self._at_once and self._is_hive_style and not is_needed
 
     def reasons(self, holders: Holders) -> Iterator[tuple[str, int, list[str]]]:
         """Yield the reasons why files are left, each with their number and some of their paths."""
@@ -141,11 +147,17 @@ class _Left:
 
     def _reason(self, path: str) -> str:
         folder = path.rpartition("/")[0]
-        if folder in self._current:
+        key = location_key(folder)
+        if key in self._current:
             return "of the table, whose rows arrived meanwhile; run the statement again"
         if not self._is_own(path):
             return "that Calve did not write; delete them yourself, and run the statement again"
-        if self._is_hive_style and folder not in self._waiting:
+        if folder in self._in_use:
+            return (
+                "of another table or of a load that has not ended; run the statement for that table, or when the load "
+                "has ended"
+            )
+        if self._is_hive_style and key not in self._waiting:
             return "of dropped partitions; delete them with at_once => true"
         if self._at_once:
             return (
