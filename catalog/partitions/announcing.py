@@ -1,8 +1,7 @@
 """Claims of changed partitions by those who announce them (`catalog.operations.changes`).
 
 A claim replaces records by batches of partition names, which belong to the claimer until it is done. A partition that
-was dropped or hidden meanwhile is left out; its drop is a record of its own. Compactions change no row, and are not
-announced.
+was dropped or hidden meanwhile is left out; its drop is a record of its own.
 """
 
 from __future__ import annotations
@@ -12,25 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from catalog.errors import NotFoundError
 from catalog.model import Table
 from catalog.model.partition_names import parse_partition_path
-from catalog.operations.changes import is_compaction
 from catalog.operations.tables import name_of
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
-from catalog.storage.schema import OperationRow, PartitionChangeRow, PartitionRow
+from catalog.storage.schema import PartitionChangeRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
-ANNOUNCES = "announces"
-"""The field of a load's settings that says that the load announces its partitions itself, after its quality check."""
-
 _RECORDS = 100
 """The number of records that a claim reads at a time."""
+
+_IS_CLAIMABLE = PartitionChangeRow.claimed_by.is_(None)
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Announcements:
     def pending(self) -> int | None:
         """Return the number of the latest record that nobody has claimed; None if there is none."""
         with self._storage.read() as connection:
-            return connection.scalar(select(func.max(PartitionChangeRow.number)).where(*_claimable()))
+            return connection.scalar(select(func.max(PartitionChangeRow.number)).where(_IS_CLAIMABLE))
 
     def claim(self, claimer: str, *, batch_size: int, most: int, most_batches: int) -> list[int]:
         """Claim records, and return the numbers of all batches of the claimer; a repeated call claims more.
@@ -97,18 +94,14 @@ class Announcements:
         return Announcement(number, found.table, found.is_dropped, json.loads(found.partitions)["names"])
 
     def finish(self, claimer: str) -> int:
-        """Delete the batches of a claimer, which has announced them; return their number."""
+        """Delete the batches of a claimer, which has announced them; return their number.
+
+        Args:
+            claimer: Of a load that announces itself, the operation's id.
+        """
         row = PartitionChangeRow
         with self._storage.write() as connection:
             return len(connection.scalars(delete(row).where(row.claimed_by == claimer).returning(row.number)).all())
-
-    def discard(self, operation_id: str) -> int:
-        """Delete the records of an operation that announces its partitions itself; return their number."""
-        row = PartitionChangeRow
-        with self._storage.write() as connection:
-            number = select(OperationRow.number).where(OperationRow.id == operation_id).scalar_subquery()
-            of_operation = row.operation_number == number, row.claimed_by.is_(None)
-            return len(connection.scalars(delete(row).where(*of_operation).returning(row.number)).all())
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -120,7 +113,7 @@ class Announcements:
             if record.table_id not in tables:
                 tables[record.table_id] = self._table(connection, record.table)
             table = tables[record.table_id]
-            if table is None or record.is_compaction:
+            if table is None:
                 continue
             for name in _names(connection, table, record):
                 partition = record.table_id, record.is_dropped, name
@@ -135,28 +128,13 @@ class Announcements:
             return None
 
 
-def _claimable() -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions that a record may be claimed, which those of loads that announce themselves may not."""
-    row, operation = PartitionChangeRow, OperationRow
-    announces = operation.request["settings"][ANNOUNCES].as_boolean()
-    yield row.claimed_by.is_(None)
-    yield ~exists().where(operation.number == row.operation_number, func.coalesce(announces, False))
-
-
 def _take(connection: Connection, claimer: str) -> Sequence[Row[Any]]:
     """Return records, and delete them in the caller's transaction, which replaces them by batches."""
     row = PartitionChangeRow
-    chosen = select(row.number).where(*_claimable()).order_by(row.number).limit(_RECORDS).with_for_update()
+    chosen = select(row.number).where(_IS_CLAIMABLE).order_by(row.number).limit(_RECORDS).with_for_update()
     numbers = list(connection.scalars(chosen))
     query = (
-        select(
-            row.table_id,
-            row.partitions,
-            row.is_dropped,
-            name_of(row.table_id).label("table"),
-            func.coalesce(is_compaction(), False).label("is_compaction"),
-        )
-        .outerjoin(OperationRow, OperationRow.number == row.operation_number)
+        select(row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
         .where(among(connection, row.number, numbers))
         .order_by(row.number)
     )
