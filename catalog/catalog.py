@@ -358,7 +358,8 @@ class Catalog:
             is_external: Others own the files, so they stay when the table is dropped. A table is always external if its
                 folder is not empty, or if `location` names a folder of an object store.
             buckets: Hive's buckets, which are only recorded.
-            folder_name: The name of the default folder, if the table will be renamed when it has its rows.
+            folder_name: The name of the default folder, if the table will get this name when it has its rows
+                (`CREATED_AS`).
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
@@ -369,9 +370,11 @@ class Catalog:
         from catalog.datafiles.publishing import publish
         from catalog.indexes.definitions import create_index
         from catalog.tables.checks import check_stored_as_iceberg
-        from catalog.tables.own_properties import check_own_properties
+        from catalog.tables.own_properties import CREATED_AS, check_own_properties
 
         check_own_properties(properties)
+        if folder_name is not None:
+            properties = {**(properties or {}), CREATED_AS: folder_name}
         is_published = scheme is not None
         if format.strip().lower() == ICEBERG:
             check_stored_as_iceberg(name, scheme, buckets)

@@ -27,6 +27,7 @@ from catalog.catalog import Catalog
 from catalog.cli.reporting import report
 from catalog.cli.statements import open_session, show
 from catalog.errors import CatalogError, InvalidLocationError
+from catalog.files.credentials import has_credentials
 from catalog.model import Table
 from catalog.statements.parser import parse_statement
 from catalog.statements.results import Outcome
@@ -38,6 +39,7 @@ _MOST_STATEMENTS = 10_000
 _POLL_SECONDS = 0.2
 _LAST_WORD = re.compile(r"[\w.`]*$")
 _WORD = re.compile(r"[^\W\d]\w*")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/[^'\"`]*", re.IGNORECASE)
 _LESS_OPTIONS = "-FRSX"
 
 _KEYWORD = re.compile(r'"([A-Z]{2,})"i')
@@ -118,19 +120,27 @@ def _scripts() -> Iterator[str]:
 
 def _remember(script: str) -> None:
     """Append statements to the history, in one line and without comments; not those with a password."""
-    try:
-        for statement in split(script):
-            parse_statement(statement.text)
-    except InvalidLocationError:
+    if _has_password(script):
         return
-    except CatalogError:
-        # The user will correct it.
-        pass
     entry = " ".join(without_comments(script).split("\n")).strip()
     if entry:
         readline.add_history(entry)
         with suppress(OSError):
             readline.write_history_file(history_path())
+
+
+def _has_password(script: str) -> bool:
+    """Return whether a location in a script has a password, also if a statement is invalid, which the user corrects."""
+    if any(has_credentials(address) for address in _ADDRESS.findall(script)):
+        return True
+    for statement in split(script):
+        try:
+            parse_statement(statement.text)
+        except InvalidLocationError:
+            return True
+        except CatalogError:
+            continue
+    return False
 
 
 def _run(session: Session, statement: StatementText, *, is_long: bool) -> None:

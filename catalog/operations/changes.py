@@ -2,7 +2,8 @@
 
 Each transaction that makes, changes, releases or drops partitions records them itself, so that none is missed whichever
 door it came through, and none is recorded that was rolled back. Whoever announces partitions claims their records
-first, in a transaction: a record is claimed once, so that none is announced twice.
+first, in a transaction: a record is claimed once, so that none is announced twice. A load that announces its partitions
+itself claims their records when it makes them. Compactions change no row, and are not recorded.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
 
 from catalog.model import Table
 from catalog.operations.records import OperationKind
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import OperationRow, PartitionChangeRow
+
+ANNOUNCES = "announces"
+"""The field of a load's settings that says that the load announces its partitions itself, after its quality check."""
 
 COMPACT = "compact"
 """The change in the request of an operation that compacts partitions."""
@@ -59,6 +63,15 @@ def record_dropped(
 def _record(
     connection: Connection, table: Table, partitions: dict[str, object], is_dropped: bool, number: int | None
 ) -> None:
+    claimer = None
+    if number is not None:
+        # Here, and not in the claims: of many large requests, that would take seconds each time.
+        announces = OperationRow.request["settings"][ANNOUNCES].as_boolean()
+        query = select(OperationRow.id, announces.label("announces"), is_compaction().label("is_compaction"))
+        operation = connection.execute(query.where(OperationRow.number == number)).one_or_none()
+        if operation is not None and operation.is_compaction:
+            return
+        claimer = operation.id if operation is not None and operation.announces else None
     connection.execute(
         insert(PartitionChangeRow).values(
             table_id=table.id,
@@ -66,5 +79,6 @@ def _record(
             is_dropped=is_dropped,
             operation_number=number,
             changed_at_ms=CurrentMs(),
+            claimed_by=claimer,
         )
     )

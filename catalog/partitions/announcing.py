@@ -1,8 +1,7 @@
 """Claims of changed partitions by those who announce them (`catalog.operations.changes`).
 
 A claim replaces records by batches of partition names, which belong to the claimer until it is done. A partition that
-was dropped or hidden meanwhile is left out; its drop is a record of its own. Compactions change no row, and are not
-announced.
+was dropped or hidden meanwhile is left out; its drop is a record of its own.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, exists, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from catalog.errors import NotFoundError
 from catalog.model import Table
-from catalog.operations.changes import is_compaction
+from catalog.model.partition_names import parse_partition_path
 from catalog.operations.tables import name_of
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
-from catalog.storage.schema import OperationRow, PartitionChangeRow, PartitionRow
+from catalog.storage.schema import PartitionChangeRow, PartitionRow
+from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
-
-ANNOUNCES = "announces"
-"""The field of a load's settings that says that the load announces its partitions itself, after its quality check."""
 
 _RECORDS = 100
 """The number of records that a claim reads at a time."""
+
+_IS_CLAIMABLE = PartitionChangeRow.claimed_by.is_(None)
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,16 @@ class Announcements:
     def pending(self) -> int | None:
         """Return the number of the latest record that nobody has claimed; None if there is none."""
         with self._storage.read() as connection:
-            return connection.scalar(select(func.max(PartitionChangeRow.number)).where(*_claimable()))
+            return connection.scalar(select(func.max(PartitionChangeRow.number)).where(_IS_CLAIMABLE))
 
-    def claim(self, claimer: str, *, batch_size: int, most: int) -> list[int]:
+    def claim(self, claimer: str, *, batch_size: int, most: int, most_batches: int) -> list[int]:
         """Claim records, and return the numbers of all batches of the claimer; a repeated call claims more.
 
         Args:
             claimer: An id that no other claimer has, such as that of a run.
             batch_size: The maximum number of partitions in a batch.
             most: No more records are claimed after this number of partitions.
+            most_batches: The maximum number of batches; others become records that nobody has claimed.
         """
         while True:
             with self._storage.write() as connection:
@@ -77,8 +77,11 @@ class Announcements:
                     PartitionChangeRow.claimed_by == claimer
                 )
                 claimed = connection.execute(own.order_by(PartitionChangeRow.number)).all()
-            if len(records) < _RECORDS or sum(len(json.loads(row.partitions)["names"]) for row in claimed) >= most:
-                return [row.number for row in claimed]
+                numbers = [row.number for row in claimed]
+                _release(connection, numbers[most_batches:])
+            count = sum(len(json.loads(row.partitions)["names"]) for row in claimed)
+            if len(records) < _RECORDS or count >= most or len(numbers) >= most_batches:
+                return numbers[:most_batches]
 
     def get(self, claimer: str, number: int) -> Announcement | None:
         """Return a batch of a claimer; None if it is done, or its table was dropped."""
@@ -91,18 +94,14 @@ class Announcements:
         return Announcement(number, found.table, found.is_dropped, json.loads(found.partitions)["names"])
 
     def finish(self, claimer: str) -> int:
-        """Delete the batches of a claimer, which has announced them; return their number."""
+        """Delete the batches of a claimer, which has announced them; return their number.
+
+        Args:
+            claimer: Of a load that announces itself, the operation's id.
+        """
         row = PartitionChangeRow
         with self._storage.write() as connection:
             return len(connection.scalars(delete(row).where(row.claimed_by == claimer).returning(row.number)).all())
-
-    def discard(self, operation_id: str) -> int:
-        """Delete the records of an operation that announces its partitions itself; return their number."""
-        row = PartitionChangeRow
-        with self._storage.write() as connection:
-            number = select(OperationRow.number).where(OperationRow.id == operation_id).scalar_subquery()
-            of_operation = row.operation_number == number, row.claimed_by.is_(None)
-            return len(connection.scalars(delete(row).where(*of_operation).returning(row.number)).all())
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -114,9 +113,9 @@ class Announcements:
             if record.table_id not in tables:
                 tables[record.table_id] = self._table(connection, record.table)
             table = tables[record.table_id]
-            if table is None or record.is_compaction:
+            if table is None:
                 continue
-            for name in _names(connection, table, json.loads(record.partitions)):
+            for name in _names(connection, table, record):
                 partition = record.table_id, record.is_dropped, name
                 if partition not in seen:
                     seen.add(partition)
@@ -129,28 +128,13 @@ class Announcements:
             return None
 
 
-def _claimable() -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions that a record may be claimed, which those of loads that announce themselves may not."""
-    row, operation = PartitionChangeRow, OperationRow
-    announces = operation.request["settings"][ANNOUNCES].as_boolean()
-    yield row.claimed_by.is_(None)
-    yield ~exists().where(operation.number == row.operation_number, func.coalesce(announces, False))
-
-
 def _take(connection: Connection, claimer: str) -> Sequence[Row[Any]]:
     """Return records, and delete them in the caller's transaction, which replaces them by batches."""
     row = PartitionChangeRow
-    chosen = select(row.number).where(*_claimable()).order_by(row.number).limit(_RECORDS).with_for_update()
+    chosen = select(row.number).where(_IS_CLAIMABLE).order_by(row.number).limit(_RECORDS).with_for_update()
     numbers = list(connection.scalars(chosen))
     query = (
-        select(
-            row.table_id,
-            row.partitions,
-            row.is_dropped,
-            name_of(row.table_id).label("table"),
-            func.coalesce(is_compaction(), False).label("is_compaction"),
-        )
-        .outerjoin(OperationRow, OperationRow.number == row.operation_number)
+        select(row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
         .where(among(connection, row.number, numbers))
         .order_by(row.number)
     )
@@ -159,7 +143,19 @@ def _take(connection: Connection, claimer: str) -> Sequence[Row[Any]]:
     return records
 
 
-def _names(connection: Connection, table: Table, partitions: dict[str, Any]) -> Iterator[str]:
+def _release(connection: Connection, numbers: Sequence[int]) -> None:
+    """Make batches records that anybody may claim."""
+    row = PartitionChangeRow
+    connection.execute(update(row).where(among(connection, row.number, numbers)).values(claimed_by=None))
+
+
+def _names(connection: Connection, table: Table, record: Row[Any]) -> Iterator[str]:
+    partitions = json.loads(record.partitions)
+    if names := partitions.get("names"):
+        # Of a batch that was released.
+        is_checked = table.scheme is None and not record.is_dropped
+        yield from _existing(connection, table, names) if is_checked else names
+        return
     if table.scheme is not None:
         first, last = partitions.get("range", (0, -1))
         for number in (*range(first, last + 1), *partitions.get("ids", ()), *partitions.get("values", ())):
@@ -172,6 +168,16 @@ def _names(connection: Connection, table: Table, partitions: dict[str, Any]) -> 
         yield from map(table.partition_name, connection.scalars(query.where(row.id.between(*partitions["range"]))))
     for batch in batched(partitions.get("ids", ())):
         yield from map(table.partition_name, connection.scalars(query.where(among(connection, row.id, batch))))
+
+
+def _existing(connection: Connection, table: Table, names: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the partitions of a table without a partition scheme that exist and are visible."""
+    row, encoder = PartitionRow, ValueEncoder(table)
+    identities = {encoder.identity([value for _, value in parse_partition_path(name)]): name for name in names}
+    visible = row.table_id == table.id, ~row.is_quarantined
+    for batch in batched(identities):
+        found = set(connection.scalars(select(row.identity).where(*visible, among(connection, row.identity, batch))))
+        yield from (identities[identity] for identity in batch if identity in found)
 
 
 def _batches(partitions: Iterable[tuple[int, bool, str]], size: int) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ from catalog.tables.definitions import (
     normalise_columns,
     normalise_location,
 )
-from catalog.tables.own_properties import check_own_properties
+from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
 from catalog.types.key_types import parse_key_type
 
@@ -99,12 +99,15 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
     prepare_key_changes(connection, definitions, table, keys)
     location, kind = _moved(connection, definitions, table, change.location)
     name = change.rename_to or table.name
+    properties = definitions.changed_properties(table, change.properties)
+    if name != table.name:
+        properties.pop(CREATED_AS, None)
     definitions.update_table(
         connection,
         table,
         name=name,
         columns=columns,
-        properties=definitions.changed_properties(table, change.properties),
+        properties=properties,
         location=location,
         kind=kind,
         description=table.description if change.description is None else change.description,

@@ -20,6 +20,12 @@ SOURCE_PROPERTY = "calve.source"
 SNAPSHOT_OF = "calve.snapshot_of"
 """The property of a snapshot (an Iceberg table that never was a Hive table) that names its source table."""
 
+CREATED_AS = "calve.created_as"
+"""The property of a table in which CREATE TABLE … AS SELECT collects rows: the name that it gets when it has them.
+
+A table that is renamed loses the property. So no other table has it, and one that has it can be dropped.
+"""
+
 TARGET_PROPERTY = "calve.target_file_bytes"
 NEW_PARTITIONS_PROPERTY = "calve.max_new_partitions"
 

@@ -19,7 +19,9 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog, Table
 from catalog.files.filesystem import Folder, in_parallel
+from catalog.files.locations import location_key, location_keys
 from catalog.iceberg.reachability import Reachability
+from catalog.maintenance.folders_in_use import folders_in_use
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
@@ -139,17 +141,16 @@ class _Left:
 
     def __init__(self, catalog: Catalog, table: Table, at_once: bool) -> None:
         self._table, self._at_once = table, at_once
-        self._identity = catalog.storage.identity
-        self._is_hive_style = not table.has_file_rows
-        self._current: set[str] = set()
-        self._waiting: set[str] = set()
         self._storage = catalog.storage
+        self._is_hive_style = not table.has_file_rows
+        self._in_use: set[str] = set()
         self._readers: dict[str, str] = {}
-        if self._is_hive_style and table.partition_keys:
-            self._current = {found.location for found in catalog.get_partitions(table.full_name, state=None)}
-            self._waiting = set(catalog.folders_of_versions(table.full_name)) - self._current
-        elif self._is_hive_style:
-            self._current = {table.location}
+        self._current: set[bytes] = set()
+        self._waiting: set[bytes] = set()
+        if self._is_hive_style:
+            partitions = catalog.get_partitions(table.full_name, state=None)
+            self._current = set(location_keys(partition.location for partition in partitions))
+            self._waiting = set(location_keys(catalog.folders_of_versions(table.full_name))) - self._current
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the table's location, or the path itself if it is elsewhere."""
@@ -161,17 +162,19 @@ class _Left:
         Raises:
             UnreadableMetadataError: Metadata of an Iceberg table that may have such files cannot be read.
         """
-        copies = [path for path in paths if self._is_copy(path)]
-        self._readers = Reachability(self._storage).reached(copies) if copies else {}
-        return [path for path in copies if path not in self._readers]
+        own = [path for path in paths if self._is_own(path)]
+        folders = {path.rpartition("/")[0] for path in own}
+        self._readers = dict(Reachability(self._storage).reached(own)) if own else {}
+        self._in_use = folders_in_use(self._storage, self._table, folders) if self._is_hive_style and own else set()
+        return [path for path in own if self._is_copy(path) and path not in self._readers]
 
     def _is_copy(self, path: str) -> bool:
-        if not self._is_own(path):
-            return False
         if self.name_of(path).startswith(f"{REJECTED}/"):
             return True
         folder = path.rpartition("/")[0]
-        return self._at_once and self._is_hive_style and folder not in self._current | self._waiting
+        key = location_key(folder)
+        is_needed = folder in self._in_use or key in self._current or key in self._waiting
+        return self._at_once and self._is_hive_style and not is_needed
 
     def reasons(self, holders: Holders) -> Iterator[tuple[str, int, list[str]]]:
         """Yield the reasons why files are left, each with their number and some of their paths."""
@@ -183,13 +186,19 @@ class _Left:
 
     def _reason(self, path: str) -> str:
         folder = path.rpartition("/")[0]
-        if folder in self._current:
+        key = location_key(folder)
+        if key in self._current:
             return "of the table, whose rows arrived meanwhile; run the statement again"
         if (reader := self._readers.get(path)) is not None:
             return f"that the Iceberg table {reader} reads; delete the rows there, too, and run the statement again"
         if not self._is_own(path):
             return "that Calve did not write; delete them yourself, and run the statement again"
-        if self._is_hive_style and folder not in self._waiting:
+        if folder in self._in_use:
+            return (
+                "of another table or of a load that has not ended; run the statement for that table, or when the load "
+                "has ended"
+            )
+        if self._is_hive_style and key not in self._waiting:
             return "of dropped partitions; delete them with at_once => true"
         if self._at_once:
             return (
@@ -203,4 +212,4 @@ class _Left:
 
     def _is_own(self, path: str) -> bool:
         name = self.name_of(path)
-        return name != path and is_own_file(name, self._identity)
+        return name != path and is_own_file(name, self._storage.identity)

@@ -36,6 +36,20 @@ STATEMENTS = """
       TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='10, 20');
     INSERT INTO logs SELECT id, id FROM range(30);
     ALTER TABLE logs SPLIT PARTITION (2) INTO ('15', '20');
+    CREATE TABLE copied PARTITIONED BY (day) AS SELECT * FROM logs;
+    UPDATE logs SET id = id + 100 WHERE day < 5;
+    UPDATE copied SET id = id + 100 WHERE day < 5;
+    MERGE INTO logs USING (SELECT * FROM copied) s ON logs.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1;
+    MERGE INTO copied USING (SELECT 50 AS id, 7 AS day) s ON copied.id = s.id WHEN NOT MATCHED THEN INSERT *;
+    DELETE FROM logs WHERE id IN (SELECT id FROM copied WHERE id > 20);
+    DELETE FROM copied WHERE day = 1;
+    INSERT OVERWRITE copied PARTITION (day = 2) SELECT 1;
+    ALTER TABLE logs COMPACT;
+    ALTER TABLE copied COMPACT;
+    CALL calve.system.forget('logs', 'id = 9', true);
+    CALL calve.system.forget('copied', 'id = 9', true);
+    EXPLAIN SELECT * FROM logs WHERE day = 3;
+    TRUNCATE TABLE copied;
     CALL iceberg.system.migrate('shop', 'orders');
     CALL iceberg.system.revert('shop', 'orders');
     DROP TABLE logs PURGE

@@ -28,6 +28,7 @@ from catalog.statements.engine import NewOperation
 from catalog.statements.execution.tables import create, find, has_scheme
 from catalog.statements.results import DONE, StatementResult
 from catalog.statements.terms import TableReference
+from catalog.tables.own_properties import CREATED_AS
 
 _SUFFIX = "__creating"
 _DISCARD = "discard"
@@ -112,6 +113,7 @@ def _begin(context: Context, operation: NewOperation, statement: m.CreateTableAs
 
     Raises:
         OperationConflictError: Another operation creates the table.
+        TableAlreadyExistsError: A table of somebody else has that name.
         LocationNotEmptyError: Its folder has files.
     """
     _discard(context, operation, statement.table)
@@ -135,10 +137,16 @@ def _discard(context: Context, operation: NewOperation, table: TableReference) -
 
     Raises:
         OperationConflictError: Another operation creates the table.
+        TableAlreadyExistsError: A table of somebody else has the name.
     """
     left = find(context, table)
     if left is None:
         return
+    if CREATED_AS not in left.properties:
+        raise TableAlreadyExistsError(
+            f"table {left.full_name} exists, and CREATE TABLE … AS SELECT needs its name for a time; rename it, or "
+            "choose another name for the new table"
+        )
     operations, own = context.catalog.operations, f"{operation.id}/discard"
     # An earlier try of the statement may have been killed, and would hold the table.
     if operations.find(operation.id) is not None:

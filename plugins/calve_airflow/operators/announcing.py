@@ -36,11 +36,11 @@ class ClaimChangesOperator(FormOperator):
         """Claim the changes."""
         with open_catalog() as catalog:
             batches = catalog.announcements.claim(
-                operation_of(context), batch_size=MAX_KEYS, most=min(_MOST_PARTITIONS, MAX_KEYS * map_limit() // 2)
+                operation_of(context), batch_size=MAX_KEYS, most=_MOST_PARTITIONS, most_batches=map_limit()
             )
         if not batches:
             raise AirflowSkipException("no partition has changed since the last announcement")
-        return batches[: map_limit()]
+        return batches
 
 
 class AnnounceChangesOperator(BaseOperator):

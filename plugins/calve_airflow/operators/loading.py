@@ -64,7 +64,7 @@ class DiscoverSourcesOperator(FormOperator):
     def execute(self, context: Context) -> int:
         """Find the new files and journal the operation."""
         from catalog import LoadMode
-        from catalog.partitions.announcing import ANNOUNCES
+        from catalog.operations.changes import ANNOUNCES
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
@@ -361,7 +361,7 @@ class AnnounceNewPartitionsOperator(BaseOperator):
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.VISIBLE
             )
-            catalog.announcements.discard(self.operation_id)
+            catalog.announcements.finish(self.operation_id)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)
         return others

@@ -248,12 +248,11 @@ def _packages(text: str) -> dict[str, str]:
     """Return the Spark settings for the packages that a statement needs besides Spark's own jars."""
     from catalog import Catalog
     from catalog.settings.environment import package_settings
-    from catalog.statements import model as m
+    from catalog.statements.model import MigrationStatement
     from catalog.statements.parser import parse_statement
 
-    statement = parse_statement(text)
-    is_needed = isinstance(statement, m.MigrationStatement)
-    if isinstance(statement, m.Select | m.InsertQuery | m.DeleteRows | m.UpdateRows | m.MergeRows | m.CompactTable):
+    is_needed = isinstance(parse_statement(text), MigrationStatement)
+    if not is_needed:
         # Searching the statement for table names may match too many, which is safe. A view may refer to Iceberg tables.
         lowered = text.lower()
         with Catalog.open() as catalog:

@@ -160,6 +160,24 @@ def test_the_history_has_whole_statements_and_no_passwords(
     assert shell.readline.get_history_item(1) == "SELECT 1        + 2;"
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "LOAD DATA INPATH 's3://k:secret@lake/x' INTO TABLES t;",
+        "LOAD DATA INPATH s3://k:secret@lake/x INTO TABLE t;",
+        "SELEC 1; CREATE DATABASE x LOCATION 's3:%2f%2fk:secret@lake/x';",
+        "CREATE DATABASES x LOCATION 's3://lake/x?secret_key=secret';",
+    ],
+)
+def test_wrong_statements_with_passwords_are_not_in_the_history(
+    catalog_url: str, history: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    shell.readline.clear_history()
+    history.parent.mkdir(parents=True)
+    entered(monkeypatch, script, "LOAD DATA INPATH 's3://lake/x?region=eu' INTO TABLES t;")
+    assert history.read_text().strip() == "LOAD DATA INPATH 's3://lake/x?region=eu' INTO TABLES t;"
+
+
 def interrupt_when(condition: threading.Event) -> threading.Thread:
     def run() -> None:
         assert condition.wait(60)

@@ -13,10 +13,9 @@ from sqlalchemy import select, update
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import CatalogError
 from catalog.model.batches import PartitionUpdate
-from catalog.operations.changes import COMPACT, record_changed
+from catalog.operations.changes import ANNOUNCES, COMPACT, record_changed
 from catalog.operations.records import OperationKind
 from catalog.partitions import announcing
-from catalog.partitions.announcing import ANNOUNCES
 from catalog.partitions.changing import set_quarantined
 from catalog.storage.schema import PartitionChangeRow, PartitionRow
 
@@ -38,7 +37,7 @@ def add(catalog: Catalog, *values: str) -> None:
 def announced(catalog: Catalog, claimer: str = "run", batch_size: int = 500) -> list[tuple[bool, list[str]]]:
     """Claim everything, return it, and finish."""
     found = []
-    for number in catalog.announcements.claim(claimer, batch_size=batch_size, most=100_000):
+    for number in catalog.announcements.claim(claimer, batch_size=batch_size, most=100_000, most_batches=1_000):
         batch = catalog.announcements.get(claimer, number)
         if batch is not None:
             assert batch.table == "demo.t"
@@ -111,22 +110,39 @@ def test_batches_are_of_one_kind_and_of_a_limited_size(catalog: Catalog, table: 
 
 def test_a_claim_belongs_to_its_claimer_until_it_is_finished(catalog: Catalog, table: Table) -> None:
     add(catalog, "d")
-    [number] = catalog.announcements.claim("first", batch_size=9, most=9)
-    assert catalog.announcements.claim("second", batch_size=9, most=9) == []
+    [number] = catalog.announcements.claim("first", batch_size=9, most=9, most_batches=9)
+    assert catalog.announcements.claim("second", batch_size=9, most=9, most_batches=9) == []
     assert catalog.announcements.get("second", number) is None
-    assert catalog.announcements.claim("first", batch_size=9, most=9) == [number], "a retry claims nothing twice"
+    assert catalog.announcements.claim("first", batch_size=9, most=9, most_batches=9) == [number], (
+        "a retry claims nothing twice"
+    )
     assert catalog.announcements.finish("first") == 1
     assert catalog.announcements.get("first", number) is None
     assert catalog.announcements.finish("first") == 0
+
+
+def test_batches_above_the_limit_are_left_to_the_next_claim(catalog: Catalog, table: Table) -> None:
+    add(catalog, *"defghij")
+    catalog.drop_partitions("demo.t", "k = 'a'")
+    claims = {"batch_size": 2, "most": 100, "most_batches": 2}
+    assert len(catalog.announcements.claim("first", **claims)) == 2
+    assert len(catalog.announcements.claim("first", **claims)) == 2, "a retry keeps to the limit"
+    catalog.drop_partitions("demo.t", "k in ('h', 'i')")
+    catalog.announcements.finish("first")
+    assert catalog.announcements.pending() is not None
+    assert sorted(announced(catalog, batch_size=1)) == [
+        (CHANGED, ["k=j/n=1"]),
+        *((DROPPED, [f"k={value}/n=1"]) for value in "ahi"),
+    ]
 
 
 def test_compactions_and_dropped_tables_are_not_announced(catalog: Catalog, table: Table) -> None:
     operation = catalog.operations.begin("op", OperationKind.CHANGE_ROWS, "demo.t", {"change": COMPACT})
     with catalog.storage.write() as connection:
         record_changed(connection, table, ids(catalog, "a"), operation.number)
-    assert announced(catalog) == []
+    assert catalog.announcements.pending() is None
     add(catalog, "d")
-    [number] = catalog.announcements.claim("run", batch_size=9, most=9)
+    [number] = catalog.announcements.claim("run", batch_size=9, most=9, most_batches=9)
     add(catalog, "e")
     catalog.drop_table("demo.t")
     assert catalog.announcements.get("run", number) is None
@@ -137,7 +153,7 @@ def test_compactions_and_dropped_tables_are_not_announced(catalog: Catalog, tabl
 def test_a_renamed_table_is_announced_by_its_new_name(catalog: Catalog, table: Table) -> None:
     add(catalog, "d")
     catalog.alter_table("demo.t", rename_to="u")
-    [number] = catalog.announcements.claim("run", batch_size=9, most=9)
+    [number] = catalog.announcements.claim("run", batch_size=9, most=9, most_batches=9)
     batch = catalog.announcements.get("run", number)
     assert batch is not None
     assert (batch.table, list(batch.names)) == ("demo.u", ["k=d/n=1"])
@@ -149,9 +165,11 @@ def test_loads_that_announce_themselves_keep_their_changes(catalog: Catalog, tab
         operation = catalog.operations.begin(name, OperationKind.ADD_PARTITIONS, "demo.t", request)
         with catalog.storage.write() as connection:
             record_changed(connection, table, ids(catalog, "a" if name == "own" else "b"), operation.number)
+        # Known without reading the requests of operations, which are large.
+        assert (catalog.announcements.pending() is None) == (name == "own")
     assert announced(catalog) == [(CHANGED, ["k=b/n=1"])]
     assert catalog.announcements.pending() is None
-    assert catalog.announcements.discard("own") == 1
+    assert catalog.announcements.finish("own") == 1
     # A release by hand is announced, though the load had added the partition.
     number = catalog.operations.get("own").number
     with catalog.storage.write() as connection:

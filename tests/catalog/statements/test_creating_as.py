@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from catalog.errors import CatalogError, EngineError, OperationConflictError, TableAlreadyExistsError
+from catalog.errors import (
+    CatalogError,
+    EngineError,
+    OperationConflictError,
+    ReservedPropertyError,
+    TableAlreadyExistsError,
+)
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationState
 from catalog.statements.session import Session
@@ -45,6 +51,7 @@ def check_created(catalog: Catalog, tmp_path: Path) -> None:
     files = [path for path in Path(table.location).rglob("*") if path.is_file()]
     assert len(files) == 2
     assert [path.name for path in Path(table.location).parent.iterdir()] == ["t"]
+    assert table.properties == {}
 
 
 @pytest.mark.parametrize("is_same", [True, False])
@@ -121,6 +128,19 @@ def test_a_table_that_gets_the_name_meanwhile_stays(
     [table] = catalog.list_tables("demo")
     assert [column.name for column in table.columns] == ["other"]
     assert list((tmp_path / "warehouse").rglob("*.parquet")) == []
+
+
+def test_a_table_of_somebody_else_that_has_the_name_in_between_stays(catalog: Catalog, session: Session) -> None:
+    session.execute(CREATE.replace("TABLE t", "TABLE other"))
+    files = list(Path(catalog.get_table("demo.other").location).rglob("*.parquet"))
+    session.execute("ALTER TABLE other RENAME TO t__creating")
+    with pytest.raises(TableAlreadyExistsError, match=r"demo\.t__creating exists, .* rename it"):
+        session.execute(CREATE)
+    assert tables(catalog) == ["t__creating"]
+    assert files
+    assert all(file.exists() for file in files)
+    with pytest.raises(ReservedPropertyError):
+        session.execute("ALTER TABLE t__creating SET TBLPROPERTIES ('calve.created_as'='t')")
 
 
 def test_a_folder_with_files_is_refused(catalog: Catalog, session: Session, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from calve_airflow.assets import dropped_asset, table_asset
+from calve_airflow.operators import announcing
 from calve_airflow.operators.announcing import (
     AnnounceChangesOperator,
     ClaimChangesOperator,
@@ -56,6 +57,23 @@ def test_each_change_is_an_event_of_one_run(catalog: Catalog) -> None:
     assert FinishAnnouncementsOperator(task_id="finish").execute(context()) == 2
     with pytest.raises(AirflowSkipException, match="were announced"):
         announce(added)
+
+
+def test_runs_announce_everything_within_the_limit_of_mapped_tasks(
+    empty_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcing, "map_limit", lambda: 2)
+    tables = [f"demo.t{number}" for number in range(5)]
+    for table in tables:
+        empty_catalog.create_table(table, columns=[("v", "int")], partition_keys=[("k", "int")])
+        empty_catalog.add_partitions(table, [NewPartition(("1",))])
+    events: list[Asset] = []
+    for run_id in ("first", "second", "third"):
+        events += [asset for number in claim(run_id) for asset in announce(number, run_id)]
+        FinishAnnouncementsOperator(task_id="finish").execute(context(run_id))
+    assert sorted(asset.name for asset in events) == tables
+    with pytest.raises(AirflowSkipException, match="no partition has changed"):
+        claim("fourth")
 
 
 def test_names_that_look_like_templates_are_announced_as_they_are(empty_catalog: Catalog) -> None:

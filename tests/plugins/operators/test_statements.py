@@ -540,6 +540,25 @@ def test_a_select_gets_icebergs_packages_where_it_reads_an_iceberg_table(catalog
     assert "iceberg-spark-runtime" in job["conf"]["spark.jars.packages"]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "EXPLAIN SELECT * FROM demo.orders",
+        "CREATE TABLE demo.copied PARTITIONED BY (day) AS SELECT id, day FROM demo.orders",
+        "CALL calve.system.forget('demo.old', 'id = (SELECT max(id) FROM demo.orders)')",
+        "MERGE INTO demo.old t USING demo.orders s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_each_statement_that_reads_an_iceberg_table_gets_its_packages(
+    catalog: Catalog, job: dict[str, Any], statement: str
+) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    catalog.create_table("demo.old", columns=[("id", "int")], partition_keys=[("k", "int")])
+    run(statement)
+    assert "iceberg-spark-runtime" in job["conf"]["spark.jars.packages"]
+
+
 def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> None:
     catalog.operations.begin(f"{RUN}/statement-1", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
     fail_statement(Task().context())
