@@ -163,7 +163,7 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     JSON files are at most two groups, because each of their records may have its own fields.
     """
     job = target.job
-    reader = spark.read.format(job.source_format).options(**job.source_options)
+    reader = spark.read.format(job.source_format).options(**_reader_options(job))
     if job.source_format in TYPED_FORMATS:
         if job.source_format == "avro":
             require_avro(spark)
@@ -176,9 +176,22 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     groups = _text_groups(files, job)
     schemas = [_text_schema(spark, group, replace(target, job=own)) for group, own in groups]
     return [
-        _group(reader.options(**own.source_options).schema(schema.add(CORRUPT, StringType())), group)
+        _group(reader.options(**_reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
         for schema, (group, own) in zip(_agreeing(schemas), groups, strict=True)
     ]
+
+
+def _reader_options(job: SourceJob) -> dict[str, str]:
+    """Return the options of Spark's reader.
+
+    In quoted values of CSV files, a quote is doubled, as nearly all programs do, unless the options say otherwise.
+    Spark's default is a backslash before it, with which both of the doubled quotes become part of the value.
+    """
+    options = dict(job.source_options)
+    given = {name.lower(): value for name, value in options.items()}
+    if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
+        options["escape"] = quote
+    return options
 
 
 def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequence[FileInfo], SourceJob]]:
@@ -258,7 +271,7 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             )
         fields = [(name, declared[name]) for name in job.column_types]
     else:
-        sniffer = spark.read.format(job.source_format).options(**job.source_options)
+        sniffer = spark.read.format(job.source_format).options(**_reader_options(job))
         sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may omit a field.

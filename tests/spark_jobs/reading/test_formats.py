@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 from collections.abc import Callable
@@ -67,6 +68,22 @@ def test_compressed_files_are_loaded_and_their_lines_named(
     (tmp_path / f"b.json.{suffix}").write_bytes(pack(b'{"id": 4, "day": 4}\n{"id": "many", "day": 4}\n'))
     with pytest.raises(SourceFileError, match=rf"b\.json\.{suffix}, line 2: column id: 'many' is no int"):
         loader.load(tmp_path / f"b.json.{suffix}", **JSON)
+
+
+@on_sqlite
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+@pytest.mark.parametrize("given", [{}, {"quote": "'"}, {"escape": "\\"}], ids=["default", "quote", "escape"])
+def test_quotes_in_quoted_values_are_read_as_they_are_written(
+    loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, given: dict[str, str], multi_line: str
+) -> None:
+    quote, escape = given.get("quote", '"'), given.get("escape")
+    notes = [f"a {quote}b{quote}, c", f"{quote}{quote}", "plain", *([] if escape else ["c:\\dir\\"])]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file, quotechar=quote, escapechar=escape, doublequote=not escape, quoting=csv.QUOTE_ALL)
+        writer.writerows([("id", "note", "day"), *((number, note, 1) for number, note in enumerate(notes))])
+    options = {"header": "true", "multiLine": multi_line, **given}
+    loader.load(tmp_path / "a.csv", source_format="csv", source_options=options, **TYPES)
+    assert [note for _, note, _ in rows_of(spark, catalog)] == notes
 
 
 @on_sqlite
