@@ -126,7 +126,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         raise NoGoodFileError(refused)
     rows, given = (_union(frames) for frames in zip(*parts, strict=True))
     columns = tuple(
-        Column(field.name, field.dataType.simpleString())
+        # Spark reads char and varchar as strings.
+        Column(field.name, target.declared.get(field.name, field.dataType.simpleString()))
         for field in rows.schema
         if field.name not in key_types and not field.name.startswith(OWN)
     )

@@ -87,6 +87,21 @@ def test_quotes_in_quoted_values_are_read_as_they_are_written(
 
 
 @on_sqlite
+@pytest.mark.parametrize("text", [CSV, JSON], ids=["csv", "json"])
+def test_a_new_table_has_the_declared_types(
+    loader: Any, catalog: Catalog, tmp_path: Path, text: dict[str, Any]
+) -> None:
+    content = "id,note,code,day\n1,abc,x,1\n" if text is CSV else '{"id": 1, "note": "abc", "code": "x", "day": 1}\n'
+    (tmp_path / "a").write_text(content)
+    types = {"id": "smallint", "note": "varchar(3)", "code": "char(2)"}
+    loader.load(tmp_path / "a", **text, columns=list(types.items()))
+    assert {column.name: column.type for column in catalog.get_table(TABLE).columns} == types
+    (tmp_path / "b").write_text(content.replace("abc", "abcd"))
+    with pytest.raises(SourceFileError, match=r"column note: 'abcd' is no varchar\(3\)"):
+        loader.load(tmp_path / "b", **text)
+
+
+@on_sqlite
 def test_values_with_line_breaks_keep_their_lines(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
