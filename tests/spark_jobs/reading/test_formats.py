@@ -102,6 +102,18 @@ def test_a_new_table_has_the_declared_types(
 
 
 @on_sqlite
+def test_no_types_are_inferred_without_rows(loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,note,day\n")
+    with pytest.raises(SourceFileError, match=r"no rows to infer types from; .* in `columns` the types of id, note$"):
+        loader.load(tmp_path / "a.csv", **CSV)
+    assert catalog.list_tables() == []
+    loader.load(tmp_path / "a.csv", **CSV, **TYPES)
+    (tmp_path / "b.csv").write_text("id,note,day\n1,x,1\n")
+    loader.load(tmp_path / "b.csv", **CSV)
+    assert rows_of(spark, catalog) == [(1, "x", 1)]
+
+
+@on_sqlite
 def test_values_with_line_breaks_keep_their_lines(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
