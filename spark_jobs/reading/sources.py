@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from catalog.errors import SourceFileError
+from catalog.errors import InvalidIdentifierError, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
@@ -172,14 +172,16 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
         for file in files:
             if file.path in unreadable:
                 _refuse([file], f"cannot be read as {job.source_format}: {unreadable[file.path]}", job, refused)
-        return _agreeing_groups([_group(reader, group) for group in same], target)
+        return _agreeing_groups(_named_groups(((reader, group) for group in same), job, refused), target)
     reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false")
     groups = _text_groups(files, job)
     schemas = [_text_schema(spark, group, replace(target, job=own)) for group, own in groups]
-    return [
-        _group(reader.options(**_reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
+    # One after another, because they are one object, whose schema changes.
+    readers = (
+        (reader.options(**_reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
         for schema, (group, own) in zip(_agreeing(schemas), groups, strict=True)
-    ]
+    )
+    return _named_groups(readers, job, refused)
 
 
 def _reader_options(job: SourceJob) -> dict[str, str]:
@@ -200,6 +202,19 @@ def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequen
     if job.source_format == "csv":
         return [(group, job) for group in by_header(files, job)]
     return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files)]
+
+
+def _named_groups(
+    readers: Iterable[tuple[DataFrameReader, Sequence[FileInfo]]], job: SourceJob, refused: dict[str, str]
+) -> list[SourceGroup]:
+    """Return groups of files, without those with a column whose name no table can have."""
+    groups = []
+    for reader, files in readers:
+        try:
+            groups.append(_group(reader, files))
+        except InvalidIdentifierError as error:
+            _refuse(files, f"cannot be loaded, because a table cannot have all of its columns: {error}", job, refused)
+    return groups
 
 
 def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> SourceGroup:
