@@ -164,7 +164,8 @@ def _good_files(
         SourceFileError: No file can be loaded; they are set aside if the table exists.
     """
     try:
-        return good_files(spark, files, job, table, to_be, persist)
+        changed = catalog.loading.changed_files(catalog.operations.get(job.operation_id))
+        return good_files(spark, files, job, table, to_be, persist, changed)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
             _set_aside(catalog, job, table, bad_among(files, error.bad))
