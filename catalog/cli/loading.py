@@ -106,6 +106,9 @@ def load(
 
 def _path(source: str) -> str:
     """Return a source with an absolute path, because the journal keeps it; URIs stay."""
+    if not source.strip():
+        # Such as an unset variable of the shell; as a path, it would be the working directory.
+        raise click.UsageError("a SOURCE is empty; give a file, a folder or a glob")
     return source if "://" in source or source.startswith("file:") else os.path.abspath(os.path.expanduser(source))
 
 
