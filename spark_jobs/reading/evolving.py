@@ -185,6 +185,11 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
             f"has no column {', '.join(lacking)}, which `required` of the table's entry names; its "
             f"columns are {', '.join(columns)}. Correct the file, or take the column out of `required`"
         )
+    if target.identifying and not set(target.identifying) & set(columns):
+        raise UnfitFilesError(
+            f"has no column {', '.join(target.identifying)}, by which `merge` identifies rows; its columns are "
+            f"{', '.join(columns)}"
+        )
     if table is None:
         return set()
     missing, unknown = {column.name for column in table.columns}.difference(columns), target.unknown(columns)

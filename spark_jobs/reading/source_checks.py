@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from operator import add
+from operator import add, and_
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from catalog.model import Column, Table
+from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
 from spark_jobs.reading.folder_keys import key_of_folder
@@ -101,6 +101,16 @@ class Target:
             return self.job.column_types
         return {column.name: column.type for column in self.table.columns}
 
+    @cached_property
+    def merge_keys(self) -> Sequence[str]:
+        """The columns by which a merge identifies rows; empty for other modes."""
+        return self.job.merge_rule.keys if self.job.mode == LoadMode.MERGE else ()
+
+    @property
+    def identifying(self) -> Sequence[str]:
+        """The merge keys of which each row has to have one, without partition keys, whose nulls have a rule."""
+        return [name for name in self.merge_keys if name not in self.key_names]
+
     def unknown(self, columns: Sequence[str]) -> list[str]:
         """Return the columns of files that the table does not have."""
         if self.table is None:
@@ -155,8 +165,9 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     for name, text in target.declared.items():
         if name in columns and name not in target.key_names:
             checked = checked_column(Column(name, text), f.col(quoted(name)), columns[name])
-            is_required = name in target.job.required and target.contract.types is ContractMode.DISCARD_VALUE
-            checks.append(SourceCheck(checked, ContractMode.FREEZE if is_required else target.contract.types))
+            is_needed = name in (*target.job.required, *target.merge_keys)
+            is_refused = is_needed and target.contract.types is ContractMode.DISCARD_VALUE
+            checks.append(SourceCheck(checked, ContractMode.FREEZE if is_refused else target.contract.types))
     keys = list(_given_keys(columns, target))
     checks += map(SourceCheck, keys)
     for name in target.unknown(rows.columns):
@@ -169,6 +180,12 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
         if name in columns and name not in target.key_names:
             column = Column(name, columns[name].simpleString())
             checks.append(SourceCheck(_required(known.get(name) or CheckedColumn(column, f.col(quoted(name))))))
+    if identifying := [
+        known.get(name) or CheckedColumn(Column(name, columns[name].simpleString()), f.col(quoted(name)))
+        for name in target.identifying
+        if name in columns
+    ]:
+        checks.append(SourceCheck(_identifying(identifying)))
     return checks
 
 
@@ -352,6 +369,20 @@ def _required(checked: CheckedColumn) -> CheckedColumn:
     if checked.problem is not None:
         is_null &= checked.problem.isNull()
     return replace(checked, problem=f.when(is_null, f.lit(problem)), unfit=None)
+
+
+def _identifying(keys: Sequence[CheckedColumn]) -> CheckedColumn:
+    """Return the check that a row has a value in a column by which `merge` identifies it.
+
+    Rows without one would count as the same row, of which only the latest stays.
+    """
+    names = ", ".join(key.column.name for key in keys)
+    problem = f"column {names} is null, so `merge` cannot identify the row"
+    is_null = reduce(and_, [key.value.isNull() for key in keys])
+    for key in keys:
+        if key.problem is not None:
+            is_null &= key.problem.isNull()
+    return replace(keys[0], problem=f.when(is_null, f.lit(problem)), unfit=None)
 
 
 def _not_decoded(key: Column, value: SparkColumn) -> SparkColumn:

@@ -396,6 +396,31 @@ def test_rows_are_merged_within_their_partitions_if_the_keys_have_the_partition_
 
 
 @on_sqlite
+@pytest.mark.parametrize("keys", [["id"], ["country", "day", "id"]])
+def test_rows_without_a_value_to_identify_them_are_not_merged_into_one(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, keys: list[str]
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
+    options = {"mode": "merge", "merge": {"keys": keys}}
+    bad = deliver(tmp_path / "bad", "b.csv", HEADER + "US,1,2,2\nUS,1,,3\nUS,1,,4\n")
+    with pytest.raises(SourceFileError, match=r"b\.csv, line 3: column id is null, so `merge` cannot identify the row"):
+        loader.load(bad, **options)
+    lacking = deliver(tmp_path / "lacking", "c.csv", "country,day,amount\nUS,1,3\nUS,1,4\n")
+    with pytest.raises(SourceFileError, match=r"c\.csv has no column id, by which `merge` identifies rows"):
+        loader.load(lacking, **options)
+    unfit = deliver(tmp_path / "unfit", "d.csv", HEADER + "US,1,x,3\nUS,1,y,4\n")
+    with pytest.raises(SourceFileError, match=r"d\.csv, line 2: column id: 'x' is no"):
+        loader.load(unfit, **options, contract={"types": "discard_value"})
+    parts = ["country", "day", "id", "amount"]
+    loader.load(deliver(tmp_path / "good", "e.csv", HEADER + "US,1,,1\nUS,1,,2\n"), mode="merge", merge={"keys": parts})
+    rows = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert sorted((row.id or 0, row.amount) for row in rows) == [(0, 1.0), (0, 2.0), (1, 1.0)]
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     ("merge", "message"),
     [
