@@ -61,6 +61,8 @@ from catalog.tables.evolution import Evolution
 log = logging.getLogger(__name__)
 
 DISCOVER = "discover"
+STATEMENT_FILES = "source_files"
+"""The field of an operation's request with the files of LOAD DATA."""
 _SHOWN = 20
 _PATHS = 1_000
 """Number of files in one statement, each with the paths under which it may be recorded."""
@@ -153,6 +155,30 @@ class Loading:
         elif operation is not None:
             self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"all files of {', '.join(sources)} are loaded")
         return files
+
+    def new_for_statement(self, table: Table, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
+        """Return the files that a statement LOAD DATA loads: those that the table does not have yet.
+
+        Raises:
+            SourceFileError: It has all of them, or one of them changed after it was loaded.
+        """
+        known = self._known_files(table, files)
+        what = f"source {source}: {{:,}} file(s) {{}} loaded into {table.full_name}: {{}}"
+        todo = "replaces their partitions, and OPTIONS('RELOAD'='true') adds their rows again"
+        if changed := _changed(known, files):
+            said = what.format(len(changed), "changed after they were", ", ".join(changed[:_SHOWN]))
+            raise SourceFileError(f"{said}. Deliver new rows in new files; LOAD DATA with OVERWRITE {todo}")
+        new = [file for file in files if _same_path(file.path) not in known]
+        if files and not new:
+            said = what.format(len(files), "were already", ", ".join(file.path for file in files[:_SHOWN]))
+            raise SourceFileError(f"{said}. LOAD DATA with OVERWRITE {todo}")
+        return new
+
+    @staticmethod
+    def files_of_statement(operation: Operation) -> list[FileInfo] | None:
+        """Return the files that a statement LOAD DATA loads; None for other statements."""
+        files = operation.request.get(STATEMENT_FILES)
+        return None if files is None else [FileInfo(**fields) for fields in files]
 
     def settings_of(self, operation_id: str) -> dict[str, Any]:
         """Return the settings that `discover` has journaled with a load."""
@@ -487,13 +513,21 @@ class Loading:
     ) -> None:
         """Note that a load is published, in the transaction that publishes it."""
         if attempt.options.is_load:
-            self._note_sources(connection, attempt.table, operation)
+            self._note_sources(connection, attempt.table, operation, self.source_files(operation, connection))
+        else:
+            self.note_statement(connection, attempt.table, operation)
         self._operations.finish_job(operation.id, attempt.step, attempt.number, report, connection=connection)
         self._operations.advance(connection, operation.id, OperationState.COMMITTED)
         reached(Point.CHANGED)
 
-    def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
-        for batch in batched(self.source_files(operation, connection), _PATHS):
+    def note_statement(self, connection: Connection, table: Table, operation: Operation) -> None:
+        """Record the files of a statement LOAD DATA as loaded, in the transaction that makes its rows visible."""
+        self._note_sources(connection, table, operation, self.files_of_statement(operation) or ())
+
+    def _note_sources(
+        self, connection: Connection, table: Table, operation: Operation, files: Iterable[FileInfo]
+    ) -> None:
+        for batch in batched(files, _PATHS):
             connection.execute(
                 delete(SourceFileRow).where(
                     SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))
