@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from catalog.errors import (
     InvalidTableError,
     SourceFileError,
 )
+from catalog.files.filesystem import FileInfo
+from catalog.loading.loading import STATEMENT_FILES
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
@@ -64,7 +66,7 @@ from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, ro
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
 from spark_jobs.sessions.session import attempt_here
-from spark_jobs.writing.load_options import source_job
+from spark_jobs.writing.load_options import reloads, source_job
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
@@ -230,12 +232,16 @@ class SparkEngine:
 
         Raises:
             LocationNotAllowedError: The files are not below an allowed folder.
-            SourceFileError: The files cannot be found or read, or lack columns of the table.
+            SourceFileError: The files cannot be found or read, or lack columns of the table; or were loaded before, and
+                their rows neither replace others nor are to be added again.
         """
         files = allowed_files(path)
         if not files:
             raise SourceFileError(f"source {path} has no files")
         job = source_job(operation.id, table, path, files, options)
+        adds_again = overwritten is not None or reloads(options)
+        files, warning = self._files_to_load(operation, table, path, files, adds_again=adds_again)
+        request = {STATEMENT_FILES: [asdict(file) for file in files]}
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
             source = read_source(self.spark, files, job, table)
             refuse_missing_keys(
@@ -244,11 +250,24 @@ class SparkEngine:
             try:
                 rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
                 rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
-                return self._add(operation, table, rows, overwritten)
+                return {**warning, **self._add(operation, table, rows, overwritten, request)}
             except Exception as error:
                 if _UNREADABLE in str(error):
                     raise unreadable_lines(source) from None
                 raise
+
+    def _files_to_load(
+        self, operation: NewOperation, table: Table, path: str, files: list[FileInfo], *, adds_again: bool
+    ) -> tuple[list[FileInfo], Mapping[str, str]]:
+        """Return the files that LOAD DATA loads, and a warning if it leaves some out; a retry loads the same files."""
+        earlier, loading = self._catalog.operations.find(operation.id), self._catalog.loading
+        begun = None if earlier is None else loading.files_of_statement(earlier)
+        new = files if adds_again else begun
+        if new is None:
+            new = loading.new_for_statement(table, path, files)
+        if left := len(files) - len(new):
+            return new, {"warning": f"{left:,} of {len(files):,} file(s) were loaded before, and are left out"}
+        return new, {}
 
     def _add(
         self,
@@ -256,6 +275,7 @@ class SparkEngine:
         table: Table,
         frame: DataFrame,
         overwritten: Mapping[str, str | None] | None = None,
+        request: Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         if overwritten is not None:
             return overwrite_rows(
@@ -265,15 +285,28 @@ class SparkEngine:
                 table.full_name,
                 frame,
                 values=overwritten,
+                request=request,
                 requested_by=operation.requested_by,
             )
         if table.scheme is None:
             return append_rows(
-                self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
+                self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                frame,
+                request=request,
+                requested_by=operation.requested_by,
             )
         with row_errors():
             report = load_rows(
-                self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
+                self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                frame,
+                request=request,
+                requested_by=operation.requested_by,
             )
         return {**report, "rows": report["rows_loaded"]}
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
-from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
+from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
@@ -57,7 +57,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         the files that are set aside with their first bad rows; and the partitions that the indexes refuse.
 
     Raises:
-        SourceFileError: A file cannot be parsed; the message names it and the line.
+        SourceFileError: A file cannot be parsed; the message names it and the line. Or the types of a new table are
+            to be inferred from files without rows.
         InvalidTableError: The table is new, and the request names no partition keys.
         InvalidPartitionError: An index does not admit a partition, and the request does not say to skip it.
         PartitionAlreadyExistsError: The table has one of the partitions, and the mode is `new`.
@@ -92,7 +93,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             "discarded": good.discard_report(),
             **_check(catalog, job, table, indexes, partitions, source),
         }
-    inferred = [] if table.id else _inferred(source, job)
+    inferred = [] if table.id else _inferred(good, job, report["rows"])
     _log(table, good, report)
     if evolution:
         log.info("%s: with the load, the table gets %s", table.full_name, evolution)
@@ -163,7 +164,8 @@ def _good_files(
         SourceFileError: No file can be loaded; they are set aside if the table exists.
     """
     try:
-        return good_files(spark, files, job, table, to_be, persist)
+        changed = catalog.loading.changed_files(catalog.operations.get(job.operation_id))
+        return good_files(spark, files, job, table, to_be, persist, changed)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
             _set_aside(catalog, job, table, bad_among(files, error.bad))
@@ -180,9 +182,20 @@ def _reported(bad: Mapping[str, BadFile], shown: Sequence[BadRow]) -> dict[str, 
     return {"files": len(bad), "rows": row_count, "problems": [row.as_json() for row in shown]}
 
 
-def _inferred(source: Source, job: ValidateSourceJob) -> list[str]:
-    """Return the columns of a new table whose types the request does not declare, as `name type`."""
-    return [f"{column.name} {column.type}" for column in source.columns if column.name not in job.column_types]
+def _inferred(good: GoodFiles, job: ValidateSourceJob, row_count: int) -> list[str]:
+    """Return the columns of a new table whose types the request does not declare, as `name type`.
+
+    Raises:
+        SourceFileError: There are such columns, and no rows.
+    """
+    inferred = [column for column in good.source.columns if column.name not in job.column_types]
+    if inferred and not row_count:
+        names = ", ".join(column.name for column in inferred)
+        raise SourceFileError(
+            f"table {job.table} is new, and its {len(good.source.files):,} source file(s) have no rows to infer types "
+            f"from; load files with rows, or name in `columns` the types of {names}"
+        )
+    return [f"{column.name} {column.type}" for column in inferred]
 
 
 def _existing_table(catalog: Catalog, name: str) -> Table | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
-from catalog.errors import VerificationFailedError
+from catalog.errors import SourceFileError, VerificationFailedError
+from catalog.files.filesystem import FileInfo, Folder, in_parallel
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
@@ -31,6 +33,8 @@ from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
 from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows
 
+_SHOWN = 10
+
 log = logging.getLogger("spark_jobs.write_partitions")
 
 
@@ -45,7 +49,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         with the files.
 
     Raises:
-        SourceFileError: A file cannot be parsed.
+        SourceFileError: A file cannot be parsed, or changed since it was found.
         ConflictError: The table was changed since the load was validated.
         VerificationFailedError: The written files have another number of rows than were read.
     """
@@ -61,7 +65,9 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     # The validation has set the bad files aside, and planned how the table evolves.
     contract = job.schema_contract
     job = replace(job, bad_files="fail", contract=contract.after_evolution().as_json())
-    return {**_write_rows(spark, catalog, job, table), "evolution": evolution.as_json()}
+    report = _write_rows(spark, catalog, job, table)
+    _require_unchanged(catalog.loading.source_files(operation))
+    return {**report, "evolution": evolution.as_json()}
 
 
 def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
@@ -113,6 +119,25 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         *(table.full_name, counts.get("rows", 0), len(concerned), written, staging),
     )
     return {"staging": staging, "rows": written, "removed": partitions_without_rows(table, staging, concerned)}
+
+
+def _require_unchanged(files: Sequence[FileInfo]) -> None:
+    """Check that files are as the load has found them, as which it records them.
+
+    Raises:
+        SourceFileError: One is not.
+    """
+    found = in_parallel(lambda file: Folder(file.path).file(), files)
+    changed = [
+        file.path
+        for file, now in zip(files, found, strict=True)
+        if now is None or (now.size_bytes, now.modified_at_ms) != (file.size_bytes, file.modified_at_ms)
+    ]
+    if changed:
+        raise SourceFileError(
+            f"{len(changed):,} source file(s) changed while they were loaded: {', '.join(changed[:_SHOWN])}. Nothing "
+            "was added; run the load again when they are complete"
+        )
 
 
 def _checked(rows: DataFrame, table: Table) -> list[CheckedColumn]:

@@ -106,6 +106,9 @@ def load(
 
 def _path(source: str) -> str:
     """Return a source with an absolute path, because the journal keeps it; URIs stay."""
+    if not source.strip():
+        # Such as an unset variable of the shell; as a path, it would be the working directory.
+        raise click.UsageError("a SOURCE is empty; give a file, a folder or a glob")
     return source if "://" in source or source.startswith("file:") else os.path.abspath(os.path.expanduser(source))
 
 
@@ -189,19 +192,25 @@ def _problems(report: LoadReport) -> Iterator[str]:
     aside = report.validated.get("set_aside", {"files": 0})
     if aside["files"]:
         yield f"{aside['files']:,} file(s) set aside until they change, with {aside['rows']:,} bad row(s):"
-        yield from (f"  {row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in aside["problems"])
+        yield from map(_problem, aside["problems"])
     discarded = report.validated.get("discarded", {"files": 0})
     if discarded["files"]:
         yield (
             f"{discarded['rows']:,} row(s) and {discarded['values']:,} value(s) of {discarded['files']:,} file(s) left "
             "out, as the contract says, for instance:"
         )
-        yield from (f"  {row['file']}, line {row['line'] or '?'}: {row['problem']}" for row in discarded["examples"])
+        yield from map(_problem, discarded["examples"])
     refusal: Mapping[str, Any] = report.registered or report.validated
     if refusal.get("refused"):
         where = f"; their rows are in {refusal['refused_folder']}" if "refused_folder" in refusal else ""
         yield f"{refusal['refused']:,} partition(s) do not fit an index{where}:"
         yield from (f"  {reason}" for reason in refusal["refused_reasons"])
+
+
+def _problem(row: Mapping[str, Any]) -> str:
+    # Whole files, and formats without lines, have none.
+    place = row["file"] if row["line"] is None else f"{row['file']}, line {row['line']}"
+    return f"  {place}: {row['problem']}"
 
 
 def _quality(checked: Mapping[str, Any], rules: Mapping[str, Any]) -> Sequence[str]:

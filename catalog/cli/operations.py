@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -88,11 +89,17 @@ def _note(operation: Operation, quarantined: int) -> str | None:
         return _shortened(operation.failure_detail)
     if quarantined:
         return f"{quarantined:,} partition(s) are quarantined: calve quarantine {operation.table}"
-    validated = operation.report.get(ValidateSourceJob.script) or {}
-    if (discarded := validated.get("discarded", {})).get("files"):
-        rows, values = discarded["rows"], discarded["values"]
-        return f"{rows:,} row(s) and {values:,} value(s) were left out by the contract; --json shows examples"
+    if left_out := list(_left_out(operation)):
+        return f"{', '.join(left_out)}; --json shows examples"
     return _shortened(operation.request.get("reason"))
+
+
+def _left_out(operation: Operation) -> Iterator[str]:
+    validated = operation.report.get(ValidateSourceJob.script) or {}
+    if count := validated.get("set_aside", {}).get("files"):
+        yield f"{count:,} file(s) were set aside"
+    if (discarded := validated.get("discarded", {})).get("files"):
+        yield f"{discarded['rows']:,} row(s) and {discarded['values']:,} value(s) were left out by the contract"
 
 
 def _shortened(text: str | None) -> str | None:

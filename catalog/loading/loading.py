@@ -42,6 +42,7 @@ from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
+from catalog.operations.job_requests import SKIP
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.operations.staging import STAGING, incomplete, staging_name
@@ -60,9 +61,14 @@ from catalog.tables.evolution import Evolution
 log = logging.getLogger(__name__)
 
 DISCOVER = "discover"
+STATEMENT_FILES = "source_files"
+"""The field of an operation's request with the files of LOAD DATA."""
 _SHOWN = 20
 _PATHS = 1_000
 """Number of files in one statement, each with the paths under which it may be recorded."""
+
+_Known = dict[str, set[tuple[int, int]]]
+"""Path of a loaded file → the sizes and times with which it was loaded."""
 
 Attempt = tuple[str, str, int]
 """An attempt at a step: the operation's id, the step, and the attempt's number."""
@@ -107,13 +113,15 @@ class Loading:
         Raises:
             NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table cannot be loaded this way.
             LocationNotAllowedError: The source lies outside all allowed folders.
-            SourceFileError: The source does not exist, or a file changed after it was loaded.
+            SourceFileError: The source does not exist, or a file changed after it was loaded, and bad files are not
+                skipped.
             OperationConflictError: Another operation is running on the table.
             OperationReusedError: The operation id belongs to another load, which has committed.
         """
         known = self._known_table(table)
         sources = [source] if isinstance(source, str) else list(source)
         files = list({file.path: file for part in sources for file in allowed_files(part)}.values())
+        changed: list[str] = []
         operation = self._operations.find(operation_id)
         arguments = {"source": source if isinstance(source, str) else sources, "reload": reload, "dry_run": is_dry_run}
         if operation is not None and operation.is_committed:
@@ -125,10 +133,17 @@ class Loading:
             return self.source_files(operation)
         if known is not None and not reload:
             named = ", ".join(sources)
-            files = self._new_files(known, named, files, mode)
-            files = self._not_set_aside(known, named, files, (settings or {}).get("request", {}))
+            read_as = (settings or {}).get("request", {})
+            files, changed = self._new_files(known, named, files, mode, sets_aside=read_as.get("bad_files") == SKIP)
+            files = self._not_set_aside(known, named, files, read_as)
         if files:
-            request = {**arguments, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
+            found = {file.path for file in files}
+            request = {
+                **arguments,
+                "files": [asdict(file) for file in files],
+                "changed": [path for path in changed if path in found],
+                "settings": dict(settings or {}),
+            }
             self._operations.begin(
                 operation_id,
                 OperationKind.ADD_PARTITIONS,
@@ -140,6 +155,30 @@ class Loading:
         elif operation is not None:
             self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"all files of {', '.join(sources)} are loaded")
         return files
+
+    def new_for_statement(self, table: Table, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
+        """Return the files that a statement LOAD DATA loads: those that the table does not have yet.
+
+        Raises:
+            SourceFileError: It has all of them, or one of them changed after it was loaded.
+        """
+        known = self._known_files(table, files)
+        what = f"source {source}: {{:,}} file(s) {{}} loaded into {table.full_name}: {{}}"
+        todo = "replaces their partitions, and OPTIONS('RELOAD'='true') adds their rows again"
+        if changed := _changed(known, files):
+            said = what.format(len(changed), "changed after they were", ", ".join(changed[:_SHOWN]))
+            raise SourceFileError(f"{said}. Deliver new rows in new files; LOAD DATA with OVERWRITE {todo}")
+        new = [file for file in files if _same_path(file.path) not in known]
+        if files and not new:
+            said = what.format(len(files), "were already", ", ".join(file.path for file in files[:_SHOWN]))
+            raise SourceFileError(f"{said}. LOAD DATA with OVERWRITE {todo}")
+        return new
+
+    @staticmethod
+    def files_of_statement(operation: Operation) -> list[FileInfo] | None:
+        """Return the files that a statement LOAD DATA loads; None for other statements."""
+        files = operation.request.get(STATEMENT_FILES)
+        return None if files is None else [FileInfo(**fields) for fields in files]
 
     def settings_of(self, operation_id: str) -> dict[str, Any]:
         """Return the settings that `discover` has journaled with a load."""
@@ -153,8 +192,36 @@ class Loading:
         require_value_rows(table)
         return table
 
-    def _new_files(self, table: Table, source: str, files: Sequence[FileInfo], mode: LoadMode | None) -> list[FileInfo]:
-        known: dict[str, set[tuple[int, int]]] = {}
+    def _new_files(
+        self, table: Table, source: str, files: Sequence[FileInfo], mode: LoadMode | None, *, sets_aside: bool
+    ) -> tuple[list[FileInfo], list[str]]:
+        """Return the files that are not loaded in their present state, and the paths of those to set aside.
+
+        Args:
+            sets_aside: Whether bad files are set aside; files that changed after they were loaded are bad, unless the
+                mode says what becomes of their former rows.
+        """
+        known = self._known_files(table, files)
+        changed = _changed(known, files)
+        again = set(changed)
+        new = [file for file in files if file.path in again or _same_path(file.path) not in known]
+        what = f"{len(changed):,} file(s) changed after they were loaded into {table.full_name}"
+        if changed and mode in (LoadMode.REPLACE, LoadMode.MERGE):
+            done = "their partitions are replaced" if mode is LoadMode.REPLACE else "they are merged again"
+            log.warning("%s; %s: %s", what, done, ", ".join(changed[:_SHOWN]))
+        elif changed and not sets_aside:
+            raise SourceFileError(
+                f"source {source}: {what}: {', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the "
+                "partitions with rows of these files and load them with `reload`; or set `mode` to replace, to replace "
+                "their partitions; or set `bad_files` to skip, to load the other files"
+            )
+        elif changed:
+            return new, changed
+        return new, []
+
+    def _known_files(self, table: Table, files: Sequence[FileInfo]) -> _Known:
+        """Return those of the files that were loaded, by their normalized paths."""
+        known: _Known = {}
         with self._storage.read() as connection:
             for batch in batched(files, _PATHS):
                 query = select(SourceFileRow.__table__).where(
@@ -162,23 +229,7 @@ class Loading:
                 )
                 for row in connection.execute(query):
                     known.setdefault(_same_path(row.path), set()).add((row.size_bytes, row.modified_at_ms))
-        changed = [
-            file.path
-            for file in files
-            if (versions := known.get(_same_path(file.path))) and (file.size_bytes, file.modified_at_ms) not in versions
-        ]
-        what = f"{len(changed):,} file(s) changed after they were loaded into {table.full_name}"
-        if changed and mode in (LoadMode.REPLACE, LoadMode.MERGE):
-            done = "their partitions are replaced" if mode is LoadMode.REPLACE else "they are merged again"
-            log.warning("%s; %s: %s", what, done, ", ".join(changed[:_SHOWN]))
-        elif changed:
-            raise SourceFileError(
-                f"source {source}: {what}: {', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the "
-                "partitions with rows of these files and load them with `reload`; or set `mode` to replace, to replace "
-                "their partitions"
-            )
-        again = set(changed)
-        return [file for file in files if file.path in again or _same_path(file.path) not in known]
+        return known
 
     def _not_set_aside(
         self, table: Table, source: str, files: list[FileInfo], request: Mapping[str, Any]
@@ -195,6 +246,11 @@ class Loading:
     def discovered_files(operation: Operation) -> list[FileInfo]:
         """Return the source files that a load has found, including those that it sets aside."""
         return [FileInfo(**fields) for fields in operation.request["files"]]
+
+    @staticmethod
+    def changed_files(operation: Operation) -> list[str]:
+        """Return the paths of the source files that a load has found, and sets aside, because they had changed."""
+        return list(operation.request.get("changed", ()))
 
     def source_files(self, operation: Operation, connection: Connection | None = None) -> list[FileInfo]:
         """Return the source files of a load, without those that it has set aside."""
@@ -457,13 +513,21 @@ class Loading:
     ) -> None:
         """Note that a load is published, in the transaction that publishes it."""
         if attempt.options.is_load:
-            self._note_sources(connection, attempt.table, operation)
+            self._note_sources(connection, attempt.table, operation, self.source_files(operation, connection))
+        else:
+            self.note_statement(connection, attempt.table, operation)
         self._operations.finish_job(operation.id, attempt.step, attempt.number, report, connection=connection)
         self._operations.advance(connection, operation.id, OperationState.COMMITTED)
         reached(Point.CHANGED)
 
-    def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
-        for batch in batched(self.source_files(operation, connection), _PATHS):
+    def note_statement(self, connection: Connection, table: Table, operation: Operation) -> None:
+        """Record the files of a statement LOAD DATA as loaded, in the transaction that makes its rows visible."""
+        self._note_sources(connection, table, operation, self.files_of_statement(operation) or ())
+
+    def _note_sources(
+        self, connection: Connection, table: Table, operation: Operation, files: Iterable[FileInfo]
+    ) -> None:
+        for batch in batched(files, _PATHS):
             connection.execute(
                 delete(SourceFileRow).where(
                     SourceFileRow.table_id == table.id, among(connection, SourceFileRow.path, _spellings(batch))
@@ -473,6 +537,15 @@ class Loading:
                 insert(SourceFileRow),
                 [{"table_id": table.id, "operation_number": operation.number, **asdict(file)} for file in batch],
             )
+
+
+def _changed(known: _Known, files: Iterable[FileInfo]) -> list[str]:
+    """Return the paths of the files that changed after they were loaded."""
+    return [
+        file.path
+        for file in files
+        if (versions := known.get(_same_path(file.path))) and (file.size_bytes, file.modified_at_ms) not in versions
+    ]
 
 
 def _same_path(path: str) -> str:

@@ -35,6 +35,8 @@ _OF_READING = (
     "indexes",
     "key_expressions",
     "contract",
+    "mode",
+    "merge",
 )
 """The fields of a load's request (`SourceJob`) that decide whether a file can be loaded."""
 

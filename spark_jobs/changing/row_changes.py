@@ -58,6 +58,7 @@ def overwrite_rows(
     frame: DataFrame,
     *,
     values: Mapping[str, str | None] | None = None,
+    request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Replace partitions by rows, in one operation; a repeated call returns the same report.
@@ -66,6 +67,7 @@ def overwrite_rows(
         frame: As for `append_rows`.
         values: Values of some keys: all partitions with these values are replaced, also those for which there are no
             rows. Without values, the partitions of the rows are replaced.
+        request: What the journal keeps of the request besides.
 
     Returns:
         The report: `rows`, `files`, `bytes`, `partitions_added`, `partitions_replaced` and `partitions_removed`.
@@ -76,7 +78,7 @@ def overwrite_rows(
     """
     definition = _changeable(catalog, table)
     rows, columns = shaped_rows(definition, frame)
-    request = {"change": "overwrite", "values": dict(values or {})}
+    request = {"change": "overwrite", "values": dict(values or {}), **(request or {})}
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame))

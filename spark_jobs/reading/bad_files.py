@@ -35,6 +35,10 @@ from spark_jobs.sessions.python_tasks import in_tasks
 
 _CHUNK = 1 << 20
 _FILES_A_TASK = 200
+_CHANGED = (
+    "changed after it was loaded. Deliver new rows in new files; or set `mode` to replace, to replace its partitions; "
+    "or drop its partitions and load it with `reload`"
+)
 
 
 @dataclass
@@ -143,10 +147,12 @@ def good_files(
     table: Table | None,
     table_to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
     persist: Persist,
+    changed: Iterable[str] = (),
 ) -> GoodFiles:
     """Return the files that can be loaded, with the partitions of their rows.
 
     Args:
+        changed: The paths of files that cannot, because they changed after they were loaded.
         persist: See `cached`.
         table: None if it does not exist yet.
         table_to_be: Returns the table for a source, with its indexes.
@@ -154,8 +160,10 @@ def good_files(
     Raises:
         NoGoodFilesError: No file can be loaded.
     """
-    bad: dict[str, BadFile] = {}
-    shown: list[BadRow] = []
+    bad = {path: BadFile(_CHANGED) for path in changed}
+    shown = _shown(None, bad)
+    if len(bad) == len(files):
+        raise NoGoodFilesError(bad, shown)
     while True:
         left = [file for file in files if file.path not in bad]
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from catalog.errors import SourceFileError
+from catalog.errors import InvalidIdentifierError, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
@@ -126,7 +126,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         raise NoGoodFileError(refused)
     rows, given = (_union(frames) for frames in zip(*parts, strict=True))
     columns = tuple(
-        Column(field.name, field.dataType.simpleString())
+        # Spark reads char and varchar as strings.
+        Column(field.name, target.declared.get(field.name, field.dataType.simpleString()))
         for field in rows.schema
         if field.name not in key_types and not field.name.startswith(OWN)
     )
@@ -163,7 +164,7 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     JSON files are at most two groups, because each of their records may have its own fields.
     """
     job = target.job
-    reader = spark.read.format(job.source_format).options(**job.source_options)
+    reader = spark.read.format(job.source_format).options(**_reader_options(job))
     if job.source_format in TYPED_FORMATS:
         if job.source_format == "avro":
             require_avro(spark)
@@ -171,14 +172,29 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
         for file in files:
             if file.path in unreadable:
                 _refuse([file], f"cannot be read as {job.source_format}: {unreadable[file.path]}", job, refused)
-        return _agreeing_groups([_group(reader, group) for group in same], target)
+        return _agreeing_groups(_named_groups(((reader, group) for group in same), job, refused), target)
     reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false")
     groups = _text_groups(files, job)
     schemas = [_text_schema(spark, group, replace(target, job=own)) for group, own in groups]
-    return [
-        _group(reader.options(**own.source_options).schema(schema.add(CORRUPT, StringType())), group)
+    # One after another, because they are one object, whose schema changes.
+    readers = (
+        (reader.options(**_reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
         for schema, (group, own) in zip(_agreeing(schemas), groups, strict=True)
-    ]
+    )
+    return _named_groups(readers, job, refused)
+
+
+def _reader_options(job: SourceJob) -> dict[str, str]:
+    """Return the options of Spark's reader.
+
+    In quoted values of CSV files, a quote is doubled, as nearly all programs do, unless the options say otherwise.
+    Spark's default is a backslash before it, with which both of the doubled quotes become part of the value.
+    """
+    options = dict(job.source_options)
+    given = {name.lower(): value for name, value in options.items()}
+    if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
+        options["escape"] = quote
+    return options
 
 
 def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequence[FileInfo], SourceJob]]:
@@ -186,6 +202,19 @@ def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequen
     if job.source_format == "csv":
         return [(group, job) for group in by_header(files, job)]
     return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files)]
+
+
+def _named_groups(
+    readers: Iterable[tuple[DataFrameReader, Sequence[FileInfo]]], job: SourceJob, refused: dict[str, str]
+) -> list[SourceGroup]:
+    """Return groups of files, without those with a column whose name no table can have."""
+    groups = []
+    for reader, files in readers:
+        try:
+            groups.append(_group(reader, files))
+        except InvalidIdentifierError as error:
+            _refuse(files, f"cannot be loaded, because a table cannot have all of its columns: {error}", job, refused)
+    return groups
 
 
 def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> SourceGroup:
@@ -258,7 +287,7 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             )
         fields = [(name, declared[name]) for name in job.column_types]
     else:
-        sniffer = spark.read.format(job.source_format).options(**job.source_options)
+        sniffer = spark.read.format(job.source_format).options(**_reader_options(job))
         sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may omit a field.

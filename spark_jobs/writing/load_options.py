@@ -16,6 +16,7 @@ from catalog.settings.table_config import NULL_KEYS
 
 FORMATS = ("csv", "parquet", "orc", "json", "avro")
 _SUFFIXES = {**{name: name for name in FORMATS}, "txt": "csv", "tsv": "csv", "jsonl": "json", "ndjson": "json"}
+_RELOAD = "RELOAD"
 _COMPRESSED = ("gz", "bz2", "zst", "snappy", "lz4", "deflate")
 
 # CarbonData's names and Spark's own → Spark's.
@@ -51,8 +52,8 @@ def source_job(
     """Return the settings to read files for a table.
 
     Args:
-        options: Names in capital letters: FORMAT; NULLKEYS (`allow` or `refuse`); FILEHEADER with the columns of files
-            without a header; CarbonData's options for CSV; DATEFORMAT and TIMESTAMPFORMAT.
+        options: Names in capital letters: FORMAT; RELOAD (see `reloads`); NULLKEYS (`allow` or `refuse`); FILEHEADER
+            with the columns of files without a header; CarbonData's options for CSV; DATEFORMAT and TIMESTAMPFORMAT.
 
     Raises:
         SourceFileError: The format cannot be determined, or an option is unknown.
@@ -62,6 +63,7 @@ def source_job(
     null_keys = left.pop("NULLKEYS", NULL_KEYS[0]).lower()
     if null_keys not in NULL_KEYS:
         raise SourceFileError(f"option NULLKEYS is {null_keys!r}; use {' or '.join(NULL_KEYS)}")
+    left.pop(_RELOAD, None)
     names = left.pop("FILEHEADER", "") if source_format == "csv" else ""
     read = {"header": "false" if names else "true"} if source_format == "csv" else {}
     if source_format in ("csv", "json"):
@@ -69,7 +71,7 @@ def source_job(
     known = _OPTIONS[source_format]
     for name, value in left.items():
         if name not in known:
-            others = ("FORMAT", "NULLKEYS", *(["FILEHEADER"] if source_format == "csv" else []))
+            others = ("FORMAT", "NULLKEYS", _RELOAD, *(["FILEHEADER"] if source_format == "csv" else []))
             raise SourceFileError(
                 f"unknown option {name} for {source_format.upper()}; use {', '.join((*others, *sorted(known)))}"
             )
@@ -86,6 +88,18 @@ def source_job(
         keys=[(key.name, key.type) for key in table.partition_keys],
         null_keys=null_keys,
     )
+
+
+def reloads(options: Mapping[str, str]) -> bool:
+    """Return whether the rows of files that were loaded before are added again.
+
+    Raises:
+        SourceFileError: The option RELOAD is neither `true` nor `false`.
+    """
+    text = options.get(_RELOAD, "false").lower()
+    if text not in ("true", "false"):
+        raise SourceFileError(f"option {_RELOAD} is {text!r}; use true or false")
+    return text == "true"
 
 
 def _format(path: str, files: Sequence[FileInfo], named: str | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from sqlalchemy import Connection
 
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
@@ -47,6 +48,7 @@ def load_rows(
     table: str,
     rows: DataFrame,
     *,
+    request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Add rows to a table with a partition scheme, in one operation; a repeated call returns the same report.
@@ -57,6 +59,7 @@ def load_rows(
     Args:
         rows: Rows with the table's columns, by name; each value must be exactly convertible to its column's type
             (`spark_jobs.rows.value_checks`).
+        request: What the journal keeps of the request.
 
     Returns:
         The report: `rows_loaded`, `files_written`, `rows_written`, `bytes_written`, `partitions_created`; for rows
@@ -69,7 +72,7 @@ def load_rows(
         InvalidRowsError: The rows lack a column, or have a value that does not fit its column.
     """
     operation = catalog.operations.begin(
-        operation_id, OperationKind.LOAD_ROWS, table, is_exclusive=True, requested_by=requested_by
+        operation_id, OperationKind.LOAD_ROWS, table, request, is_exclusive=True, requested_by=requested_by
     )
     if operation.is_committed:
         return dict(operation.report[LOAD])
@@ -167,7 +170,12 @@ def publish_scheme_rows(
         **extension.report(table),
         **(report or {}),
     }
-    return catalog.committer.commit(operation.id, *attempt, change, full_report)
+
+    def noted(connection: Connection, changed: Table) -> Mapping[str, Any]:
+        catalog.loading.note_statement(connection, changed, operation)
+        return full_report
+
+    return catalog.committer.commit(operation.id, *attempt, change, noted)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ def append_rows(
     table: str,
     frame: DataFrame,
     *,
+    request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
     """Append rows to a table, in one operation; a repeated call returns the same report.
@@ -57,6 +58,7 @@ def append_rows(
         frame: Rows with the table's columns and partition keys by name, in any order and case; a missing column is
         null.
             An empty string in a key is Hive's null.
+        request: What the journal keeps of the request.
 
     Returns:
         The report: `rows`, `files`, `bytes`, `partitions_added` and `partitions_extended`.
@@ -73,7 +75,7 @@ def append_rows(
     refuse_others(definition)
     rows, columns = shaped_rows(definition, frame)
     operation = catalog.operations.begin(
-        operation_id, OperationKind.APPEND_ROWS, table, is_exclusive=True, requested_by=requested_by
+        operation_id, OperationKind.APPEND_ROWS, table, request, is_exclusive=True, requested_by=requested_by
     )
     return publish_rows(spark, catalog, operation, APPEND, definition, lambda: NewRows(rows, columns))
 

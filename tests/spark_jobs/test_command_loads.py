@@ -116,6 +116,37 @@ def test_a_listed_table_is_loaded_checked_and_indexed_like_by_its_dag(
     assert [row[0] for row in rows(spark, catalog)] == [1, 2, 4, 5]
 
 
+@pytest.mark.usefixtures("listed")
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_a_file_that_changed_after_it_was_loaded_does_not_stop_the_others(
+    spark: SparkSession, catalog: Catalog, landing: Path
+) -> None:
+    nothing = f"{TABLE} already has all files, or has set them aside; nothing to load\n"
+    assert load(TABLE).exit_code == 0
+    (landing / "a.csv").write_text(f"{HEADER}1,11,DE,2026-01-01\n")
+    (landing / "b.csv").write_text(f"{HEADER}3,7,FR,2026-01-02\n")
+    lines = load(TABLE).stdout.splitlines()
+    assert lines[:2] == [
+        "1 file(s) loaded, 1 row(s): 1 partition(s) added",
+        "1 file(s) set aside until they change, with 0 bad row(s):",
+    ]
+    assert lines[2].startswith(f"  {landing}/a.csv: the file changed after it was loaded. Deliver new rows in ")
+    loaded = [(1, 10.0, "DE", "2026-01-01"), (2, 5.5, "US", "2026-01-01"), (3, 7.0, "FR", "2026-01-02")]
+    assert rows(spark, catalog) == loaded
+    assert [file.path for file in catalog.set_aside_files(TABLE)] == [f"{landing}/a.csv"]
+    assert load(TABLE).stdout == nothing
+
+    (landing / "a.csv").write_text(f"{HEADER}1,12,DE,2026-01-01\n")
+    alone = load(TABLE)
+    assert alone.exit_code == 1
+    assert f"none of the 1 source file(s) can be loaded: {landing}/a.csv: the file changed after" in alone.stderr
+    assert load(TABLE).stdout == nothing
+    assert "1 file(s) changed after they were loaded" in load(TABLE, "--bad-files", "fail").stderr
+    assert load(TABLE, "--mode", "replace").exit_code == 0
+    assert rows(spark, catalog) == [(1, 12.0, "DE", "2026-01-01"), *loaded[1:]]
+    assert catalog.set_aside_files(TABLE) == []
+
+
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_table_of_the_catalog_needs_no_entry(
     spark: SparkSession, catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -166,6 +197,7 @@ def test_failed_checks_fail_the_command_if_the_entry_says_so(catalog: Catalog, l
     ("arguments", "code", "message"),
     [
         ((TABLE, "none.csv"), 1, "SourceFileError: source .*none.csv"),
+        ((TABLE, ""), 2, "a SOURCE is empty"),
         (("shop.other", "a.csv"), 1, "InvalidTableError: table shop.other is new and has no partition keys"),
         (("shop.other",), 1, "InvalidConfigurationError: table shop.other is not in .*; give its source"),
         ((TABLE, "a.csv", "--option", "sep"), 2, "--option is 'sep'; write a name and a value"),

@@ -450,6 +450,24 @@ def test_chars_identify_rows_whether_padded_or_not(
 
 
 @on_sqlite
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_file_that_grows_while_it_is_loaded_is_not_recorded_as_loaded(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, mode: str
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader, options = make_loader(), {"mode": mode, "merge": {"keys": ["id"]}}
+    source, operation = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), loader.new_operation()
+    loader.validate(operation, source, **options)
+    deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,1,2,2\n")
+    with pytest.raises(SourceFileError, match=r"1 source file\(s\) changed while they were loaded: .*a\.csv"):
+        loader.write(operation, **options)
+    catalog.operations.fail(operation, "TEST", "the load failed")
+    loader.load(source, **options)
+    assert sorted(row.id for row in read_table(spark, "shop.orders", catalog=catalog).collect()) == [1, 2]
+
+
+@on_sqlite
 @pytest.mark.parametrize(
     ("merge", "message"),
     [

@@ -240,6 +240,9 @@ def test_views_are_read_as_their_queries(session: Session, catalog: Catalog) -> 
 # --- LOAD DATA ------------------------------------------------------------------------------------------------------
 
 
+FORMATS = ("PARQUET", "ICEBERG")
+
+
 def loaded(session: Session, path: Path, options: str = "") -> list[list[Cell]]:
     run(session, "DROP TABLE IF EXISTS logs", LOGS, f"LOAD DATA INPATH '{path}' INTO TABLE logs {options}")
     return rows(session, "SELECT id, name, day FROM logs ORDER BY id")
@@ -277,6 +280,42 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
     assert (error, "line 3: partition key name is null" in message) == ("SourceFileError", True), message
     run(session, f"{load} OPTIONS ('NULLKEYS'='allow')")
     assert len(rows(session, "SHOW PARTITIONS v")) == 3
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "table",
+    [
+        LOGS,
+        *(f"CREATE TABLE logs (id int, name string) PARTITIONED BY (day date) STORED AS {name}" for name in FORMATS),
+    ],
+    ids=["scheme", *FORMATS],
+)
+def test_load_data_loads_each_file_once(session: Session, catalog: Catalog, tmp_path: Path, table: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.csv").write_text("id,name,day\n1,a,2014-05-05\n")
+    load = f"LOAD DATA INPATH '{source}' INTO TABLE logs"
+    run(session, table, load)
+    error, _, message = refused(session, load)
+    assert error == "SourceFileError"
+    assert f"1 file(s) were already loaded into shop.logs: {source}/a.csv. LOAD DATA with OVERWRITE" in message
+    (source / "b.csv").write_text("id,name,day\n2,b,2014-05-05\n")
+    warning = "1 of 2 file(s) were loaded before, and are left out"
+    for _ in range(2):  # the second time as a retry
+        assert [*session.execute(load, operation_id="again").rows] == [[1, warning]]
+    assert rows(session, "SELECT id FROM logs ORDER BY id") == [[1], [2]]
+    if table != LOGS:
+        assert catalog.loading.discover("load", "shop.logs", str(source)) == []
+
+    (source / "b.csv").write_text("id,name,day\n22,b,2014-05-05\n")
+    assert f"1 file(s) changed after they were loaded into shop.logs: {source}/b.csv" in refused(session, load)[2]
+    run(session, load.replace("INTO", "OVERWRITE INTO"))
+    assert rows(session, "SELECT id FROM logs ORDER BY id") == [[1], [22]]
+    assert "were already loaded" in refused(session, load)[2]
+    run(session, f"{load} OPTIONS ('RELOAD'='true')")
+    assert rows(session, "SELECT id FROM logs ORDER BY id") == [[1], [1], [22], [22]]
+    assert "option RELOAD is 'yes'" in refused(session, f"{load} OPTIONS ('RELOAD'='yes')")[2]
 
 
 @pytest.mark.first_case

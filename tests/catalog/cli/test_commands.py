@@ -177,6 +177,14 @@ def test_loads_that_left_something_out_are_named(orders: Catalog) -> None:
     assert json.loads(line)["report"]["validate_source"]["discarded"] == discarded
 
 
+def test_loads_that_set_files_aside_are_named(orders: Catalog) -> None:
+    orders.operations.begin("load", OperationKind.ADD_PARTITIONS, TABLE, {})
+    with orders.operations.attempt("load", "validate_source") as attempt:
+        report = {"set_aside": {"files": 2, "rows": 5, "problems": []}}
+        orders.operations.finish_job("load", "validate_source", attempt, report)
+    assert "2 file(s) were set aside; --json shows examples" in calve("operations", "load").stdout
+
+
 def test_quarantined_partitions_are_listed_and_released_with_a_reason(quarantined: Catalog) -> None:
     assert [line.split("  ")[0] for line in calve("quarantine", TABLE).stdout.splitlines()] == [
         "PARTITION",

@@ -56,6 +56,7 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
     ),
     "a long line": (CSV, "b.csv", f"{HEADER}US,2,3,1,5\n".encode(), {"line": 2, "problem": "US,2,3,1,5"}),
     "an unknown column": (CSV, "b.csv", b"country,day,id,total\nUS,2,3,1\n", {"line": None}),
+    "a name of no column": (CSV, "b.csv", b"country,day,id,a.b\nUS,2,3,1\n", {"line": None}),
     "no key": (CSV, "b.csv", b"country,id\nUS,3\n", {"line": None}),
     "a null key": (CSV, "b.csv", f"{HEADER}US,2,3,1\nUS,,4,1\n".encode(), {"line": 3, "column": "day"}),
     "a bad key": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 from collections.abc import Callable
@@ -67,6 +68,49 @@ def test_compressed_files_are_loaded_and_their_lines_named(
     (tmp_path / f"b.json.{suffix}").write_bytes(pack(b'{"id": 4, "day": 4}\n{"id": "many", "day": 4}\n'))
     with pytest.raises(SourceFileError, match=rf"b\.json\.{suffix}, line 2: column id: 'many' is no int"):
         loader.load(tmp_path / f"b.json.{suffix}", **JSON)
+
+
+@on_sqlite
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+@pytest.mark.parametrize("given", [{}, {"quote": "'"}, {"escape": "\\"}], ids=["default", "quote", "escape"])
+def test_quotes_in_quoted_values_are_read_as_they_are_written(
+    loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, given: dict[str, str], multi_line: str
+) -> None:
+    quote, escape = given.get("quote", '"'), given.get("escape")
+    notes = [f"a {quote}b{quote}, c", f"{quote}{quote}", "plain", *([] if escape else ["c:\\dir\\"])]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file, quotechar=quote, escapechar=escape, doublequote=not escape, quoting=csv.QUOTE_ALL)
+        writer.writerows([("id", "note", "day"), *((number, note, 1) for number, note in enumerate(notes))])
+    options = {"header": "true", "multiLine": multi_line, **given}
+    loader.load(tmp_path / "a.csv", source_format="csv", source_options=options, **TYPES)
+    assert [note for _, note, _ in rows_of(spark, catalog)] == notes
+
+
+@on_sqlite
+@pytest.mark.parametrize("text", [CSV, JSON], ids=["csv", "json"])
+def test_a_new_table_has_the_declared_types(
+    loader: Any, catalog: Catalog, tmp_path: Path, text: dict[str, Any]
+) -> None:
+    content = "id,note,code,day\n1,abc,x,1\n" if text is CSV else '{"id": 1, "note": "abc", "code": "x", "day": 1}\n'
+    (tmp_path / "a").write_text(content)
+    types = {"id": "smallint", "note": "varchar(3)", "code": "char(2)"}
+    loader.load(tmp_path / "a", **text, columns=list(types.items()))
+    assert {column.name: column.type for column in catalog.get_table(TABLE).columns} == types
+    (tmp_path / "b").write_text(content.replace("abc", "abcd"))
+    with pytest.raises(SourceFileError, match=r"column note: 'abcd' is no varchar\(3\)"):
+        loader.load(tmp_path / "b", **text)
+
+
+@on_sqlite
+def test_no_types_are_inferred_without_rows(loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,note,day\n")
+    with pytest.raises(SourceFileError, match=r"no rows to infer types from; .* in `columns` the types of id, note$"):
+        loader.load(tmp_path / "a.csv", **CSV)
+    assert catalog.list_tables() == []
+    loader.load(tmp_path / "a.csv", **CSV, **TYPES)
+    (tmp_path / "b.csv").write_text("id,note,day\n1,x,1\n")
+    loader.load(tmp_path / "b.csv", **CSV)
+    assert rows_of(spark, catalog) == [(1, "x", 1)]
 
 
 @on_sqlite
