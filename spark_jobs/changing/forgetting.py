@@ -164,7 +164,8 @@ class _Left:
         """
         own = [path for path in paths if self._is_own(path)]
         folders = {path.rpartition("/")[0] for path in own}
-        self._readers = dict(Reachability(self._storage).reached(own)) if own else {}
+        besides = (self._table.full_name,)
+        self._readers = dict(Reachability(self._storage).reached(own, besides=besides)) if own else {}
         self._in_use = folders_in_use(self._storage, self._table, folders) if self._is_hive_style and own else set()
         return [path for path in own if self._is_copy(path) and path not in self._readers]
 
