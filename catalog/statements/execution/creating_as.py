@@ -135,10 +135,16 @@ def _discard(context: Context, operation: NewOperation, table: TableReference) -
 
     Raises:
         OperationConflictError: Another operation creates the table.
+        TableAlreadyExistsError: Its name is that of a table that no such statement has created.
     """
     left = find(context, table)
     if left is None:
         return
+    # The folder of the others has the name of the new table.
+    if left.location.rpartition("/")[2] == left.name:
+        raise TableAlreadyExistsError(
+            f"table {left.full_name} exists, and its name is needed to collect the rows of the new table; rename it"
+        )
     operations, own = context.catalog.operations, f"{operation.id}/discard"
     # An earlier try of the statement may have been killed, and would hold the table.
     if operations.find(operation.id) is not None:
