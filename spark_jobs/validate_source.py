@@ -77,7 +77,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     to_be = partial(_table_to_be, catalog, job, table)
     with cached() as persist:
         with source_errors():
-            if job.bad_files == SKIP:
+            if job.bad_files == SKIP and job.mode != LoadMode.REPLACE:
                 good = _good_files(spark, catalog, job, files, table, to_be, persist)
             else:
                 good = _all_files(spark, job, files, table, keys, persist)
@@ -144,7 +144,13 @@ def _all_files(
     # By file, too, where a report counts what is left out of each.
     counted = persist(count_rows(source, keys, *([f.col(FILE)] if may_discard(source) else [])))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
-        raise unreadable_lines(source, bad)
+        error = unreadable_lines(source, bad)
+        if job.bad_files != SKIP:
+            raise error
+        raise SourceFileError(
+            f"{error}. With mode `replace`, no file is set aside, because its partitions would lose the rows that they "
+            "have in other files"
+        )
     partitions = counted.select(*map(quoted, keys), "row_count")
     return GoodFiles(source, persist(partitions_of(counted, keys)) if may_discard(source) else partitions, counted)
 

@@ -486,6 +486,22 @@ def test_a_wrong_merge_adds_nothing(
     assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]
 
 
+@on_sqlite
+def test_a_bad_file_fails_a_replacement_even_if_bad_files_are_skipped(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    """Otherwise the partition would have the rows of its other files alone, and later those of the corrected one."""
+    loader, source = make_loader(), deliver(tmp_path / "in", "a.csv", HEADER + "US,1,1,1\n")
+    loader.load(deliver(source, "b.csv", HEADER + "US,1,2,2\n"))
+    deliver(source, "a2.csv", HEADER + "US,1,1,10\n")
+    deliver(source, "b2.csv", HEADER + "US,1,x,20\n")
+    with pytest.raises(SourceFileError, match=r"(?s)b2\.csv, line 2: .*With mode `replace`, no file is set aside"):
+        loader.load(source, mode="replace", bad_files="skip")
+    deliver(source, "b2.csv", HEADER + "US,1,2,20\n")
+    assert loader.load(source, mode="replace", bad_files="skip")["row_count"] == 2
+    assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [2]
+
+
 def test_after_the_grace_period_every_reader_of_the_folder_sees_the_corrected_day(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
