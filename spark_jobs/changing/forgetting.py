@@ -55,8 +55,8 @@ def forget_rows(
 
     Returns:
         The report: `rows_deleted`, of visible partitions; `partitions_changed`; `files_deleted`; `files_searched`;
-        `files_left` and `rows_left`, which still have such rows; `left`, why they are left: lists of a reason, the
-        number of files, and some of their paths; and `problems` of the vacuum.
+        `files_left`, which have or may have such rows; `rows_left`, those that were found; `left`, why files are left:
+        lists of a reason, the number of files, and some of their paths; and `problems` of the vacuum.
 
     Raises:
         CatalogError: See `delete_rows`.
@@ -72,8 +72,9 @@ def forget_rows(
         removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
         reached(Point.FILES_DELETED)
         holders = find_holders(spark, catalog, definition, where)
+        holders.rows |= dict.fromkeys(holders.unreadable, 0)
         left = _Left(catalog, definition, at_once, holders.rows)
-        doomed = [path for path in holders.rows if left.is_doomed(path)]
+        doomed = [path for path, count in holders.rows.items() if count and left.is_doomed(path)]
         folder = Folder(definition.location)
         for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
             pass
@@ -141,7 +142,10 @@ class _Left:
         """Yield the reasons why files are left, each with their number and some of their paths."""
         by_reason: dict[str, list[str]] = {}
         for path in sorted(holders.rows):
-            by_reason.setdefault(self._reason(path), []).append(path)
+            reason = self._reason(path)
+            if not holders.rows[path]:
+                reason = f"that cannot be read, so that they may have such rows, {reason}"
+            by_reason.setdefault(reason, []).append(path)
         for reason, paths in by_reason.items():
             yield reason, len(paths), paths[:_SHOWN]
 
