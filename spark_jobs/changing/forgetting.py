@@ -59,8 +59,8 @@ def forget_rows(
 
     Returns:
         The report: `rows_deleted`, of visible partitions; `partitions_changed`; `files_deleted`; `files_searched`;
-        `files_left` and `rows_left`, which still have such rows; `left`, why they are left: lists of a reason, the
-        number of files, and some of their paths; and `problems` of the vacuum.
+        `files_left`, which have or may have such rows; `rows_left`, those that were found; `left`, why files are left:
+        lists of a reason, the number of files, and some of their paths; and `problems` of the vacuum.
 
     Raises:
         OperationConflictError: The rows are deleted, but another operation began before the search. The call can be
@@ -100,6 +100,7 @@ def forget_rows(
             holders = find_holders(spark, catalog, definition, where)
             left = _Left(catalog, definition, at_once)
             doomed = left.unneeded(holders.rows)
+            holders.rows |= dict.fromkeys(holders.unreadable, 0)
             folder = Folder(definition.location)
             for _ in in_parallel(folder.delete_file, [left.name_of(path) for path in doomed]):
                 pass
@@ -181,7 +182,10 @@ class _Left:
         """Yield the reasons why files are left, each with their number and some of their paths."""
         by_reason: dict[str, list[str]] = {}
         for path in sorted(holders.rows):
-            by_reason.setdefault(self._reason(path), []).append(path)
+            reason = self._reason(path)
+            if not holders.rows[path]:
+                reason = f"that cannot be read, so that they may have such rows, {reason}"
+            by_reason.setdefault(reason, []).append(path)
         for reason, paths in by_reason.items():
             yield reason, len(paths), paths[:_SHOWN]
 

@@ -7,10 +7,13 @@ dropped partitions and files that others have put there are searched, too.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -35,6 +38,9 @@ _EXTENSIONS = {
     ".json": FileFormat.JSONFILE,
 }
 _FILES_AT_ONCE = 20_000
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] [^\n]*? file (\S+?)\.(?:\s|$)")
+_MOST_UNREADABLE = 20
+"""The maximum number of files among `_FILES_AT_ONCE` that cannot be read: for each, the others are read again."""
 
 Values: TypeAlias = tuple[str | None, ...]
 
@@ -44,12 +50,14 @@ class Holders:
     """The files that have rows which meet a condition.
 
     Attributes:
-        searched: The number of files that were read.
+        searched: The number of files that were found.
         rows: Path of a file → the number of such rows in it.
+        unreadable: The files that Spark cannot read as rows of the table, so that they may have such rows.
     """
 
     searched: int = 0
     rows: dict[str, int] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,17 +81,44 @@ def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str
 
     Raises:
         VerificationFailedError: A file disappeared during the search.
+        PySparkException, Py4JJavaError: More than `_MOST_UNREADABLE` files of a format cannot be read.
         OSError: A folder cannot be listed.
     """
-    holders, in_files = Holders(), replace(table.in_files, scheme=None)
+    holders = Holders()
     for group in _groups(catalog, table):
         holders.searched += len(group.paths)
-        own = replace(in_files, format=group.format)
-        rows = with_padded_chars(read_listed(spark, own, group.folders, group.paths, by_id=group.by_id), own)
-        judged = with_hits(spark, catalog, table, rows, where)
-        found = judged.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE_PATH)).count().collect()
-        holders.rows |= {plain_path(row[0]): row[1] for row in found}
+        if group.format.is_readable:
+            _search(spark, catalog, table, group, where, holders)
+        else:
+            holders.unreadable += group.paths
     return holders
+
+
+def _search(spark: SparkSession, catalog: Catalog, table: Table, group: _Group, where: str, holders: Holders) -> None:
+    """Search files of one format, again without each file that cannot be read."""
+    own = replace(table.in_files, scheme=None, format=group.format)
+    paths, unreadable = dict.fromkeys(group.paths), list[str]()
+    while paths:
+        rows = with_padded_chars(read_listed(spark, own, group.folders, list(paths), by_id=group.by_id), own)
+        try:
+            judged = with_hits(spark, catalog, table, rows, where)
+            found = judged.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE_PATH)).count().collect()
+        except (PySparkException, Py4JJavaError) as error:
+            path = _unreadable_path(error)
+            if path not in paths or len(unreadable) == _MOST_UNREADABLE:
+                raise
+            del paths[path]
+            unreadable.append(path)
+        else:
+            holders.rows |= {plain_path(row[0]): row[1] for row in found}
+            break
+    holders.unreadable += unreadable
+
+
+def _unreadable_path(error: Exception) -> str | None:
+    """Return the file whose contents are no rows, if that is the error; a file that disappeared is another one."""
+    match = _UNREADABLE.search(str(error))
+    return plain_path(match[2]) if match is not None and match[1] != "FILE_NOT_EXIST" else None
 
 
 def _groups(catalog: Catalog, table: Table) -> Iterator[_Group]:

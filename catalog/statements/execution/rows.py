@@ -133,7 +133,7 @@ def _forgotten(table: Table, report: Mapping[str, Any]) -> Iterator[str]:
         yield f"proven: none of the {report['files_searched']:,} file(s) in the folders of the table has such a row"
         return
     yield (
-        f"{report['files_left']:,} of {report['files_searched']:,} file(s) in the folders of the table still have "
+        f"{report['files_left']:,} of {report['files_searched']:,} file(s) in the folders of the table are left, with "
         f"{report['rows_left']:,} such row(s):"
     )
     for reason, count, shown in report["left"]:

@@ -208,6 +208,23 @@ def test_a_load_that_has_not_ended_keeps_its_files(
     assert [row[1] for row in rows(session)] == ["bob", "eve", "zoe"]
 
 
+def test_files_that_cannot_be_read_are_named_and_prevent_the_proof(session: Session, catalog: Catalog) -> None:
+    create(session, "hive")
+    folder = Path(catalog.get_table("shop.orders").location)
+    others = [folder / name for name in ("country=US/broken.parquet", "notes.txt", "schema.json")]
+    for other in others:
+        other.parent.mkdir(exist_ok=True)
+        other.write_bytes(b"PAR1 ann")
+    report = forget(session, AT_ONCE)
+    assert rows(session) == KEPT
+    assert (report["files_searched"], report["files_left"], report["rows_left"]) == (5, 3, 0)
+    assert "3 that cannot be read, so that they may have such rows, that Calve did not write; delete" in report["text"]
+    assert all(str(other) in report["text"] for other in others)
+    for other in others:
+        other.unlink()
+    assert "proven" in forget(session, AT_ONCE)["text"]
+
+
 def test_partitions_in_folders_elsewhere_are_searched_too(session: Session, catalog: Catalog, tmp_path: Path) -> None:
     create(session, "hive")
     folder = Path(catalog.get_table("shop.orders").location)
