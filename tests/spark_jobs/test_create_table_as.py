@@ -134,7 +134,7 @@ def test_values_are_inserted_with_their_types_all_or_none(orders: Session, catal
 def test_a_table_with_the_name_for_collecting_rows_is_not_dropped(orders: Session) -> None:
     orders.execute("CREATE TABLE big__creating (id int) PARTITIONED BY (n int)")
     orders.execute("INSERT INTO big__creating VALUES (1, 1)")
-    with pytest.raises(CatalogError, match="big__creating exists, and its name is needed"):
+    with pytest.raises(CatalogError, match="big__creating exists, and CREATE TABLE … AS SELECT needs its name"):
         orders.execute("CREATE TABLE big AS SELECT * FROM orders")
     assert rows(orders, "SELECT * FROM big__creating") == [[1, 1]]
     orders.execute("ALTER TABLE big__creating RENAME TO other")

@@ -18,8 +18,6 @@ from catalog.errors import OperationConflictError, ProcedureArgumentError, Refus
 from catalog.operations.failpoints import Point
 from catalog.partitions.changing import set_quarantined
 from catalog.statements.session import Session
-from spark_jobs.changing.remaining import find_holders
-from tests.spark_jobs.conftest import Loader
 from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
@@ -172,40 +170,6 @@ def test_copies_of_refused_rows_and_of_dropped_partitions_are_deleted_and_files_
     assert report[-2:] == [1, 1]
     foreign.unlink()
     assert "proven" in forget(session, AT_ONCE)["text"]
-
-
-def test_a_load_that_has_not_ended_keeps_its_files(
-    session: Session, catalog: Catalog, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create(session, "hive")
-    source = tmp_path / "late.csv"
-    source.write_text("id,name,country,day\n6,ann,FR,2026-01-05\n7,zoe,FR,2026-01-05\n")
-    loader = Loader(spark, catalog, "shop.orders", {"country": "string", "day": "date"})
-    operation_id, search = loader.new_operation(), find_holders
-    staging = ""
-
-    def stop(point: Point) -> None:
-        if point is Point.MOVED:
-            raise KeyboardInterrupt
-
-    def search_while_a_load_runs(*arguments: Any) -> Any:
-        nonlocal staging
-        loader.validate(operation_id, source)
-        staging = loader.write(operation_id)["staging"]
-        with pytest.raises(KeyboardInterrupt):
-            loader.register(operation_id, staging)
-        return search(*arguments)
-
-    monkeypatch.setattr("catalog.loading.loading.reached", lambda point: stop(point) if staging else None)
-    monkeypatch.setattr("spark_jobs.changing.forgetting.find_holders", search_while_a_load_runs)
-    report = forget(session, AT_ONCE)
-    assert (report["files_left"], report["rows_left"]) == (1, 1)
-    assert "of a load that has not ended" in report["text"]
-    monkeypatch.undo()
-    loader.register(operation_id, staging)
-    assert [row[1] for row in rows(session)] == ["bob", "eve", "ann", "zoe"]
-    assert forget(session, AT_ONCE)["files_left"] == 0
-    assert [row[1] for row in rows(session)] == ["bob", "eve", "zoe"]
 
 
 def test_files_that_cannot_be_read_are_named_and_prevent_the_proof(session: Session, catalog: Catalog) -> None:
