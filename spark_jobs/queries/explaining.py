@@ -13,6 +13,7 @@ from catalog.partitions.explaining import Explanation
 from catalog.statements.results import StatementResult
 from spark_jobs.queries.catalyst import has_subquery, items, kind_of, known_plans
 from spark_jobs.queries.query import PrunedQuery
+from spark_jobs.reading.files import FOLDER
 from spark_jobs.reading.tables import PrunedTable
 
 _SHOWN_FILES = 10
@@ -58,7 +59,8 @@ class ExplainedTable:
             yield f"  index:      {self.index}"
             yield from (f"  range:      {text}" for text in self.ranges)
         pruned = self.partitions_total - self.partitions_read
-        yield f"  partitions: {self.partitions_read:,} of {self.partitions_total:,} read, {pruned:,} pruned"
+        if self.partitions_total:
+            yield f"  partitions: {self.partitions_read:,} of {self.partitions_total:,} read, {pruned:,} pruned"
         if self.files_read is None:
             yield "  files:      pruned by Iceberg's reader when the query runs"
             return
@@ -134,7 +136,9 @@ def explain_query(catalog: Catalog, pruned: PrunedQuery) -> ExplainedQuery:
         for node in _nodes(frame._jdf.queryExecution().executedPlan()):
             kind = kind_of(node)
             if kind in _JOINS:
-                joins.append(_join(node, kind))
+                # Not the join that gives rows the keys of their folders.
+                if FOLDER not in (join := _join(node, kind)).condition:
+                    joins.append(join)
             elif kind == "FileSourceScanExec":
                 files_scanned += int(node.selectedPartitions().totalNumberOfFiles())
                 filters = items(node.partitionFilters())
@@ -162,7 +166,8 @@ def _table(catalog: Catalog, pruned: PrunedTable) -> ExplainedTable:
         partitions_read=pruned.partitions_read,
         partitions_total=pruned.partitions_total,
         files_read=None if has_iceberg else len(paths),
-        files_total=pruned.files_total,
+        # Of a table without partitions, nothing counts the files.
+        files_total=pruned.files_total if pruned.partitions_total else None,
         files=[str(paths[number]) for number in range(min(len(paths), _SHOWN_FILES))],
     )
 

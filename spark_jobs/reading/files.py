@@ -47,7 +47,7 @@ _LISTED_HERE = 32
 """Number of paths that Spark checks without a job by default."""
 
 # Columns of the join that assigns values to partitions by folder; a table's column names cannot contain a slash.
-_FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
+FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
 FILE_PATH = "calve/file_path"
 """The column of `read_listed` with the path of each row's file."""
 
@@ -315,17 +315,17 @@ def _with_keys(
     else:
         folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
     values = [(_reported_folder(partition.location), True, *_key_texts(table, partition)) for partition in partitions]
-    schema = [f"`{_FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
+    schema = [f"`{FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
     known = f.broadcast(rows.sparkSession.createDataFrame(values, ", ".join(schema)))
     message = f.concat(
         f.lit(f"table {table.full_name}: a file is in "),
-        f.col(f"`{_FOLDER}`"),
+        f.col(f"`{FOLDER}`"),
         f.lit(", which is not the location of a partition; move it, or add a partition with this location"),
     )
     is_known = f.col(f"`{_IS_KNOWN}`")
     expected = f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean")) if is_strict else is_known
-    named = rows.withColumns({_FOLDER: folder, FILE_PATH: file["file_path"]})
-    return named.join(known, on=_FOLDER, how="left").where(expected)
+    named = rows.withColumns({FOLDER: folder, FILE_PATH: file["file_path"]})
+    return named.join(known, on=FOLDER, how="left").where(expected)
 
 
 def _depth(location: str) -> int:

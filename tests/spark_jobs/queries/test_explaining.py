@@ -138,3 +138,14 @@ def test_joins_are_told_as_spark_plans_them(shop: Session, iceberg_spark: SparkS
     assert "INNER join on customer = customer: SortMergeJoin, not partition-wise: rows of left and right" in text
     _, plan = explained(shop, "SELECT * FROM orders o CROSS JOIN customers c")
     assert [planned["condition"] for planned in plan["joins"]] == ["nothing"]
+
+
+def test_tables_without_partitions_and_own_joins_are_told_rightly(shop: Session, iceberg_spark: SparkSession) -> None:
+    shop.execute("CREATE TABLE flat STORED AS PARQUET AS SELECT 1 AS customer")
+    shop.execute("UPDATE orders SET customer = 9 WHERE id = 100")
+    text, plan = explained(shop, "SELECT count(*) FROM orders o JOIN flat f ON o.customer = f.customer")
+    [planned] = plan["joins"]
+    assert "calve/" not in planned["condition"]
+    lines = [line for line in text.split("shop.flat\n")[1].splitlines() if "file" in line or "partitions:" in line]
+    assert lines[0].startswith("  files:      ")
+    assert " of " not in lines[0]
