@@ -32,6 +32,9 @@ def race(url: str, operation_id: str, table: str, barrier: Barrier, outcomes: Si
         try:
             migrate(catalog, table, operation_id)
         except CatalogError as error:
+            if catalog.operations.find(operation_id) is not None:
+                # As statements and DAGs do, so that the table is free.
+                catalog.operations.fail(operation_id, type(error).__name__, str(error))
             outcomes.put((operation_id, f"{type(error).__name__}: {error}"))
         else:
             outcomes.put((operation_id, ""))
