@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Self
 
 PARTITIONS_PER_SECOND = "partitions/s"
 
@@ -34,6 +35,31 @@ class Figure:
     runs: int
     limit: float | None = None
     goal: float | None = None
+
+    @classmethod
+    def of_runs(
+        cls,
+        name: str,
+        ours: Sequence[float],
+        peer: Sequence[float],
+        goal: float | None,
+        limit: Sequence[float] | None = None,
+        unit: str = "s",
+    ) -> Self:
+        """Return the medians of runs on PostgreSQL.
+
+        Args:
+            name: Without the database.
+        """
+        return cls(
+            name=f"{name}.postgresql",
+            ours=median(ours),
+            peer=median(peer),
+            limit=None if limit is None else median(limit),
+            unit=unit,
+            runs=len(ours),
+            goal=goal,
+        )
 
     @property
     def is_rate(self) -> bool:

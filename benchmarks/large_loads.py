@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import BenchmarkError, Figure
@@ -60,14 +59,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
         ours, bare = in_new_process(ground.folder / "spark.log", _times_in_spark, request)
     finally:
         shutil.rmtree(request.folder)
-    yield Figure(
-        name=f"large_load.csv.{partitions}.postgresql",
-        ours=median(ours),
-        peer=median(bare),
-        unit="s",
-        runs=len(ours),
-        goal=MOST_OF_BARE,
-    )
+    yield Figure.of_runs(f"large_load.csv.{partitions}", ours, bare, MOST_OF_BARE)
 
 
 def _times_in_spark(request: _Request) -> tuple[list[float], list[float]]:

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -88,41 +87,24 @@ def measure(ground: Ground) -> Iterator[Figure]:
         plans = in_new_process(ground.folder / "iceberg.log", _times_of_plans, request, migrated.metadata_location)
         for file_format in FORMATS:
             case, mine, limit = f"{file_format}.{file_count}", times[file_format], limits[file_format]
-            yield _figure(f"migrate.{case}", mine, peers[file_format], MOST_OF_ICEBERG, limit)
-            yield _figure(f"migrate_limit.{case}", mine, limit, MOST_OF_LIMIT)
+            yield Figure.of_runs(f"migrate.{case}", mine, peers[file_format], MOST_OF_ICEBERG, limit)
+            yield Figure.of_runs(f"migrate_limit.{case}", mine, limit, MOST_OF_LIMIT)
         pyiceberg = [_pyiceberg_seconds(request)]
-        yield _figure(f"migrate_pyiceberg.parquet.{file_count}", times[FileFormat.PARQUET], pyiceberg, None)
-        yield _figure(f"migrate_remote.parquet.{file_count}", times["remote"], times["one thread"], MOST_OF_ONE_THREAD)
+        yield Figure.of_runs(f"migrate_pyiceberg.parquet.{file_count}", times[FileFormat.PARQUET], pyiceberg, None)
+        yield Figure.of_runs(
+            f"migrate_remote.parquet.{file_count}", times["remote"], times["one thread"], MOST_OF_ONE_THREAD
+        )
         megabytes = []
         for count in (many, many // 100):
             small = table_of(request.folder, FileFormat.PARQUET, count, 1)
             create_table(catalog, small, count)
             megabytes.append([in_new_process(ground.folder / "spark.log", _driver_megabytes, request, small.full_name)])
-        yield _figure(f"migrate_memory.driver.{many}", megabytes[0], megabytes[1], MOST_MEMORY, unit="MB")
+        yield Figure.of_runs(f"migrate_memory.driver.{many}", megabytes[0], megabytes[1], MOST_MEMORY, unit="MB")
         for scan in _SCANS:
             mine, theirs = plans[f"{scan}: ours"], plans[f"{scan}: theirs"]
-            yield _figure(f"migrate_planning.{scan}.{file_count}", mine, theirs, MOST_PLANNING)
+            yield Figure.of_runs(f"migrate_planning.{scan}.{file_count}", mine, theirs, MOST_PLANNING)
     finally:
         shutil.rmtree(request.folder)
-
-
-def _figure(
-    name: str,
-    ours: list[float],
-    peer: list[float],
-    goal: float | None,
-    limit: list[float] | None = None,
-    unit: str = "s",
-) -> Figure:
-    return Figure(
-        name=f"{name}.postgresql",
-        ours=median(ours),
-        peer=median(peer),
-        limit=None if limit is None else median(limit),
-        unit=unit,
-        runs=len(ours),
-        goal=goal,
-    )
 
 
 @dataclass(frozen=True)

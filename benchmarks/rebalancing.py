@@ -14,7 +14,7 @@ from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.ranges import BareSpark, RangeTable
 from benchmarks.spark_process import in_new_process, session
-from benchmarks.timing import seconds
+from benchmarks.timing import take_in_turn
 from catalog import Catalog
 from catalog.rebalancing.changes import DropPartitions, MergePartitions
 
@@ -70,26 +70,14 @@ def measure(ground: Ground) -> Iterator[Figure]:
         shutil.rmtree(request.folder)
     for case, ways in _CASES.items():
         bare = min((times[f"{case}: bare, {way}"] for way in ways), key=median)
-        yield _figure(f"rebalance.{case}.{PARTITIONS}", times[case], bare, MOST_OF_BARE, times.get(f"{case}: limit"))
+        yield Figure.of_runs(
+            f"rebalance.{case}.{PARTITIONS}", times[case], bare, MOST_OF_BARE, times.get(f"{case}: limit")
+        )
     for case in _CASES:
-        yield _figure(f"rebalance_whole.{case}.{PARTITIONS}", times[case], times["whole"], None)
+        yield Figure.of_runs(f"rebalance_whole.{case}.{PARTITIONS}", times[case], times["whole"], None)
     for case in _CASES:
         goal = MOST_OF_SMALL if case in _MOVING else None
-        yield _figure(f"rebalance_flatness.{case}.{MORE_PARTITIONS}", times[f"{case}: large"], times[case], goal)
-
-
-def _figure(
-    name: str, ours: list[float], peer: list[float], goal: float | None, limit: list[float] | None = None
-) -> Figure:
-    return Figure(
-        name=f"{name}.postgresql",
-        ours=median(ours),
-        peer=median(peer),
-        limit=None if limit is None else median(limit),
-        unit="s",
-        runs=len(ours),
-        goal=goal,
-    )
+        yield Figure.of_runs(f"rebalance_flatness.{case}.{MORE_PARTITIONS}", times[f"{case}: large"], times[case], goal)
 
 
 def _times_in_spark(request: _Request) -> dict[str, list[float]]:
@@ -188,10 +176,7 @@ class _Bench:
     def _take_in_turn(self, number: int, functions: Mapping[str, Callable[[], object]]) -> None:
         """Measure each function, in an order that changes with each run."""
         self._bare.clear()
-        first = number % len(functions)
-        in_order = list(functions.items())
-        for name, function in (*in_order[first:], *in_order[:first]):
-            self.times.setdefault(name, []).append(seconds(function))
+        take_in_turn(self.times, functions, number)
 
     def _verify(self, cut: int) -> None:
         """Check that both sides of a cut have the rows that plain Spark wrote.

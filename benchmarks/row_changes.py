@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.spark_process import in_new_process, session
-from benchmarks.timing import seconds
+from benchmarks.timing import take_in_turn
 from catalog import Catalog, NewPartition
 from catalog.iceberg.jdbc import EXTENSIONS
 from catalog.settings.environment import ICEBERG_PACKAGE
@@ -76,13 +75,11 @@ def measure(ground: Ground) -> Iterator[Figure]:
         shutil.rmtree(request.folder)
     for what in _STATEMENTS:
         for kind in KINDS:
-            yield _figure(f"{what}.{kind}.{DAYS}", times[f"{what}: {kind}"], times[f"{what}: peer"], MOST_OF_ICEBERG)
+            yield Figure.of_runs(
+                f"{what}.{kind}.{DAYS}", times[f"{what}: {kind}"], times[f"{what}: peer"], MOST_OF_ICEBERG
+            )
     days = files // FILES_A_DAY
-    yield _figure(f"compact.hive.{days}", times["compact"], times["compact: bare"], MOST_OF_BARE)
-
-
-def _figure(name: str, ours: list[float], peer: list[float], goal: float) -> Figure:
-    return Figure(name=f"{name}.postgresql", ours=median(ours), peer=median(peer), unit="s", runs=len(ours), goal=goal)
+    yield Figure.of_runs(f"compact.hive.{days}", times["compact"], times["compact: bare"], MOST_OF_BARE)
 
 
 def _times_in_spark(request: _Request) -> dict[str, list[float]]:
@@ -154,7 +151,7 @@ class _Bench:
             f"{what}: {kind}": partial(self._ours.execute, text.format(table=kind, **own)) for kind in KINDS
         }
         functions[f"{what}: peer"] = lambda: self._spark.sql(text.format(**ice)).collect()
-        self._take_in_turn(number, functions)
+        take_in_turn(self.times, functions, number)
         query = "SELECT count(*), sum(id), sum(hash(note)), round(sum(amount), 3) FROM {}"
         theirs = tuple(self._spark.sql(query.format("ice.bench.peer")).first() or ())
         for kind in KINDS:
@@ -181,20 +178,13 @@ class _Bench:
             "compact": partial(self._ours.execute, f"ALTER TABLE {name} COMPACT"),
             "compact: bare": plainly,
         }
-        self._take_in_turn(number, functions)
+        take_in_turn(self.times, functions, number)
         found = self._ours.execute(f"SELECT count(*), sum(id) FROM {name}").rows[0]
         rows = self._spark.read.parquet(str(bare)).selectExpr("count(*)", "sum(id)").first()
         if tuple(found) != tuple(rows or ()):
             raise BenchmarkError(f"{name} has {found} after COMPACT; plain Spark wrote {rows}")
         for path in (folder, bare):
             shutil.rmtree(path)
-
-    def _take_in_turn(self, number: int, functions: Mapping[str, Callable[[], object]]) -> None:
-        """Measure each function, in an order that changes with each run."""
-        first = number % len(functions)
-        in_order = list(functions.items())
-        for name, function in (*in_order[first:], *in_order[:first]):
-            self.times.setdefault(name, []).append(seconds(function))
 
 
 def _write_small_files(folder: Path, days: int, rows: int = 100) -> None:

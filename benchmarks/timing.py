@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -44,6 +44,18 @@ def compare(ours: Callable[[], object], peer: Callable[[], object], effort: Effo
             ours(), peer()
         pairs = [(seconds(ours), seconds(peer)) for _ in range(runs)]
     return Pair(median(pair[0] for pair in pairs), median(pair[1] for pair in pairs), runs)
+
+
+def take_in_turn(times: dict[str, list[float]], functions: Mapping[str, Callable[[], object]], number: int) -> None:
+    """Time each function once, and append its seconds to those of its name.
+
+    Args:
+        number: The number of the run, with which the order changes.
+    """
+    first = number % len(functions)
+    in_order = list(functions.items())
+    for name, function in (*in_order[first:], *in_order[:first]):
+        times.setdefault(name, []).append(seconds(function))
 
 
 def seconds(function: Callable[[], object]) -> float:
