@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from zlib import crc32
 
 from airflow.sdk import Param
@@ -50,6 +51,11 @@ def load_dag_id(table: str | None) -> str:
     return full if short == full else f"{short}-{crc32(full.encode()):08x}"
 
 
+def _as_listed(choices: Sequence[str], title: str, description: str) -> Param:
+    """Return a field that overrides one of the table's entry in the YAML list, or leaves it."""
+    return Param(AS_LISTED, type="string", enum=[AS_LISTED, *choices], title=title, description=description)
+
+
 def load_params(table: str | None = None) -> dict[str, Param]:
     """Return the form of a load: for any table, with dry run on by default, or for one listed table."""
     return {
@@ -67,12 +73,10 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             description="A file, a folder or a glob of raw files, as a path or as a URI such as s3://bucket/folder. "
             "Templates are not rendered here. Empty: the source in the table's entry in the YAML list.",
         ),
-        "source_format": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *SOURCE_FORMATS],
-            title="Format of the source files",
-            description="For a table that is not listed, the default is csv.",
+        "source_format": _as_listed(
+            SOURCE_FORMATS,
+            "Format of the source files",
+            "For a table that is not listed, the default is csv.",
         ),
         "keys": Param(
             None,
@@ -81,52 +85,40 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             title="Partition keys of a new table",
             description=f"One per line, in order: day date; or day date from to_date(at). Types: {_KEY_TYPES}.",
         ),
-        "contract_columns": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *CONTRACT_MODES],
-            title="Columns that the table does not have",
-            description="freeze (the default for a table that is not listed): refuse the file. evolve: add them to the "
+        "contract_columns": _as_listed(
+            CONTRACT_MODES,
+            "Columns that the table does not have",
+            "freeze (the default for a table that is not listed): refuse the file. evolve: add them to the "
             "table. discard_row: leave out, and count, rows with values there. discard_value: leave out these values.",
         ),
-        "contract_types": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *CONTRACT_MODES],
-            title="Values that do not fit their columns",
-            description="freeze (the default for a table that is not listed): refuse them. evolve: widen the type if "
+        "contract_types": _as_listed(
+            CONTRACT_MODES,
+            "Values that do not fit their columns",
+            "freeze (the default for a table that is not listed): refuse them. evolve: widen the type if "
             "no value is lost. discard_row: leave out, and count, their rows. discard_value: load null instead.",
         ),
-        "bad_files": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *BAD_FILES],
-            title="Files that cannot be loaded",
-            description="fail (the default for a table that is not listed): add nothing. "
+        "bad_files": _as_listed(
+            BAD_FILES,
+            "Files that cannot be loaded",
+            "fail (the default for a table that is not listed): add nothing. "
             "skip: load the other files, set these aside and report them; they are tried again when they change.",
         ),
-        "invalid_partitions": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *INVALID_PARTITIONS],
-            title="Partitions that do not fit an index",
-            description="fail (the default for a table that is not listed): add nothing. "
+        "invalid_partitions": _as_listed(
+            INVALID_PARTITIONS,
+            "Partitions that do not fit an index",
+            "fail (the default for a table that is not listed): add nothing. "
             "skip: add the other partitions, keep the refused rows in a separate folder and report them.",
         ),
-        "null_keys": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *NULL_KEYS],
-            title="Rows with null as a partition key",
-            description="refuse (the default for a table that is not listed): add nothing, and name file and line. "
+        "null_keys": _as_listed(
+            NULL_KEYS,
+            "Rows with null as a partition key",
+            "refuse (the default for a table that is not listed): add nothing, and name file and line. "
             "allow: load them into Hive's null partition.",
         ),
-        "mode": Param(
-            AS_LISTED,
-            type="string",
-            enum=[AS_LISTED, *MODES],
-            title="Rows for partitions that exist",
-            description="new: refuse the load. append: add the rows to these partitions. replace: they have only "
+        "mode": _as_listed(
+            MODES,
+            "Rows for partitions that exist",
+            "new: refuse the load. append: add the rows to these partitions. replace: they have only "
             "these rows afterwards. merge: of rows with the same keys, the latest stays, by the entry's merge. For "
             "a table that is not listed, the default is append if it is stored as Iceberg, and otherwise new.",
         ),
