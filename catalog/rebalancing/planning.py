@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -196,6 +196,11 @@ class RebalancePlan:
 
 
 _SHOWN = 20
+
+
+def with_target_file_bytes(table: Table, target_bytes: int) -> Table:
+    """Return a table as if its own target size of data files were this one."""
+    return replace(table, properties={**table.properties, TARGET_PROPERTY: str(target_bytes)})
 
 
 def target_file_bytes(table: Table) -> int:

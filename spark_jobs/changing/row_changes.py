@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +21,8 @@ from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeErr
 from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
-from catalog.rebalancing.planning import target_file_bytes
+from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
 from catalog.storage.values import ValueEncoder
-from catalog.tables.own_properties import TARGET_PROPERTY
 from spark_jobs.changing import scheme_changes
 from spark_jobs.changing.changed_rows import (
     IS_HIT,
@@ -208,7 +206,7 @@ def compact_partitions(
     definition = _changeable(catalog, table)
     target = target_bytes or target_file_bytes(definition)
     # The writer of tables stored as Iceberg goes by the property.
-    definition = replace(definition, properties={**definition.properties, TARGET_PROPERTY: str(target)})
+    definition = with_target_file_bytes(definition, target)
 
     def prepare() -> NewRows:
         return _new_rows(definition, rows_of(spark, catalog, definition, partitions), partitions)

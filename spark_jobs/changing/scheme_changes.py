@@ -22,7 +22,7 @@ from catalog.datafiles.files import DataFile, Total
 from catalog.errors import ExpressionError
 from catalog.files.locations import comparable
 from catalog.operations.records import Operation
-from catalog.tables.own_properties import TARGET_PROPERTY
+from catalog.rebalancing.planning import with_target_file_bytes
 from spark_jobs.changing.changed_rows import IS_HIT, rows_updated, rows_without, with_hits
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.iceberg import read_live_rows
@@ -102,7 +102,7 @@ def compact(
     """
     with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
         scan = catalog.scan_files(operation.table)
-        table = replace(scan.table, properties={**scan.table.properties, TARGET_PROPERTY: str(target_bytes)})
+        table = with_target_file_bytes(scan.table, target_bytes)
         files = files_to_compact(scan.files, target_bytes, partition_ids)
         new = SchemeRows(retired=files, read_from=scan.table.published_location)
         if files:
