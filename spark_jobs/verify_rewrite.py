@@ -6,7 +6,6 @@ Both are read by their footers (`spark_jobs.checking.footers`), and not in the w
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from catalog.operations.job_requests import VerifyRewriteJob
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.tables.schemes import PARTITION_FOLDER
 from spark_jobs.checking.footers import frames_by_footers
+from spark_jobs.reading.files import unreadable_file
 from spark_jobs.reading.iceberg import read_live_rows
 from spark_jobs.reading.paths import quoted
 from spark_jobs.rows.placement import partition_id
@@ -36,7 +36,6 @@ from spark_jobs.sessions.session import run_job
 log = logging.getLogger("spark_jobs.verify_rewrite")
 
 _SHOWN = 10
-_UNREADABLE = re.compile(r"\[FAILED_READ_FILE[^\]]*\] [^\n]*? file (\S+?)\.(?:\s|$)")
 _ID, _HASH, _IS_NEW = "calve/partition", "calve/hash", "calve/is_new"
 
 
@@ -138,11 +137,11 @@ def _reading_errors(table: Table) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        match = _UNREADABLE.search(str(error))
-        if match is None:
+        found = unreadable_file(error)
+        if found is None:
             raise
         raise VerificationFailedError(
-            f"table {table.full_name}: {match.group(1)} cannot be read; nothing was changed. Run the operation again; "
+            f"table {table.full_name}: {found[0]} cannot be read; nothing was changed. Run the operation again; "
             "if it fails again, restore the file"
         ) from error
 

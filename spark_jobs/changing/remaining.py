@@ -7,7 +7,6 @@ dropped partitions and files that others have put there are searched, too.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -26,7 +25,7 @@ from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_FILES, STAGING
 from catalog.storage.bulk import batched
 from spark_jobs.changing.changed_rows import IS_HIT, with_hits
-from spark_jobs.reading.files import FILE_PATH, read_listed
+from spark_jobs.reading.files import FILE_PATH, read_listed, unreadable_file
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.rows.char_columns import with_padded_chars
 
@@ -38,7 +37,6 @@ _EXTENSIONS = {
     ".json": FileFormat.JSONFILE,
 }
 _FILES_AT_ONCE = 20_000
-_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\.(\w+)\] [^\n]*? file (\S+?)\.(?:\s|$)")
 _MOST_UNREADABLE = 20
 """The maximum number of files among `_FILES_AT_ONCE` that cannot be read: for each, the others are read again."""
 
@@ -104,8 +102,10 @@ def _search(spark: SparkSession, catalog: Catalog, table: Table, group: _Group, 
             judged = with_hits(spark, catalog, table, rows, where)
             found = judged.where(f.col(quoted(IS_HIT))).groupBy(quoted(FILE_PATH)).count().collect()
         except (PySparkException, Py4JJavaError) as error:
-            path = _unreadable_path(error)
-            if path not in paths or len(unreadable) == _MOST_UNREADABLE:
+            uri, reason = unreadable_file(error) or ("", "")
+            path = plain_path(uri)
+            # A file that disappeared is an error, and one whose contents are no rows is not.
+            if path not in paths or reason == "FILE_NOT_EXIST" or len(unreadable) == _MOST_UNREADABLE:
                 raise
             del paths[path]
             unreadable.append(path)
@@ -113,12 +113,6 @@ def _search(spark: SparkSession, catalog: Catalog, table: Table, group: _Group, 
             holders.rows |= {plain_path(row[0]): row[1] for row in found}
             break
     holders.unreadable += unreadable
-
-
-def _unreadable_path(error: Exception) -> str | None:
-    """Return the file whose contents are no rows, if that is the error; a file that disappeared is another one."""
-    match = _UNREADABLE.search(str(error))
-    return plain_path(match[2]) if match is not None and match[1] != "FILE_NOT_EXIST" else None
 
 
 def _groups(catalog: Catalog, table: Table) -> Iterator[_Group]:

@@ -40,6 +40,7 @@ _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _DECIMAL_FILTERS = "spark.sql.parquet.filterPushdown.decimal"
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\.?([^\]]*)\] [^\n]*? file (\S+?)\.(?:\s|$)")
 _BY_ID = "calve/id/"
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -370,6 +371,15 @@ def _load(spark: SparkSession, table: Table, reader: DataFrameReader, paths: Ite
     distinct = list(dict.fromkeys(map(read_path, paths)))
     with reader_errors(spark, table), listing_in_few_tasks(spark):
         return reader.load(distinct)
+
+
+def unreadable_file(error: Exception) -> tuple[str, str] | None:
+    """Return the URI of the file that Spark could not read, and the error's subclass; None for other errors.
+
+    The subclass is `FILE_NOT_EXIST` if the file disappeared.
+    """
+    match = _UNREADABLE.search(str(error))
+    return None if match is None else (match[2], match[1])
 
 
 @contextmanager
