@@ -17,7 +17,7 @@ from catalog.storage.schema import OperationRow, StagedPartitionRow
 from catalog.tables.neighbours import neighbours
 
 
-def folders_in_use(storage: Storage, table: Table, folders: Collection[str]) -> set[str]:
+def folders_in_use(storage: Storage, reachability: Reachability, table: Table, folders: Collection[str]) -> set[str]:
     """Return the folders, among some below a table's location, whose files somebody besides the table's readers needs.
 
     These are folders of other tables or their partitions, folders whose files the metadata of an Iceberg table refers
@@ -42,7 +42,7 @@ def folders_in_use(storage: Storage, table: Table, folders: Collection[str]) -> 
                 in_use.add(near.folder)
     # Of nested folders, only the outermost is a neighbour of what contains it.
     in_use.update(folder for folder in folders if in_use.intersection(_above(folder, table.location)))
-    return in_use | set(Reachability(storage).reached(set(folders) - in_use, besides=(table.full_name,)))
+    return in_use | set(reachability.reached(set(folders) - in_use, besides=(table.full_name,)))
 
 
 def _above(folder: str, root: str) -> Iterator[str]:

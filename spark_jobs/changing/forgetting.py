@@ -164,10 +164,14 @@ class _Left:
             UnreadableMetadataError: Metadata of an Iceberg table that may have such files cannot be read.
         """
         own = [path for path in paths if self._is_own(path)]
-        folders = {path.rpartition("/")[0] for path in own}
-        besides = (self._table.full_name,)
-        self._readers = dict(Reachability(self._storage).reached(own, besides=besides)) if own else {}
-        self._in_use = folders_in_use(self._storage, self._table, folders) if self._is_hive_style and own else set()
+        if not own:
+            return []
+        # Reads the metadata of other tables once for both questions.
+        reachability = Reachability(self._storage, [self._table.location])
+        self._readers = reachability.reached(own, besides=(self._table.full_name,))
+        if self._is_hive_style:
+            folders = {path.rpartition("/")[0] for path in own}
+            self._in_use = folders_in_use(self._storage, reachability, self._table, folders)
         return [path for path in own if self._is_copy(path) and path not in self._readers]
 
     def _is_copy(self, path: str) -> bool:

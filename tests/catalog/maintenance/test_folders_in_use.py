@@ -10,6 +10,7 @@ from sqlalchemy import update
 
 from catalog import Catalog, NewPartition, Table
 from catalog.files.locations import location_key
+from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.folders_in_use import folders_in_use
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind
@@ -24,7 +25,8 @@ def table(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def in_use(catalog: Catalog, table: Table, *names: str) -> list[str]:
-    found = folders_in_use(catalog.storage, table, [f"{table.location}/{name}" for name in names])
+    folders = [f"{table.location}/{name}" for name in names]
+    found = folders_in_use(catalog.storage, Reachability(catalog.storage), table, folders)
     return sorted(folder.removeprefix(f"{table.location}/") for folder in found)
 
 
