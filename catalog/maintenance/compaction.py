@@ -254,7 +254,7 @@ def _counted_files(table: Table) -> Subquery:
 
 
 def _spent(connection: Connection, table: Table, now_ms: int) -> DailyLimit:
-    """Return what compactions of a table have rewritten within 24 hours, whoever asked for them."""
+    """Return how much the compactions of a table have rewritten within 24 hours, those by hand included."""
     query = select(OperationRow.request).where(
         OperationRow.table_id == table.id,
         OperationRow.state.in_(FINISHED),

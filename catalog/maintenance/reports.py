@@ -20,7 +20,7 @@ class TableVacuum:
         metadata_files, metadata_bytes: Iceberg's metadata of expired snapshots and of changes that did not commit.
         staging_folders: Folders of loads that failed, or were interrupted after their commit.
         settled_partitions: Replaced partitions whose own folders have got their files (`catalog.partitions.versions`).
-        version_folders: Folders of versions (`catalog.partitions.versions`) that no reader needs any more.
+        version_folders: Folders of versions (`catalog.partitions.versions`) whose grace period has ended.
         unfinished_uploads: Uploads to S3 that a writer began, and neither completed nor aborted.
     """
 

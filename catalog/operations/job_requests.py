@@ -91,7 +91,7 @@ class SourceJob(JobRequest):
     Attributes:
         required: Columns that each file has to have, without nulls.
         key_expressions: Partition key → the Spark SQL expression over the columns of the files that gives its value.
-        contract: What happens to unknown columns and unfit values (`catalog.settings.contracts.Contract.from_config`).
+        contract: The treatment of unknown columns and unfit values (`catalog.settings.contracts.Contract.from_config`).
         bad_files: Whether a file that cannot be loaded makes the load `fail`, or is set aside (`skip`).
         null_keys: Whether rows may have null as a partition key: `refuse` or `allow`.
         merge: The rule of a load with mode `merge` (`catalog.settings.merge_rules.MergeRule.from_config`).
@@ -132,7 +132,7 @@ class SourceJob(JobRequest):
 
     @property
     def schema_contract(self) -> Contract:
-        """What happens to columns that the table does not have, and to values that do not fit their columns.
+        """The treatment of columns that the table does not have, and of values that do not fit their columns.
 
         Raises:
             InvalidConfigurationError: The request has an unknown word.

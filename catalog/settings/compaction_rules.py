@@ -42,7 +42,7 @@ class CompactionRules:
         target_file_size: The approximate size of the new files, in bytes; None for the table's setting.
         min_files: A partition with fewer files is left alone.
         min_age: A partition that has changed within this time is left alone, because it may change again.
-        at_most_per_day: What is compacted within 24 hours, whoever asked for it.
+        at_most_per_day: The maximum that is compacted within 24 hours, including compactions by hand.
     """
 
     target_file_size: int | None = None

@@ -11,7 +11,7 @@ from catalog.errors import InvalidConfigurationError
 
 
 class ContractMode(StrEnum):
-    """What becomes of a column that the table does not have, or of a value that does not fit its column's type.
+    """The treatment of a column that the table does not have, or of a value that does not fit its column's type.
 
     Source: dlt, "Schema contracts".
     """

@@ -57,7 +57,7 @@ class TableConfig:
             field of its own in the list, where `keys` has them.
         columns: Types of other columns; those not listed are inferred by the first load.
         required: Columns that each source file has to have, without nulls; others may be missing, and are null.
-        contract: What becomes of unknown `columns`, and of unfit `types` (`catalog.settings.contracts.Contract`).
+        contract: The treatment of unknown `columns`, and of unfit `types` (`catalog.settings.contracts.Contract`).
         format: Of the data files; `iceberg` for an Iceberg table whose data files are Parquet.
         indexes: Partition indexes that the table should have, with their keys.
         schedule: Cron expression or preset; None to load only when triggered.

@@ -32,7 +32,7 @@ _REGISTER, _CHECK = "register", CheckQualityJob.script
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What the steps of a load have reported; the report of a step that was not needed is empty.
+    """The reports of the steps of a load; that of a step that was not needed is empty.
 
     Attributes:
         operation_id: The load; None if there is nothing to load.

@@ -97,7 +97,7 @@ def evolved(table: Table, added: Sequence[Column], widened: Mapping[str, str]) -
     """Return a table with further columns and wider types, as ALTER TABLE would change it.
 
     Args:
-        added: New columns; their ids are given anew.
+        added: New columns; their ids are ignored, and assigned here.
         widened: Column → its new type.
 
     Raises:

@@ -48,7 +48,7 @@ _SHOWN_COLUMNS, _SHOWN_CHARACTERS = 5, 60
 _PRUNING_TYPES = (IntegerType, DateType, StringType)
 
 Unit = tuple[Any, ...]
-"""What is replaced as a whole: the path of a file as Spark reports it, or the values of a partition as strings."""
+"""The unit of replacement: the path of a file as Spark reports it, or the values of a partition as strings."""
 
 
 def merge(

@@ -100,7 +100,7 @@ class ExplainedJoin:
 
 @dataclass(frozen=True)
 class ExplainedQuery:
-    """What a SELECT reads.
+    """The tables, files and joins of a SELECT.
 
     Attributes:
         files_scanned: The files that Spark's scans select, after its own pruning too; without those of `by_iceberg`.

@@ -103,7 +103,7 @@ class Target:
 
     @cached_property
     def contract(self) -> Contract:
-        """What becomes of unknown columns and unfit values; a table that evolves has done so already."""
+        """The treatment of unknown columns and unfit values; a table that evolves has done so already."""
         return self.job.schema_contract
 
     @property
@@ -138,7 +138,7 @@ class SourceCheck:
     """The check of a column of the files.
 
     Attributes:
-        mode: What becomes of a row whose value has a problem: DISCARD_ROW and DISCARD_VALUE; the others make it bad.
+        mode: The treatment of a row whose value has a problem: DISCARD_ROW and DISCARD_VALUE; the others make it bad.
     """
 
     checked: CheckedColumn

@@ -127,7 +127,7 @@ def _forgotten(table: Table, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was forgotten, and where such rows are left, in lines."""
     yield (
         f"{report['rows_deleted']:,} row(s) of {report['partitions_changed']:,} partition(s) of {table.full_name} "
-        f"deleted, and {report['files_deleted']:,} file(s) that nobody reads any more"
+        f"deleted, and {report['files_deleted']:,} file(s) that no partition or snapshot has"
     )
     if not report["files_left"]:
         yield f"proven: none of the {report['files_searched']:,} file(s) in the folders of the table has such a row"

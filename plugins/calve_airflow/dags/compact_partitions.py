@@ -2,8 +2,8 @@
 
 Runs daily or on the schedule in `CALVE_COMPACTION_SCHEDULE` (a cron expression, a preset, or `none`), and on demand. A
 policy says which partitions are compacted (`min_files`, `min_age`), into files of which size (`target_file_size`), and
-how much in 24 hours (`at_most_per_day`), whoever asked for it. The counts in the catalog show which partitions have
-small files; no folder is listed.
+how much in 24 hours (`at_most_per_day`), including compactions by hand. The counts in the catalog show which partitions
+have small files; no folder is listed.
 
 | task | does |
 | --- | --- |

@@ -180,7 +180,7 @@ class ProposeOperator(FormOperator):
             proposals = [{**proposal, "dag": REBALANCE_DAG} for proposal in advice.as_json()["proposals"]]
             if advice.to_count:
                 self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
-        # A rebalance writes the files anew, so that small ones are seen afterwards.
+        # A rebalance rewrites files, so small files are looked for only if none is proposed.
         proposals = proposals or catalog.maintenance.plan_compaction(table, rules).proposals()
         for proposal in proposals:
             self.log.info("%s: %s", proposal["statement"], proposal["reason"])
