@@ -273,8 +273,24 @@ class Terminal:
         for text in texts:
             while text not in self._seen:
                 assert select.select([self._controller], [], [], 60)[0], f"{text!r} does not come after {self._seen!r}"
-                self._seen += os.read(self._controller, 4096).decode()
+                self._read()
             self._seen = self._seen.partition(text)[2]
+
+    def _read(self) -> None:
+        self._seen += os.read(self._controller, 4096).decode()
+
+    def interrupt(self, expected: str) -> None:
+        """Press Ctrl-C until a text appears.
+
+        Python sees a signal that comes between its prompt and its wait for input only with the next input or signal.
+        """
+        self.enter("\x03")
+        while expected not in self._seen:
+            if select.select([self._controller], [], [], 5)[0]:
+                self._read()
+            else:
+                self.enter("\x03")
+        self.expect(expected)
 
     def end(self) -> None:
         self.process.kill()
@@ -291,8 +307,7 @@ def test_a_session_on_a_terminal(catalog: Catalog, history: Path) -> None:
         terminal.expect("oranges", "colour", "calve> ")
         terminal.enter("SHOW\n")
         terminal.expect("...> ")
-        terminal.enter("\x03")
-        terminal.expect("calve> ")
+        terminal.interrupt("calve> ")
         terminal.enter("SHOW DATABASES;\n")
         terminal.expect("demo\r\n", "calve> ")
         terminal.enter("\x04")
