@@ -129,6 +129,13 @@ def drop_table(url: str, table: str, point: str) -> None:
         catalog.drop_table(table)
 
 
+def drop_database(url: str, database: str, point: str) -> None:
+    """Drop a database with its tables, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog, small_batches():
+        catalog.drop_database(database, cascade=True)
+
+
 def vacuum(url: str, point: str, grace: timedelta = GRACE) -> None:
     """Run vacuum, and exit at a point."""
     os.environ[DIE_AT] = point

@@ -588,7 +588,9 @@ def test_two_imports_of_one_table_do_not_run_at_once(catalog: Catalog, sales: Gl
         catalog.imports.import_table(sales.source(), TABLE)
 
 
-@pytest.mark.parametrize("point", [Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.PARTLY_COMMITTED])
+@pytest.mark.parametrize(
+    "point", [Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.PARTLY_COMMITTED, Point.COMMITTED]
+)
 def test_an_import_that_is_killed_ends_the_same_when_it_is_run_again(
     catalog: Catalog, catalog_url: str, sales: GlueEndpoint, point: Point
 ) -> None:

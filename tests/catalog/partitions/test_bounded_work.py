@@ -166,6 +166,21 @@ def test_a_drop_of_a_table_that_is_killed_between_its_transactions_is_finished_b
     assert rows_left(catalog, new)["calve_partition"] == 1
 
 
+def test_a_drop_of_a_database_that_is_killed_is_finished_by_vacuum(
+    catalog: Catalog, catalog_url: str, indexed: Table
+) -> None:
+    assert killed(killed_changes.drop_database, catalog_url, "demo", Point.COMMITTED)
+    assert "demo" not in [database.name for database in catalog.list_databases()]
+    assert sum(rows_left(catalog, indexed).values()) == 6 * 250
+    # The names can be used again at once, and keep what is new.
+    catalog.create_database("demo")
+    catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=[("n", "int"), ("s", "string")])
+    catalog.add_partitions(TABLE, [NewPartition(["1", "a"])])
+    catalog.vacuum()
+    assert set(rows_left(catalog, indexed).values()) == {0}
+    assert [partition.values for partition in catalog.get_partitions(TABLE)] == [("1", "a")]
+
+
 def test_a_drop_of_partitions_that_is_killed_between_its_transactions_goes_on(
     catalog: Catalog, catalog_url: str, indexed: Table
 ) -> None:
