@@ -1114,13 +1114,14 @@ class Catalog:
     def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
         """Yield the partitions that an operation added, visible or quarantined.
 
-        Of a table stored as Iceberg, those that it added or extended, with the counts and the folder of the new files.
+        Of a table stored as Iceberg or with a partition scheme, those that it added or extended, with the counts and
+        the folder of the new files.
 
         Raises:
             OperationNotFoundError: The operation does not exist.
         """
         operation = self.operations.get(operation_id)
-        if self.get_table(operation.table).is_stored_as_iceberg:
+        if self.get_table(operation.table).has_file_rows:
             return iter(self.loaded_partitions(operation_id).partitions)
         return self._scanner.of_operation(operation.table, operation.number)
 
@@ -1133,11 +1134,13 @@ class Catalog:
         return self.loading.set_aside_files(self.get_table(table))
 
     def loaded_partitions(self, operation_id: str, *, is_whole: bool = False) -> LoadedPartitions:
-        """Return the partitions of `operation_partitions`, and the files of a table stored as Iceberg.
+        """Return the partitions of `operation_partitions`, and the files of a table whose files the catalog knows.
+
+        These are tables that are stored as Iceberg or have a partition scheme.
 
         Args:
-            is_whole: With all files of these partitions; otherwise, those of a table stored as Iceberg have only the
-                files and counts of the load.
+            is_whole: With all files of these partitions; otherwise, of such tables, with only the files and counts of
+                the load.
 
         Raises:
             OperationNotFoundError: The operation does not exist.
@@ -1147,7 +1150,7 @@ class Catalog:
 
         operation = self.operations.get(operation_id)
         table = self.get_table(operation.table)
-        if not table.is_stored_as_iceberg:
+        if not table.has_file_rows:
             return LoadedPartitions(table, list(self._scanner.of_operation(operation.table, operation.number)))
         with reading_current(self.storage, self._definitions, operation.table) as (connection, definition):
             return loaded_partitions(connection, definition, operation.number, is_whole=is_whole)

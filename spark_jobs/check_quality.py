@@ -62,6 +62,10 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     log.info("%s: %d of %d partitions passed", table.full_name, report["passed"], report["checked"])
     for failure in report["failures"]:
         log.warning("%s", failure)
+    if table.scheme is not None:
+        # Those of a scheme have no rows in the catalog whose checks could be stored: the report has the result.
+        catalog.quality.record(job.operation_id, job.step, job.attempt, [], report)
+        return
     checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
 
@@ -74,7 +78,7 @@ def _new_rows(
     steps = [step for step in operation.report.values() if isinstance(step, dict)]
     if not any(step.get("partitions_extended") for step in steps):
         return None
-    if loaded.table.is_stored_as_iceberg:
+    if loaded.table.has_file_rows:
         return summarise(spark, catalog.loaded_partitions(job.operation_id), rules, {})
     written_by = next((step[WRITTEN_BY] for step in steps if step.get(WRITTEN_BY)), None)
     return None if written_by is None else summarise(spark, loaded, rules, {}, written_by=written_by)

@@ -56,11 +56,10 @@ from spark_jobs.queries.explaining import explain_query
 from spark_jobs.queries.query import PrunedQuery, prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import expression_with_views, with_views
-from spark_jobs.reading.bad_rows import is_bad, unreadable_lines
+from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.paths import quoted
-from spark_jobs.reading.source_checks import CORRUPT, FILE, PROBLEM
 from spark_jobs.reading.source_keys import refuse_missing_keys
-from spark_jobs.reading.sources import Source, read_source, source_errors
+from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
 from spark_jobs.sessions.local_session import start_session, stop_session
@@ -73,7 +72,6 @@ from spark_jobs.writing.value_loading import append_rows
 
 _NAME = "calve sql"
 _SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
-_UNREADABLE = "calve: this line cannot be read"
 
 Item = TypeVar("Item")
 
@@ -244,17 +242,11 @@ class SparkEngine:
         request = {STATEMENT_FILES: [asdict(file) for file in files]}
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
             source = read_source(self.spark, files, job, table)
-            refuse_missing_keys(
-                self.spark, source, job, table.key_names if table.scheme is None else (table.scheme.column,)
-            )
-            try:
-                rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
+            refuse_missing_keys(self.spark, source, job, table.placing_columns)
+            with naming_bad_rows(source):
+                rows = _with_dates(good_rows(source), table, options.get("DATEFORMAT"))
                 rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
                 return {**warning, **self._add(operation, table, rows, overwritten, request)}
-            except Exception as error:
-                if _UNREADABLE in str(error):
-                    raise unreadable_lines(source) from None
-                raise
 
     def _files_to_load(
         self, operation: NewOperation, table: Table, path: str, files: list[FileInfo], *, adds_again: bool
@@ -425,11 +417,11 @@ class SparkEngine:
     ) -> Mapping[str, Any]:
         """Run a step of a load; see `catalog.statements.engine.Engine`."""
         with engine_errors(step):
-            needs_avro = "avro" in (request.get("source_format"), request.get("format"))
+            needs_packages = self._catalog.loading.needs_packages({**request, "table": operation.table})
             if self._is_own and self._spark is None:
-                packages = spark_packages(avro=True) if needs_avro else ()
+                packages = spark_packages(avro=True) if needs_packages else ()
                 self._spark = start_session(_NAME, self._catalog.storage.url, packages, conf)
-            spark = self._spark_with_packages() if needs_avro else self.spark
+            spark = self._spark_with_packages() if needs_packages else self.spark
             with attempt_here(self._catalog, operation, step) as attempt:
                 fields = {**request, "operation_id": operation.id, "step": step, "attempt": attempt}
                 job = request_type(step).from_json(json.dumps(fields))
@@ -557,12 +549,3 @@ def _with_times(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame
 
 def _keys_of_type(name: str, table: Table) -> list[str]:
     return [key for key, key_type in zip(table.key_names, table.key_types, strict=True) if str(key_type) == name]
-
-
-def _readable(source: Source) -> DataFrame:
-    """Return the rows of a source, with a check that raises an error for an unreadable line."""
-    bad = is_bad(source)
-    if bad is None:
-        return source.rows.drop(FILE)
-    is_good = f.when(~bad, True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
-    return source.rows.where(is_good).drop(CORRUPT, PROBLEM, FILE)

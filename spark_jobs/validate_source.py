@@ -14,11 +14,12 @@ from pyspark.sql import functions as f
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition, SourceFileError
 from catalog.files.filesystem import FileInfo
-from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
+from catalog.model import ICEBERG, PARTITION_ID, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
-from catalog.tables.checks import require_value_rows
+from catalog.schemes.model import DEFAULT_PARTITION
+from catalog.tables.checks import require_loadable
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.reading.bad_files import (
@@ -31,6 +32,7 @@ from spark_jobs.reading.bad_files import (
     count_rows,
     good_files,
     partitions_of,
+    place_names,
 )
 from spark_jobs.reading.bad_rows import BadRow, unreadable_lines, with_places
 from spark_jobs.reading.discards import may_discard
@@ -71,7 +73,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     table = _existing_table(catalog, job.table)
     if table is None and not job.keys:
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
-    keys = list(job.key_types) if table is None else list(table.key_names)
+    keys = list(job.key_types if table is None else place_names(table))
     for expression in job.key_expressions.values():
         check_alone(spark, expression)
     to_be = partial(_table_to_be, catalog, job, table)
@@ -82,8 +84,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             else:
                 good = _all_files(spark, job, files, table, keys, persist)
             source, partitions = good.source, good.partitions
-            if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
-                refuse_missing_keys(spark, source, job, keys)
+            if not partitions.where(_may_lack_keys(table, keys)).isEmpty():
+                refuse_missing_keys(spark, source, job, keys if table is None else table.placing_columns)
         known, (table, indexes) = table, to_be(source)
         evolution = Evolution() if known is None else Evolution.between(known, table)
         report = {
@@ -108,6 +110,13 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             table = _create_table(catalog, job, table)
         _set_aside(catalog, job, table, good.set_aside(files))
     return {**report, "inferred_columns": inferred, "evolution": evolution.as_json()}
+
+
+def _may_lack_keys(table: Table | None, keys: Sequence[str]) -> str:
+    """Return the condition of the partitions that have the rows with null keys."""
+    if table is not None and table.scheme is not None:
+        return f"{PARTITION_ID} = {DEFAULT_PARTITION}"
+    return " OR ".join(f"`{key}` IS NULL" for key in keys)
 
 
 def _log(table: Table, good: GoodFiles, report: Mapping[str, Any]) -> None:
@@ -209,7 +218,7 @@ def _existing_table(catalog: Catalog, name: str) -> Table | None:
         table = catalog.get_table(name)
     except NotFoundError:
         return None
-    require_value_rows(table)
+    require_loadable(table)
     return table
 
 
@@ -237,6 +246,10 @@ def _check(
     partitions: DataFrame,
     source: Source,
 ) -> dict[str, Any]:
+    if table.scheme is not None:
+        # Each value has a partition, so none is refused.
+        row_counts = [row_count for _, row_count in partitions.collect()]
+        return {"rows": sum(row_counts), "partitions": len(row_counts), "refused": 0, "refused_reasons": []}
     counts, mode = {"rows": 0, "partitions": 0}, LoadMode.of(job.mode, table)
 
     def new_partitions() -> Iterator[NewPartition]:

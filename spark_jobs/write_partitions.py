@@ -13,22 +13,24 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.errors import SourceFileError, VerificationFailedError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_readable_format
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
-from spark_jobs.changing.merging import merge_rows
+from spark_jobs.changing.merging import merge_into_files, merge_rows
 from spark_jobs.reading.bad_files import cached
-from spark_jobs.reading.bad_rows import bad_count, unreadable_lines
-from spark_jobs.reading.discards import kept_rows
+from spark_jobs.reading.bad_rows import bad_count, naming_bad_rows, unreadable_lines
+from spark_jobs.reading.discards import kept_good_rows, kept_rows
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
 from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
 from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows
@@ -72,6 +74,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 
 def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
     operation = catalog.operations.get(job.operation_id)
+    if table.scheme is not None:
+        return _write_placed(spark, catalog, job, table)
     if job.mode == LoadMode.MERGE:
         return _write_merged(spark, catalog, job, table)
     staging = catalog.loading.files_folder(table, operation, job.attempt)
@@ -119,6 +123,28 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         *(table.full_name, counts.get("rows", 0), len(concerned), written, staging),
     )
     return {"staging": staging, "rows": written, "removed": partitions_without_rows(table, staging, concerned)}
+
+
+def _write_placed(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
+    """Write the rows of a load into a table with a partition scheme, and with them those of the files they replace."""
+    operation = catalog.operations.get(job.operation_id)
+    folder = catalog.loading.files_folder(table, operation, job.attempt)
+    with source_errors(), cached() as persist:
+        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        with naming_bad_rows(source):
+            rows = kept_good_rows(source)
+            columns = _checked(rows, table)
+            if job.mode == LoadMode.MERGE:
+                new = merge_into_files(spark, catalog, table, rows, columns, job.merge_rule, persist)
+            else:
+                is_replacing = job.mode == LoadMode.REPLACE
+                new = SchemeRows(
+                    rows, columns, may_extend=True, replaces_partitions=is_replacing, is_overwrite=is_replacing
+                )
+            change, report = write_scheme_rows(spark, catalog, table, folder, new)
+    log.info("%s: wrote %d rows to %s", table.full_name, report["rows_loaded"], folder)
+    counts = load_counts(table, change, report)
+    return {"staging": folder, "rows": report["rows_loaded"], CHANGE: change.as_json(), COUNTS: counts}
 
 
 def _require_unchanged(files: Sequence[FileInfo]) -> None:

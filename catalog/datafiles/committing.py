@@ -25,6 +25,7 @@ from catalog.storage import Storage
 from catalog.storage.schema import TableRow
 from catalog.tables.checks import require_scheme
 from catalog.tables.definitions import Definitions
+from catalog.tables.schemes import scheme_from_json
 
 CHANGE_ROWS = "change_rows"
 """The step of an operation that deletes, updates, overwrites, merges or compacts rows."""
@@ -60,6 +61,36 @@ class FileChange:
     read_from: str | None = None
     is_overwrite: bool = False
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the change as JSON values, for a load that writes its files in one step and commits them in another.
+
+        Lists of pairs, because keys of JSON objects are strings.
+        """
+        return {
+            "before": self.before.as_json(),
+            "after": self.after.as_json(),
+            "folder": self.folder,
+            "row_count": self.row_count,
+            "relabelled": list(self.relabelled.items()),
+            "retired": list(self.retired),
+            "targets": [[partition_id, list(ids)] for partition_id, ids in self.targets.items()],
+            "read_from": self.read_from,
+            "is_overwrite": self.is_overwrite,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> FileChange:
+        """Return the change that `as_json` has returned."""
+        return cls(
+            **{
+                **stored,
+                "before": scheme_from_json(stored["before"]),
+                "after": scheme_from_json(stored["after"]),
+                "relabelled": dict(stored["relabelled"]),
+                "targets": dict(stored["targets"]),
+            }
+        )
+
 
 class Committer:
     """Commits changes of data files of one catalog."""
@@ -77,11 +108,13 @@ class Committer:
         attempt: int,
         change: FileChange,
         report: Mapping[str, Any] | Callable[[Connection, Table], Mapping[str, Any]],
+        prepare: Callable[[Connection], object] = lambda connection: None,
     ) -> dict[str, Any]:
         """Commit a change of files, the operation's report and its state, all or nothing.
 
         Args:
             report: Further fields of the report; or a function that computes them from the table after the change.
+            prepare: Called at the beginning of the transaction; it may change the table's columns.
 
         Returns:
             The report, with `files_written`, `rows_written` and `bytes_written`.
@@ -96,6 +129,7 @@ class Committer:
         added = self._added(operation_id, step, attempt, change.folder)
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
+            prepare(connection)
             table = lock_current(connection, self._definitions, operation.table)
             if change.folder is not None:
                 require_manifest(table, change.folder)

@@ -88,7 +88,7 @@ class PublishAttempt:
         evolution = self.options.evolution
         if not evolution:
             return
-        if self.table.is_stored_as_iceberg:
+        if self.table.has_file_rows:
             before = lock_current(connection, self.definitions, self.table)
             publish_altered(connection, before, evolution.apply(connection, self.definitions, before))
         else:

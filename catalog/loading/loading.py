@@ -35,6 +35,7 @@ from catalog.files.locations import file_spellings
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.replacing import remove
+from catalog.loading.schemes import SchemePublication, require_scheme_settings
 from catalog.loading.set_aside import files_set_aside, not_set_aside, paths_set_aside_by, set_aside
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, SetAsideFile, Table
@@ -54,7 +55,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.checks import require_value_rows
+from catalog.tables.checks import require_loadable
 from catalog.tables.definitions import Definitions
 from catalog.tables.evolution import Evolution
 
@@ -111,7 +112,8 @@ class Loading:
                 `SourceJob`. Files that were set aside with the same ones, and have not changed since, are left out.
 
         Raises:
-            NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table cannot be loaded this way.
+            NotATableError, UnsupportedFormatError: The table cannot be loaded.
+            UnsupportedChangeError: The table has a partition scheme, and the settings are not for such a table.
             LocationNotAllowedError: The source lies outside all allowed folders.
             SourceFileError: The source does not exist, or a file changed after it was loaded, and bad files are not
                 skipped.
@@ -119,6 +121,8 @@ class Loading:
             OperationReusedError: The operation id belongs to another load, which has committed.
         """
         known = self._known_table(table)
+        if known is not None and known.scheme is not None and settings:
+            require_scheme_settings(known, settings)
         sources = [source] if isinstance(source, str) else list(source)
         files = list({file.path: file for part in sources for file in allowed_files(part)}.values())
         changed: list[str] = []
@@ -184,12 +188,23 @@ class Loading:
         """Return the settings that `discover` has journaled with a load."""
         return dict(self._operations.get(operation_id).request.get("settings") or {})
 
+    def needs_packages(self, request: Mapping[str, Any]) -> bool:
+        """Return whether a job of a load needs Spark's packages: to read Avro files, or what other engines deleted.
+
+        Args:
+            request: With `table`, and `source_format` and `format` if it reads source files.
+        """
+        if "avro" in (request.get("source_format"), request.get("format")):
+            return True
+        known = self._known_table(request["table"])
+        return known is not None and known.engine_location is not None
+
     def _known_table(self, name: str) -> Table | None:
         try:
             table = self._definitions.get_hive_table(name)
         except NotFoundError:
             return None
-        require_value_rows(table)
+        require_loadable(table)
         return table
 
     def _new_files(
@@ -334,7 +349,7 @@ class Loading:
     @classmethod
     def files_folder(cls, table: Table, operation: Operation, attempt: int) -> str:
         """Return the folder of an attempt's new files, relative to the table's location."""
-        is_final = table.is_stored_as_iceberg
+        is_final = table.has_file_rows
         return attempt_folder(operation, attempt) if is_final else cls.staging_name(operation, attempt)
 
     def discard_staging(self, table: Table, attempt: Attempt, *, keep: str | None = None) -> None:
@@ -392,7 +407,8 @@ class Loading:
         No locks are held while files are moved. Until the commit, no other transaction can add the load's partitions.
 
         Args:
-            staging: The folder that the Spark job reported.
+            staging: The folder that the Spark job reported; of a table with a partition scheme, it has also reported
+                the change of files (`catalog.loading.schemes`), which depends on the mode.
             on_invalid: Whether to refuse the load, or to skip partitions that an index does not admit.
             is_quarantined: Hide the partitions until a quality check releases them.
             mode: With APPEND, the staged files may belong to existing partitions (`catalog.loading.appending`). Until
@@ -423,7 +439,7 @@ class Loading:
         if mode is LoadMode.MERGE:
             # The attempt has merged the rows, so its files have all rows of their partitions.
             mode = LoadMode.REPLACE
-        if mode is LoadMode.REPLACE and not (table.partition_keys or table.is_stored_as_iceberg):
+        if mode is LoadMode.REPLACE and not (table.partition_keys or table.has_file_rows):
             raise UnsupportedChangeError(
                 f"table {table.full_name} has no partition keys, and readers list its folder, so its rows cannot be "
                 "replaced at once for all readers; create it with format iceberg to replace them"
@@ -433,6 +449,10 @@ class Loading:
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )
+        if table.scheme is not None:
+            if not operation.is_committed:
+                SchemePublication(own).commit(self._note_load)
+            return dict(self._operations.get(operation_id).report[step])
         if table.is_stored_as_iceberg:
             if not operation.is_committed:
                 self._publish_snapshot(own)
@@ -513,12 +533,15 @@ class Loading:
     ) -> None:
         """Note that a load is published, in the transaction that publishes it."""
         if attempt.options.is_load:
-            self._note_sources(connection, attempt.table, operation, self.source_files(operation, connection))
+            self._note_load(connection, attempt.table, operation)
         else:
             self.note_statement(connection, attempt.table, operation)
         self._operations.finish_job(operation.id, attempt.step, attempt.number, report, connection=connection)
         self._operations.advance(connection, operation.id, OperationState.COMMITTED)
         reached(Point.CHANGED)
+
+    def _note_load(self, connection: Connection, table: Table, operation: Operation) -> None:
+        self._note_sources(connection, table, operation, self.source_files(operation, connection))
 
     def note_statement(self, connection: Connection, table: Table, operation: Operation) -> None:
         """Record the files of a statement LOAD DATA as loaded, in the transaction that makes its rows visible."""

@@ -129,7 +129,7 @@ class LoadMode(StrEnum):
         Raises:
             ValueError: There is no mode of this name.
         """
-        return cls(text or (cls.APPEND if table.is_stored_as_iceberg else cls.NEW))
+        return cls(text or (cls.APPEND if table.has_file_rows else cls.NEW))
 
 
 class RepairMode(StrEnum):
@@ -303,6 +303,11 @@ class Table:
 
         return tuple(parse_key_type(key.type) for key in self.partition_keys)
 
+    @property
+    def placing_columns(self) -> tuple[str, ...]:
+        """Names of the columns by which a row belongs to a partition: the partition keys, or a scheme's column."""
+        return self.key_names if self.scheme is None else (self.scheme.column,)
+
     def key_position(self, name: str) -> int | None:
         """Return the position of a partition key, ignoring case; None when there is no such key."""
         return self._key_positions.get(name.lower())
@@ -421,7 +426,7 @@ class Partition(NamedTuple):
     """A partition of a table.
 
     Attributes:
-        values: One string per partition key, in order, as given. None is null or a missing value.
+        values: One string per partition key, in order, as given. None is null or a missing value. The id in a scheme.
         location: Folder of its files.
         format: The format of its files, when it differs from the table's.
     """
@@ -438,8 +443,8 @@ class Partition(NamedTuple):
     format: FileFormat | None = None
 
     def name(self, table: Table) -> str:
-        """Return the partition's name as Hive shows it, `k=v/k2=v2`."""
-        return partition_path(table.key_names, self.values)
+        """Return the partition's name as Hive shows it, `k=v/k2=v2`; of a partition scheme, `_partition_id=3`."""
+        return partition_path(table.key_names if table.scheme is None else (PARTITION_ID,), self.values)
 
     def as_dict(self, table: Table) -> dict[str, str]:
         """Return key name → value, with null as `__HIVE_DEFAULT_PARTITION__`."""

@@ -19,7 +19,7 @@ from catalog.datafiles.intake import take_in
 from catalog.datafiles.manifest import read_manifest
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import VerificationFailedError
-from catalog.model import NewPartition, OnInvalid, Partition, Table
+from catalog.model import NewPartition, OnInvalid, Partition, PartitionState, Table
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import set_quarantined
 from catalog.storage.bulk import among, batched
@@ -34,11 +34,11 @@ HIDDEN_FILES = "hidden_files"
 
 @dataclass(frozen=True)
 class LoadedPartitions:
-    """The partitions that a load has added or, in a table stored as Iceberg, extended.
+    """The partitions that a load has added or, in a table stored as Iceberg or with a partition scheme, extended.
 
     Attributes:
-        files: Those that the load has added to a table stored as Iceberg, and that the current snapshot has; empty for
-            other tables, and for quarantined partitions.
+        files: Those that the load has added to such a table, and that the current snapshot has; empty for other tables,
+            and for quarantined partitions.
     """
 
     table: Table
@@ -154,6 +154,8 @@ def loaded_partitions(connection: Connection, table: Table, number: int, *, is_w
         files = list(read_files(connection, table, {file.partition_id for file in files}))
     for file in files:
         count(file.partition_id, file.path, Total(1, file.row_count, file.size_bytes))
+    if table.scheme is not None:
+        return LoadedPartitions(table, [_placed(table, number, totals[number]) for number in sorted(totals)], files)
     of_load = PartitionRow.table_id == table.id, PartitionRow.operation_number == number
     hidden = connection.scalars(select(PartitionRow.id).where(*of_load, PartitionRow.is_quarantined)).all()
     for _, hidden_file in _hidden_files(connection, table, hidden):
@@ -173,3 +175,18 @@ def loaded_partitions(connection: Connection, table: Table, number: int, *, is_w
         )
     ]
     return LoadedPartitions(table, partitions, files)
+
+
+def _placed(table: Table, number: int, total: Total) -> Partition:
+    """Return a partition of a scheme, whose files may be in any folder of the table; its age is unknown."""
+    return Partition(
+        number,
+        (str(number),),
+        table.location,
+        total.file_count,
+        total.row_count,
+        total.size_bytes,
+        {},
+        PartitionState.VISIBLE,
+        0,
+    )

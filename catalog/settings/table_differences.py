@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from catalog.model import IndexState, PartitionIndex, Table
+from catalog.settings.scheme_loads import unsuitable_settings
 from catalog.settings.table_config import TableConfig
 from catalog.types.key_types import parse_key_type
 
@@ -36,6 +37,9 @@ def _compare(config: TableConfig, table: Table, indexes_of: Callable[[str], Iter
     if config.source and (kind := _unloadable(table)):
         yield f"source is {config.source}, but the table in the catalog is {kind}; remove the source"
         return
+    if config.source and table.scheme is not None:
+        yield from unsuitable_settings(table, config.job_request(), config.quality)
+        return
     yield from _compare_keys(config, table)
     if config.indexes:
         existing = [index for index in indexes_of(table.full_name) if index.state is not IndexState.FAILED]
@@ -47,7 +51,7 @@ def _unloadable(table: Table) -> str:
         return "a view, which has no rows of its own"
     if table.is_iceberg:
         return "an Iceberg table whose files Calve does not manage"
-    return "" if table.scheme is None else "one with a partition scheme, which statements load"
+    return ""
 
 
 def _compare_keys(config: TableConfig, table: Table) -> Iterator[str]:

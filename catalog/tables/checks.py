@@ -106,21 +106,30 @@ def require_readable_format(table: Table, own_format: FileFormat | None = None) 
         )
 
 
-def require_value_rows(table: Table) -> None:
-    """Refuse to append rows unless the table is an unpartitioned or Hive-style table of a writable format.
+def require_loadable(table: Table) -> None:
+    """Refuse to load rows into what is no table, or has files that Calve does not write.
 
     Raises:
         NotATableError: It is a view.
         IcebergTableError: It is an Iceberg table.
         UnsupportedFormatError: Calve only records the format.
-        UnsupportedChangeError: It has a partition scheme; only statements load such a table.
     """
     refuse_view(table, "has no rows of its own to add to")
     refuse_iceberg(table)
     require_readable_format(table)
+
+
+def require_value_rows(table: Table) -> None:
+    """Refuse to append rows by partition values, unless the table is an unpartitioned or Hive-style one.
+
+    Raises:
+        UnsupportedChangeError: It has a partition scheme, which places the rows.
+        CatalogError: As for `require_loadable`.
+    """
+    require_loadable(table)
     if table.scheme is not None:
         raise UnsupportedChangeError(
             f"table {table.full_name} has a partition scheme ({table.scheme.type} on {table.scheme.column}), which "
-            f"places rows as they are loaded; use INSERT INTO {table.full_name}, or LOAD DATA INPATH '…' INTO "
-            f"TABLE {table.full_name}, with `calve sql` or the DAG run_statement"
+            f"places rows as they are loaded; use `spark_jobs.writing.scheme_loading.load_rows`, or INSERT INTO "
+            f"{table.full_name} with `calve sql` or the DAG run_statement"
         )

@@ -6,7 +6,7 @@ their rows, and to find the rows of the source that are inserted. The source is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -173,24 +173,7 @@ class _Merge:
         """
         if any(clause.case is MergeCase.NOT_MATCHED_BY_SOURCE for _, clause in self._clauses):
             return None
-        view, sources = self.table.filter_view, {name.lower(): name for name in self._source_columns}
-        types = dict(zip(view.key_names, view.key_types, strict=True))
-        parts = []
-        for name, own in self._equal_columns():
-            key_type, given = types.get(name), self._source.select(quoted(sources.get(own, _IS_SOURCE))).schema[0]
-            is_same = str(key_type) == given.dataType.simpleString()
-            if name not in self.table.pruning_columns or not is_same or not isinstance(key_type, _PRUNING_TYPES):
-                continue
-            value = f.col(quoted(given.name))
-            bounds: Any = self._source.agg(f.min(value).cast("string"), f.max(value).cast("string")).first()
-            if bounds[0] is None:
-                return "false"
-            try:
-                low, high = (key_type.format(key_type.parse_literal(bound)) for bound in bounds)
-            except KeyValueError:
-                continue
-            parts.append(f"{quoted(name)} >= {low} and {quoted(name)} <= {high}")
-        return " and ".join(parts) or None
+        return filter_of_values(self.table, self._source, self._equal_columns())
 
     def _equal_columns(self) -> Iterator[tuple[str, str]]:
         """Yield the columns of the target and the source that the condition compares by `=`, in lower case."""
@@ -388,6 +371,35 @@ class _Merge:
                 f"({', '.join(names)}); give one for each, or name the columns"
             )
         return dict(zip(names, clause.values, strict=True))
+
+
+def filter_of_values(table: Table, source: DataFrame, pairs: Iterable[tuple[str, str]]) -> str | None:
+    """Return a catalog filter that is true for the rows of a table with values that a source has; None for all.
+
+    It has the least and the greatest value of the source, of columns with the same type in both.
+
+    Args:
+        pairs: Columns of the table and of the source, in lower case, whose values are equal and not null.
+    """
+    view, sources = table.filter_view, {name.lower(): name for name in source.columns}
+    types, parts = dict(zip(view.key_names, view.key_types, strict=True)), []
+    for name, own in pairs:
+        key_type = types.get(name)
+        if own not in sources or name not in table.pruning_columns or not isinstance(key_type, _PRUNING_TYPES):
+            continue
+        given = source.select(quoted(sources[own])).schema[0]
+        if str(key_type) != given.dataType.simpleString():
+            continue
+        value = f.col(quoted(given.name))
+        bounds: Any = source.agg(f.min(value).cast("string"), f.max(value).cast("string")).first()
+        if bounds[0] is None:
+            return "false"
+        try:
+            low, high = (key_type.format(key_type.parse_literal(bound)) for bound in bounds)
+        except KeyValueError:
+            continue
+        parts.append(f"{quoted(name)} >= {low} and {quoted(name)} <= {high}")
+    return " and ".join(parts) or None
 
 
 def _parenthesised(condition: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Merging of a source's rows into the partitions of a table: of all rows with the same key, the latest stays."""
+"""Merging of a source's rows into a table: of all rows with the same key, the latest stays."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.merge_statement import filter_of_values
 from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
+from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.file_formats import spark_type
-from spark_jobs.rows.value_checks import CheckedColumn
+from spark_jobs.rows.value_checks import CheckedColumn, shaped_rows
+from spark_jobs.writing.scheme_loading import SchemeRows
 
 _IS_NEW, _PLACE, _IS_MERGED = "calve/is_new", "calve/place", "calve/is_merged"
 
@@ -50,7 +53,45 @@ def merge_rows(
         RefusedStatementError: The condition `rule.delete` uses what is not allowed.
         ConflictError: A partition that gets rows is quarantined.
     """
-    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    typed = _typed(spark, table, new, columns, rule, persist)
+    concerned = _concerned(spark, catalog, table, typed, rule)
+    return _merged(table, rows_of(spark, catalog, table, concerned), typed, rule), concerned
+
+
+def merge_into_files(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    new: DataFrame,
+    columns: Sequence[CheckedColumn],
+    rule: MergeRule,
+    persist: Persist,
+) -> SchemeRows:
+    """Return the rows of all files that a merge changes in a table with a partition scheme, as they are after it.
+
+    These are the files that have rows with the keys of new ones. The arguments and errors are those of `merge_rows`.
+    """
+    typed = _typed(spark, table, new, columns, rule, persist)
+    scan = catalog.scan_files(table.full_name, filter_of_values(table, typed, [(key, key) for key in rule.keys]))
+    existing = with_files(rows_of_files(spark, scan.table, scan.files))
+    same = existing.join(*_same_keys(existing, typed, rule), "left_semi").select(quoted(FILE)).distinct()
+    paths = {relative_path(scan.table, path) for (path,) in same.toLocalIterator()}
+    retired = [file for file in scan.files if file.path in paths]
+    merged = persist(_merged(table, rows_of_files(spark, scan.table, retired), typed, rule))
+    rows, checked = shaped_rows(table, merged)
+    return SchemeRows(rows, checked, retired, scan.table.published_location, may_extend=True, is_overwrite=True)
+
+
+def _typed(
+    spark: SparkSession,
+    table: Table,
+    new: DataFrame,
+    columns: Sequence[CheckedColumn],
+    rule: MergeRule,
+    persist: Persist,
+) -> DataFrame:
+    """Return the rows of the source as the rows of the table are read, after checking the rule."""
+    names = _names(table)
     if unknown := [name for name in (*rule.keys, *filter(None, [rule.order])) if name not in names]:
         raise InvalidRowsError(
             f"table {table.full_name} has no column {', '.join(unknown)}, which `merge` names; its columns are "
@@ -59,10 +100,16 @@ def merge_rows(
     if rule.delete:
         check_alone(spark, rule.delete)
     values = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
-    # As the rows of the table are read.
-    typed = persist(with_padded_chars(values, table))
-    concerned = _concerned(spark, catalog, table, typed, rule)
-    old = rows_of(spark, catalog, table, concerned)
+    return persist(with_padded_chars(values, table))
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for column in (*table.columns, *table.partition_keys)]
+
+
+def _merged(table: Table, old: DataFrame, typed: DataFrame, rule: MergeRule) -> DataFrame:
+    """Return rows of the table, merged with rows of the source."""
+    names = _names(table)
     # A column that the table gets with this load is not in its rows yet.
     added = {column.name: f.lit(None).cast(spark_type(column.type)) for column in table.columns}
     old = old.withColumns({name: null for name, null in added.items() if name not in old.columns})
@@ -81,7 +128,7 @@ def merge_rows(
     if rule.delete:
         is_gone |= f.coalesce(f.expr(rule.delete), f.lit(False))
     latest = placed.where(~(f.col(quoted(_IS_MERGED)) & is_gone))
-    return latest.drop(_IS_NEW, _PLACE, _IS_MERGED), concerned
+    return latest.drop(_IS_NEW, _PLACE, _IS_MERGED)
 
 
 def _latest_first(same: WindowSpec, rule: MergeRule) -> WindowSpec:
@@ -93,10 +140,13 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFra
     """Return the partitions that have rows with keys of the new ones, or get new rows."""
     places = new.select(*map(quoted, table.key_names))
     if not set(table.key_names) <= set(rule.keys):
-        keys = new.select(*map(quoted, rule.keys)).distinct()
         existing = read_table(spark, table.full_name, catalog=catalog)
-        is_same = [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
-        # The keys of one load are few beside those of the table.
-        same = existing.join(keys, is_same, "left_semi")
+        same = existing.join(*_same_keys(existing, new, rule), "left_semi")
         places = places.union(same.select(*map(quoted, table.key_names)))
     return partitions_among(catalog, table, identities_of_rows(table, places))
+
+
+def _same_keys(existing: DataFrame, new: DataFrame, rule: MergeRule) -> tuple[DataFrame, list[SparkColumn]]:
+    """Return the keys of new rows, which are few beside those of the table, and the condition to join them."""
+    keys = new.select(*map(quoted, rule.keys)).distinct()
+    return keys, [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]

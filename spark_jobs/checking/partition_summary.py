@@ -21,9 +21,10 @@ from catalog.settings.quality_rules import QualityRules, RowCountRule
 from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import KeyValueError
 from spark_jobs.queries.checked_plans import check_expression
-from spark_jobs.reading.iceberg import read_as_table
+from spark_jobs.reading.iceberg import read_as_table, read_live_rows
 from spark_jobs.reading.paths import plain_path, read_path
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.placement import partition_id
 
 if TYPE_CHECKING:
     import pandas
@@ -86,9 +87,13 @@ def summarise(
     Of a table stored as Iceberg, it counts the rows that other engines have not deleted meanwhile; the registered
     number of rows is unknown for partitions with delete files.
 
+    Of a table with a partition scheme, the rows are counted by the partitions that the scheme places them in, and the
+    registered rows by those of the files.
+
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
-    `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
-    and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
+    `usual_ratio`, and without a scheme `path_agrees` and `values_fit`; for each column of the rules
+    `<column>_null_ratio`, `<column>_below` and `<column>_above` (rows outside its bounds); and the column of each claim
+    (`claims`).
 
     Args:
         written_by: Only read the files that this Spark job wrote (`catalog.tables.own_files.job_of`).
@@ -108,21 +113,23 @@ def summarise(
             "partition_id": [partition.id for partition in partitions],
             "registered_row_count": pandas.array(counts, dtype="Int64"),
             "usual_ratio": pandas.array([ratios.get(partition.id) for partition in partitions], dtype="Float64"),
-            "path_agrees": [_path_agrees(table, partition) for partition in partitions],
-            "values_fit": [_values_fit(table, partition) for partition in partitions],
         }
     )
+    if table.scheme is None:
+        known["path_agrees"] = [_path_agrees(table, partition) for partition in partitions]
+        known["values_fit"] = [_values_fit(table, partition) for partition in partitions]
     for expression in rules.agree.values():
         check_expression(spark, expression)
     measured = pandas.concat([_aggregate(source, table, rules, written_by) for source in sources])
-    partition_of = {partition.location: partition for partition in partitions}
-    by_id = {partition.id: partition for partition in partitions}
-    partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
-    of_folder = [partition_of[location] for location in measured.pop("location")]
     promises = claims(table, sources[0].types, rules)
-    for claim in promises:
-        measured[claim.column] = _agreements(table, claim, of_folder, measured)
-    measured["partition_id"] = [partition.id for partition in of_folder]
+    if table.scheme is None:
+        partition_of = {partition.location: partition for partition in partitions}
+        by_id = {partition.id: partition for partition in partitions}
+        partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
+        of_folder = [partition_of[location] for location in measured.pop("location")]
+        for claim in promises:
+            measured[claim.column] = _agreements(table, claim, of_folder, measured)
+        measured["partition_id"] = [partition.id for partition in of_folder]
     # A partition of a table stored as Iceberg has files in the folders of several loads.
     of_partition = measured.groupby("partition_id")
     how = {
@@ -175,12 +182,12 @@ class _Source:
 
     Attributes:
         rows: With the columns of the files, and `_PATH` for those that Iceberg reads.
-        path: Of the file of each row; a URI, unless Iceberg reads it.
+        path: Of the file of each row; a URI, unless Iceberg reads it. None for rows of a table with a partition scheme.
         deleted_from: The ids of partitions of which delete files may have deleted rows.
     """
 
     rows: DataFrame
-    path: Column
+    path: Column | None
     is_uri: bool = True
     deleted_from: frozenset[int] = frozenset()
 
@@ -197,6 +204,9 @@ def _sources(spark: SparkSession, loaded: LoadedPartitions) -> Iterator[_Source]
     paths = [read_path(partition.location) for partition in loaded.partitions if partition.id not in visible]
     deleted = files_with_deletes(table)
     deleted_from = frozenset(file.partition_id for file in files if file.path in deleted)
+    if table.scheme is not None:
+        yield _Source(read_live_rows(spark, table, files), None, is_uri=False, deleted_from=deleted_from)
+        return
     if not deleted_from:
         paths += [read_path(f"{table.location}/{file.path}") for file in files]
     else:
@@ -209,7 +219,7 @@ def _sources(spark: SparkSession, loaded: LoadedPartitions) -> Iterator[_Source]
 
 
 def _aggregate(source: _Source, table: Table, rules: QualityRules, written_by: str | None) -> pandas.DataFrame:
-    """Read all files once, and return one row for each folder that has files.
+    """Read all files once, and return one row for each folder that has files, or each partition of a scheme.
 
     Args:
         written_by: Only the files with this part in their names.
@@ -233,6 +243,12 @@ def _aggregate(source: _Source, table: Table, rules: QualityRules, written_by: s
             aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
     for claim in claims(table, types, rules):
         aggregates += _found_values(claim)
+    if table.scheme is not None:
+        placed: pandas.DataFrame = (
+            data.groupBy(partition_id(table.scheme).alias("partition_id")).agg(*aggregates).toPandas()
+        )
+        return placed
+    assert source.path is not None
     if written_by is not None:
         data = data.where(source.path.contains(written_by))
     folder = f.regexp_extract(source.path, "^(.*)/[^/]*$", 1).alias("location")

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from catalog.errors import RefusedPartition, SourceFileError, StorageError
 from catalog.files.filesystem import FileInfo, Folder
-from catalog.model import PartitionIndex, SetAsideFile, Table
+from catalog.model import PARTITION_ID, PartitionIndex, SetAsideFile, Table
 from catalog.operations.job_requests import SKIP, SourceJob
 from catalog.storage.values import ValueEncoder
 from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow, bad_count, bad_rows, first_problem_of, rows_of_refused
@@ -31,6 +31,7 @@ from spark_jobs.reading.discards import discard_counts, discard_report, is_kept
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import FILE
 from spark_jobs.reading.sources import NoGoodFileError, Source, read_source, unreadable_file
+from spark_jobs.rows.placement import partition_id
 from spark_jobs.sessions.python_tasks import in_tasks
 
 _CHUNK = 1 << 20
@@ -170,7 +171,8 @@ def good_files(
             source = read_source(spark, left, job, table)
             refused = {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
-            by_file = persist(count_rows(source, definition.key_names, f.col(FILE)))
+            places = place_names(definition)
+            by_file = persist(count_rows(source, places, f.col(FILE)))
             found = _bad_files(by_file, ValueEncoder(definition, indexes, every_key=True), job)
         except NoGoodFileError as error:
             refused = {path: BadFile(reason) for path, reason in error.refused.items()}
@@ -189,20 +191,29 @@ def good_files(
         if len(bad) == len(files):
             raise NoGoodFilesError(bad, shown)
         if not found or (table is not None and source.table == table):
-            partitions = persist(partitions_of(_without(spark, by_file, found), definition.key_names))
+            partitions = persist(partitions_of(_without(spark, by_file, found), places))
             return GoodFiles(source, partitions, by_file, bad, shown)
+
+
+def place_names(table: Table) -> Sequence[str]:
+    """Return the columns by which the rows of a source are counted: the partition keys, or the id in a scheme."""
+    return table.key_names if table.scheme is None else (PARTITION_ID,)
 
 
 def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:
     """Return one row for each partition, in one task.
 
-    Its columns are the keys, `others`, `row_count` of the rows that are loaded, `bad_count`, `problem`, and the counts
-    of what the contract leaves out.
+    Its columns are the keys (`place_names`), `others`, `row_count` of the rows that are loaded, `bad_count`, `problem`,
+    and the counts of what the contract leaves out.
     """
     names = [quoted(name) for name in source.rows.columns if name != FILE]
-    return (
+    if source.table is not None and source.table.scheme is not None:
+        places = {PARTITION_ID: partition_id(source.table.scheme)}
+    else:
         # Spark writes an empty value to Hive's null partition, so it counts as null here.
-        source.rows.withColumns({key: f.nullif(f.col(quoted(key)), f.lit("")) for key in keys})
+        places = {key: f.nullif(f.col(quoted(key)), f.lit("")) for key in keys}
+    return (
+        source.rows.withColumns(places)
         .groupBy(*map(quoted, keys), *others)
         .agg(
             f.count_if(is_kept(source)).alias("row_count"),
@@ -218,10 +229,10 @@ def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> Dat
 
 def _bad_files(by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dict[str, BadFile]:
     bad: dict[str, BadFile] = {}
-    key_count = len(encoder.table.key_names)
+    key_count, has_keys = len(encoder.table.key_names), encoder.table.scheme is None
     for *values, uri, row_count, _, _, bad_row_count, problem, _digest in by_file.toLocalIterator():
         count, partition = bad_row_count, None
-        if row_count and not bad_row_count and job.invalid_partitions != SKIP:
+        if has_keys and row_count and not bad_row_count and job.invalid_partitions != SKIP:
             encoded = encoder.encode(values[:key_count])
             if isinstance(encoded, RefusedPartition):
                 count, problem, partition = row_count, str(encoded), encoded

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from catalog.errors import RefusedPartition, SourceFileError
@@ -26,6 +28,7 @@ MOST_SHOWN = 20
 
 _LONGEST_RECORD = 120
 _NUMBER = f"{OWN}number"
+_UNREADABLE = "calve: this line cannot be read"
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,33 @@ def unreadable_lines(source: Source, count: int | None = None) -> SourceFileErro
         f"source lines cannot be read as rows: {'; '.join(map(str, shown))}{more}. Nothing was loaded. Correct these "
         "lines, or the types and options of the table's entry"
     )
+
+
+def good_rows(source: Source) -> DataFrame:
+    """Return `Source.rows` without its own columns; a row that cannot be loaded fails the Spark job that reads it.
+
+    For rows that several jobs read, of which an observation would count one only; see `naming_bad_rows`.
+    """
+    bad = is_bad(source)
+    if bad is None:
+        return source.rows.drop(FILE)
+    is_good = f.when(~bad, True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
+    return source.rows.where(is_good).drop(CORRUPT, PROBLEM, FILE)
+
+
+@contextmanager
+def naming_bad_rows(source: Source) -> Iterator[None]:
+    """Translate the failure of a job that reads `good_rows` into an error that names file and line.
+
+    Raises:
+        SourceFileError: A row cannot be loaded.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _UNREADABLE in str(error):
+            raise unreadable_lines(source) from None
+        raise
 
 
 def rows_of_refused(source: Source, refused: Sequence[RefusedPartition]) -> list[BadRow | None]:

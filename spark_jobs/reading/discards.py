@@ -9,7 +9,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow
+from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow, good_rows
 from spark_jobs.reading.paths import plain_path
 from spark_jobs.reading.source_checks import DISCARDED, FILE
 from spark_jobs.reading.source_lines import line_of
@@ -36,6 +36,12 @@ def is_kept(source: Source) -> SparkColumn:
 def kept_rows(source: Source) -> DataFrame:
     """Return `Source.rows` without the rows that the contract leaves out."""
     return source.rows.where(is_kept(source)) if may_discard(source) else source.rows
+
+
+def kept_good_rows(source: Source) -> DataFrame:
+    """Return `good_rows` without the rows that the contract leaves out."""
+    rows = good_rows(source)
+    return rows.where(is_kept(source)).drop(DISCARDED) if may_discard(source) else rows
 
 
 def discard_counts(source: Source) -> list[SparkColumn]:

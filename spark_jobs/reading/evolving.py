@@ -106,7 +106,7 @@ def _widened_types(groups: Sequence[SourceGroup], target: Target) -> dict[str, s
     for group in groups:
         widenings = {}
         for name, text in target.declared.items():
-            if name in group.columns:
+            if name in group.columns and name not in target.placing:
                 widening = _widening(name, text, group.rows.schema[name].dataType)
                 if widening is not None and _is_valid(group.rows, widening.need):
                     widenings[name] = widening
@@ -174,11 +174,12 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
         UnfitFilesError: They may not, or the table does not have one of their columns.
     """
     table = target.table
-    placing = target.given_keys if table is None or table.scheme is None else [table.scheme.column]
+    placing = [*target.given_keys, *target.placing[:1]]
     if lacking := [name for name in placing if name not in columns and name not in target.folder_keys]:
+        folders = "" if target.placing else f", and not every file is in a folder such as {lacking[0]}=…"
         raise UnfitFilesError(
-            f"has no column {', '.join(lacking)}, which the table is partitioned by, and not every file "
-            f"is in a folder such as {lacking[0]}=…; its columns are {', '.join(columns)}"
+            f"has no column {', '.join(lacking)}, which the table is partitioned by{folders}; its columns are "
+            f"{', '.join(columns)}"
         )
     if lacking := [name for name in target.required if name not in columns]:
         entry_field = target.required[lacking[0]]

@@ -89,13 +89,22 @@ class Target:
         """The partition keys that the files or the names of their folders have to have."""
         return [name for name in self.key_names if name not in self.computed]
 
+    @property
+    def placing(self) -> Sequence[str]:
+        """The columns by which a partition scheme places and sorts rows, the partition column first."""
+        scheme = None if self.table is None else self.table.scheme
+        return [] if scheme is None else [scheme.column, *scheme.sort_columns]
+
     @cached_property
     def required(self) -> Mapping[str, str]:
         """The columns that files have to have, without nulls → the field of the table's entry that names them.
 
-        The keys of a merge are such columns: rows with null there could not be told from each other.
+        The keys of a merge are such columns: rows with null there could not be told from each other. So is the
+        partition column of a scheme, unless null keys are allowed.
         """
         named = dict.fromkeys(self.job.required, "required")
+        if self.job.null_keys != ALLOW:
+            named |= dict.fromkeys(self.placing[:1], "null_keys")
         if self.job.mode == LoadMode.MERGE:
             keys = (key for key in self.job.merge_rule.keys if key not in (*named, *self.key_names))
             named |= dict.fromkeys(keys, "merge")
@@ -168,7 +177,8 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
         if name in columns and name not in target.key_names:
             checked = checked_column(Column(name, text), f.col(quoted(name)), columns[name])
             is_required = name in target.required and target.contract.types is ContractMode.DISCARD_VALUE
-            checks.append(SourceCheck(checked, ContractMode.FREEZE if is_required else target.contract.types))
+            is_frozen = is_required or name in target.placing[:1]
+            checks.append(SourceCheck(checked, ContractMode.FREEZE if is_frozen else target.contract.types))
     keys = list(_given_keys(columns, target))
     checks += map(SourceCheck, keys)
     for name in target.unknown(rows.columns):

@@ -130,11 +130,12 @@ def shaped_rows(table: Table, frame: DataFrame) -> tuple[DataFrame, list[Checked
     names = [name.lower() for name in frame.columns]
     columns = (*table.columns, *table.partition_keys)
     expected = [column.name for column in columns]
-    required = table.key_names if table.scheme is None else [table.scheme.column]
     wrong = {
         "twice": sorted({name for name in names if names.count(name) > 1}),
         "which the table does not have": [name for name in names if name not in expected],
-        "which place the rows in partitions and are missing": [name for name in required if name not in names],
+        "which place the rows in partitions and are missing": [
+            name for name in table.placing_columns if name not in names
+        ],
     }
     if faults := [f"{', '.join(faulty)}, {what}" for what, faulty in wrong.items() if faulty]:
         raise InvalidRowsError(

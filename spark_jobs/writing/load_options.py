@@ -11,7 +11,7 @@ from catalog.errors import SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
-from catalog.operations.job_requests import SourceJob
+from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.table_config import NULL_KEYS
 
 FORMATS = ("csv", "parquet", "orc", "json", "avro")
@@ -60,7 +60,8 @@ def source_job(
     """
     left = dict(options)
     source_format = _format(path, files, left.pop("FORMAT", None))
-    null_keys = left.pop("NULLKEYS", NULL_KEYS[0]).lower()
+    # The default partition of a scheme is for nulls, too.
+    null_keys = left.pop("NULLKEYS", NULL_KEYS[0] if table.scheme is None else ALLOW).lower()
     if null_keys not in NULL_KEYS:
         raise SourceFileError(f"option NULLKEYS is {null_keys!r}; use {' or '.join(NULL_KEYS)}")
     left.pop(_RELOAD, None)

@@ -127,12 +127,37 @@ def publish_scheme_rows(
         InvalidRowsError: A value does not fit its column.
         PlanConflictError: Another engine has changed the retired files meanwhile.
     """
+    folder = attempt_folder(operation, attempt[1])
+    change, own_report = write_scheme_rows(spark, catalog, table, folder, new)
+    full_report = {**own_report, **(report or {})}
+
+    def noted(connection: Connection, changed: Table) -> Mapping[str, Any]:
+        catalog.loading.note_statement(connection, changed, operation)
+        return full_report
+
+    return catalog.committer.commit(operation.id, *attempt, change, noted)
+
+
+def write_scheme_rows(
+    spark: SparkSession, catalog: Catalog, table: Table, folder: str, new: SchemeRows
+) -> tuple[FileChange, dict[str, Any]]:
+    """Write rows to files in a folder, with a manifest; return the change that makes them visible, and a report.
+
+    Args:
+        table: The table as it is after the change; it may have columns that its present files do not have.
+        folder: The folder of an attempt, relative to the table's location.
+
+    Returns:
+        The change, for `Committer.commit`, and the report of `load_rows`, with `files_removed`.
+
+    Raises:
+        InvalidRowsError: A value does not fit its column.
+    """
     before = table.scheme
     assert before is not None
     if new.rows is None:
         change = FileChange(before, before, retired=[file.id for file in new.retired], is_overwrite=new.is_overwrite)
-        full_report = {"rows_loaded": 0, "files_removed": len(new.retired), **(report or {})}
-        return catalog.committer.commit(operation.id, *attempt, change, full_report)
+        return change, {"rows_loaded": 0, "files_removed": len(new.retired)}
     check = RowCheck(table, first_problem(new.columns))
     values = [checked.value.alias(checked.column.name) for checked in new.columns]
     given = new.rows.select(*values)
@@ -145,9 +170,8 @@ def publish_scheme_rows(
         old = read_live_rows(spark, current.table, concerned.moved)
         if concerned.replaced:
             old = old.where(~partition_id(after).isin(list(concerned.replaced)))
-        rows = rows.unionByName(old)
+        rows = rows.unionByName(old, allowMissingColumns=True)
         among = None if any(file.partition_id == UNPLACED for file in concerned.moved) else among
-    folder = attempt_folder(operation, attempt[1])
     row_count = write_rows(rows, table, after, folder, among=among, size=_usual_size(catalog, table))
     rows_loaded = check.finish()
     if not current.table.delete_file_count and not concerned.replaced:
@@ -163,19 +187,12 @@ def publish_scheme_rows(
         new.read_from or current.table.published_location,
         new.is_overwrite,
     )
-    full_report = {
+    return change, {
         "rows_loaded": rows_loaded,
         "partitions_created": len(after.ids) - len(before.ids),
         "files_removed": len(concerned.retired),
         **extension.report(table),
-        **(report or {}),
     }
-
-    def noted(connection: Connection, changed: Table) -> Mapping[str, Any]:
-        catalog.loading.note_statement(connection, changed, operation)
-        return full_report
-
-    return catalog.committer.commit(operation.id, *attempt, change, noted)
 
 
 @dataclass(frozen=True)

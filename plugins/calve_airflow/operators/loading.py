@@ -114,15 +114,17 @@ class LoadJobOperator(SparkJobOperator):
         settings = _settings(catalog, self.operation_id)
         self.request = settings[self.setting]
         _configure_spark(self, settings)
-        if self.request.get("source_format") == "avro":
+        if catalog.loading.needs_packages(self.request):
             from catalog.settings.environment import package_settings
 
             self.conf = {**package_settings(avro=True), **(self.conf or {})}
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Log what the job leaves out."""
+        """Log what the job leaves out; return the report without the change of files, which may be long."""
+        from catalog.loading.schemes import CHANGE
+
         _log_left_out(self.log, result)
-        return dict(result)
+        return {name: value for name, value in result.items() if name != CHANGE}
 
 
 class WritePartitionsOperator(LoadJobOperator):

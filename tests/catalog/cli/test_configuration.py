@@ -76,10 +76,13 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
             ],
         ),
         (
-            "demo.hashed: {source: /x}",
+            "demo.hashed: {source: /x, mode: new, keys: {id: bigint}, quality: {on_failure: quarantine}}",
             [
-                "source is /x, but the table in the catalog is one with a partition scheme, which statements load; "
-                "remove the source"
+                "mode is new, but the partitions of HASH exist before their rows; the modes of such a table are "
+                "append, replace, merge",
+                "keys has id, but HASH places rows by the column id, which the files have to have; leave out keys",
+                "quality.on_failure is quarantine, which hides new partitions, but rows are added to partitions that "
+                "readers see; write warn or fail",
             ],
         ),
         (

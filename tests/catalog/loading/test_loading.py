@@ -157,13 +157,14 @@ def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, .
 # --- discover -------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_with_a_partition_scheme_is_refused_before_anything_is_journaled(
+def test_settings_without_meaning_for_a_scheme_are_refused_before_anything_is_journaled(
     catalog: Catalog, landing: Path
 ) -> None:
     catalog.create_table(TABLE, columns=[("v", "int")], scheme=HashScheme("v", "int", (), 4))
-    with pytest.raises(UnsupportedChangeError, match=r"HASH on v.*LOAD DATA INPATH '…' INTO TABLE demo\.t"):
-        catalog.loading.discover("run-1", TABLE, str(landing))
+    with pytest.raises(UnsupportedChangeError, match=r"\(HASH on v\): mode is new.*are append, replace, merge"):
+        catalog.loading.discover("run-1", TABLE, str(landing), settings={"request": {"mode": "new"}})
     assert catalog.operations.find("run-1") is None
+    assert len(catalog.loading.discover("run-1", TABLE, str(landing))) == 2
 
 
 def test_new_files_are_journaled_with_the_operation_that_loads_them(load: Load, catalog: Catalog) -> None:
