@@ -43,10 +43,13 @@ from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.forgetting import forget_rows
 from spark_jobs.changing.merge_statement import merge
 from spark_jobs.changing.row_changes import (
+    append_to_iceberg,
+    compact_iceberg,
     compact_partitions,
     compact_scheme_partitions,
     delete_rows,
     overwrite_rows,
+    truncate_iceberg,
     update_rows,
 )
 from spark_jobs.migrate import migrate
@@ -179,9 +182,10 @@ class SparkEngine:
     ) -> Mapping[str, Any]:
         """Add rows whose values are given as strings."""
         columns = (*table.columns, *table.partition_keys)
+        spark = self._session_for(table)
         schema = ", ".join(f"c{number} string" for number in range(len(columns)))
         with engine_errors(f"INSERT INTO {table.full_name}"):
-            frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
+            frame = spark.createDataFrame([tuple(row) for row in rows], schema)
             typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
             return self._add(operation, table, frame.select(*typed), overwritten)
 
@@ -202,6 +206,8 @@ class SparkEngine:
             InvalidRowsError: The number of columns differs.
         """
         with engine_errors(query):
+            # Before the frame, because a session without Iceberg's runtime is replaced.
+            self._session_for(table)
             frame = self._frame(query, database)
             types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
             every = list(types)
@@ -241,8 +247,9 @@ class SparkEngine:
         files, warning = self._files_to_load(operation, table, path, files, adds_again=adds_again)
         request = {STATEMENT_FILES: [asdict(file) for file in files]}
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
-            source = read_source(self.spark, files, job, table)
-            refuse_missing_keys(self.spark, source, job, table.placing_columns)
+            spark = self._session_for(table)
+            source = read_source(spark, files, job, table)
+            refuse_missing_keys(spark, source, job, table.placing_columns)
             with naming_bad_rows(source):
                 rows = _with_dates(good_rows(source), table, options.get("DATEFORMAT"))
                 rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
@@ -281,7 +288,8 @@ class SparkEngine:
                 requested_by=operation.requested_by,
             )
         if table.scheme is None:
-            return append_rows(
+            append = append_to_iceberg if table.is_iceberg else append_rows
+            return append(
                 self.spark,
                 self._catalog,
                 operation.id,
@@ -412,6 +420,24 @@ class SparkEngine:
                 requested_by=operation.requested_by,
             )
 
+    def truncate(self, operation: NewOperation, table: Table, values: Mapping[str, str | None]) -> Mapping[str, Any]:
+        """Delete all rows of an Iceberg table, or of its partitions with some values."""
+        with engine_errors(f"TRUNCATE TABLE {table.full_name}"):
+            spark, requested_by = self._session_for(table), operation.requested_by
+            return truncate_iceberg(
+                spark, self._catalog, operation.id, table.full_name, values, requested_by=requested_by
+            )
+
+    def compact_iceberg(
+        self, operation: NewOperation, table: Table, values: Mapping[str, str | None]
+    ) -> Mapping[str, Any]:
+        """Let Iceberg's own procedure compact an Iceberg table, or its partitions with some values."""
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+            spark, requested_by = self._session_for(table), operation.requested_by
+            return compact_iceberg(
+                spark, self._catalog, operation.id, table.full_name, values, requested_by=requested_by
+            )
+
     def run_step(
         self, operation: Operation, step: str, request: Mapping[str, Any], conf: Mapping[str, str]
     ) -> Mapping[str, Any]:
@@ -432,8 +458,12 @@ class SparkEngine:
 
     def _session_for(self, table: Table, *expressions: str) -> SparkSession:
         """Return the session, with Iceberg's runtime if that reads the table, or one in a subquery of an expression."""
-        needs_iceberg = table.engine_location is not None or any(
-            reads_iceberg(self._catalog, f"SELECT (\n{expression}\n)", table.database) for expression in expressions
+        needs_iceberg = (
+            table.is_iceberg
+            or table.engine_location is not None
+            or any(
+                reads_iceberg(self._catalog, f"SELECT (\n{expression}\n)", table.database) for expression in expressions
+            )
         )
         return self._spark_with_packages() if needs_iceberg else self.spark
 

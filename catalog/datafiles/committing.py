@@ -14,6 +14,7 @@ from catalog.datafiles.manifest import read_manifest, require_manifest
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
 from catalog.datafiles.publishing import FileSwap, publish, translated_errors
 from catalog.errors import PlanConflictError, VerificationFailedError
+from catalog.iceberg.pointers import move_pointer
 from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.changes import record_changed, record_dropped
@@ -145,6 +146,37 @@ class Committer:
             reached(Point.CHANGED)
         reached(Point.COMMITTED)
         return full_report
+
+    def commit_metadata(
+        self, operation_id: str, step: str, attempt: int, table: Table, location: str, report: Mapping[str, Any]
+    ) -> None:
+        """Commit new metadata of an Iceberg table, the operation's report and its end, all or nothing.
+
+        Args:
+            table: The table as it was read, with the metadata that the new ones follow.
+            location: The new metadata; those of `table` if nothing changed.
+
+        Raises:
+            FencedError: The attempt is fenced.
+            PlanConflictError: Another commit was first.
+        """
+        with self._storage.write() as connection:
+            self._operations.guard(connection, operation_id, step, attempt)
+            current = self._definitions.lock_table(connection, table, exclusive=True, or_iceberg=True)
+            before = table.metadata_location
+            is_same = current.is_iceberg and current.metadata_location == before and before is not None
+            names = table.database, table.name
+            if not is_same or (location != before and not move_pointer(connection, *names, str(before), location)):
+                raise PlanConflictError(
+                    f"another engine has committed to the Iceberg table {table.full_name} since the statement began; "
+                    "nothing was changed. Run the statement again"
+                )
+            self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
+            # No file is left to be moved or removed.
+            for state in (OperationState.COMMITTED, OperationState.CLEANED):
+                self._operations.advance(connection, operation_id, state)
+            reached(Point.CHANGED)
+        reached(Point.COMMITTED)
 
     def delete_files(
         self, operation_id: str, table: str, expression: str | None = None, *, requested_by: str | None = None

@@ -126,14 +126,15 @@ class AmbiguousMergeError(InvalidRequestError):
 
     Attributes:
         table: The table, `database.name`.
-        row: The beginning of the row.
-        count: The number of rows of the source that match it.
+        row: The beginning of the row; None if it is not known.
+        count: The number of rows of the source that match it; None if it is not known.
     """
 
-    def __init__(self, table: str, row: str, count: int) -> None:
+    def __init__(self, table: str, row: str | None = None, count: int | None = None) -> None:
         """Build the message."""
         self.table, self.row, self.count = table, row, count
+        many, which = "several" if count is None else f"{count:,}", "a row" if row is None else f"the row {row}"
         super().__init__(
-            f"{count:,} rows of the source match the row {row} of table {table}, so what it becomes is open; nothing "
-            "was changed. Let at most one row match, for instance by a GROUP BY in the source"
+            f"{many} rows of the source match {which} of table {table}, so what it becomes is open; nothing was "
+            "changed. Let at most one row match, for instance by a GROUP BY in the source"
         )

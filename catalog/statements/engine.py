@@ -191,6 +191,30 @@ class Engine(Protocol):
         """
         ...
 
+    def truncate(self, operation: NewOperation, table: Table, values: Mapping[str, str | None]) -> Mapping[str, Any]:
+        """Delete all rows of an Iceberg table whose partitions the catalog does not record.
+
+        Args:
+            values: Values of some partition keys, to delete only the rows with them.
+
+        Returns:
+            A report as that of `delete_rows` for a table with a partition scheme.
+        """
+        ...
+
+    def compact_iceberg(
+        self, operation: NewOperation, table: Table, values: Mapping[str, str | None]
+    ) -> Mapping[str, Any]:
+        """Let Iceberg's own procedure compact such a table.
+
+        Args:
+            values: Values of some partition keys, to compact only the partitions with them.
+
+        Returns:
+            A report as that of `compact`.
+        """
+        ...
+
     def load_data(
         self,
         operation: NewOperation,

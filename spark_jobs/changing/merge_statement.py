@@ -27,6 +27,7 @@ from catalog.statements.merges import MergeAction, MergeCase
 from catalog.statements.model import MergeClause, MergeRows
 from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
+from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check, chosen
 from spark_jobs.changing.row_changes import CHANGE, begin_change, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
@@ -73,6 +74,8 @@ def merge(
         check(spark, expression)
     name = f"{statement.table.database}.{statement.table.name}"
     operation, table = begin_change(catalog, operation_id, name, {"change": "merge"}, requested_by)
+    if table.is_iceberg:
+        return iceberg_changes.merge(spark, catalog, operation, statement)
     with cached() as persist:
         if table.scheme is None:
             return publish_rows(

@@ -18,12 +18,13 @@ from catalog import Catalog, Partition, PartitionState, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
 from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeError
+from catalog.iceberg.live_columns import with_live_columns
 from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
 from catalog.storage.values import ValueEncoder
-from spark_jobs.changing import scheme_changes
+from spark_jobs.changing import iceberg_changes, scheme_changes
 from spark_jobs.changing.changed_rows import (
     IS_HIT,
     check,
@@ -77,6 +78,9 @@ def overwrite_rows(
     definition = _changeable(catalog, table)
     rows, columns = shaped_rows(definition, frame)
     request = {"change": "overwrite", "values": dict(values or {}), **(request or {})}
+    if definition.is_iceberg:
+        operation = _begin(catalog, operation_id, definition, request, requested_by)
+        return iceberg_changes.write(spark, catalog, operation, frame, values or {})
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame))
@@ -118,6 +122,10 @@ def delete_rows(
     definition = _changeable(catalog, table)
     check(spark, where)
     request = {"change": change, "where": where, **({} if row_count is None else {"rows": row_count})}
+    if definition.is_iceberg:
+        return iceberg_changes.delete(
+            spark, catalog, _begin(catalog, operation_id, definition, request, requested_by), where
+        )
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
@@ -171,6 +179,9 @@ def update_rows(
     for expression in (*assignments.values(), where):
         check(spark, expression)
     request = {"change": "update", "where": where, "assignments": dict(assignments)}
+    if definition.is_iceberg:
+        operation = _begin(catalog, operation_id, definition, request, requested_by)
+        return iceberg_changes.update(spark, catalog, operation, assignments, where)
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.update(spark, catalog, operation, assignments, where))
@@ -261,6 +272,52 @@ def compact_scheme_partitions(
     return _of_scheme(operation, lambda: scheme_changes.compact(spark, catalog, operation, partition_ids, target))
 
 
+def append_to_iceberg(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    frame: DataFrame,
+    *,
+    request: Mapping[str, Any] | None = None,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Add rows to an Iceberg table, as `append_rows` does to others; a repeated call returns the same report."""
+    request = {"change": "append", **(request or {})}
+    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    return iceberg_changes.write(spark, catalog, operation, frame)
+
+
+def truncate_iceberg(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    values: Mapping[str, str | None],
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Delete all rows of an Iceberg table, or those of the partitions with some values, without reading them."""
+    request = {"change": "truncate", "values": dict(values)}
+    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    return iceberg_changes.delete(spark, catalog, operation, None, values)
+
+
+def compact_iceberg(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    values: Mapping[str, str | None],
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Let Iceberg's own procedure compact an Iceberg table, or its partitions with some values."""
+    request = {"change": COMPACT, "values": dict(values)}
+    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    return iceberg_changes.compact(spark, catalog, operation, values)
+
+
 def _begin(
     catalog: Catalog, operation_id: str, table: Table, request: Mapping[str, Any], requested_by: str | None
 ) -> Operation:
@@ -309,6 +366,8 @@ def _changeable(catalog: Catalog, table: str) -> Table:
     definition = catalog.get_table(table)
     if definition.scheme is not None:
         return definition
+    if definition.is_iceberg:
+        return with_live_columns(definition)
     refuse_others(definition)
     if not definition.partition_keys:
         raise UnsupportedChangeError(

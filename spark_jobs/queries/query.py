@@ -181,6 +181,32 @@ def with_expressions(
     return as_of_now(statement.over(frames))
 
 
+def as_parameters(
+    spark: SparkSession, catalog: Catalog, expression: str, tables: str, given: Mapping[str, DataFrame] | None = None
+) -> tuple[str, dict[str, DataFrame]]:
+    """Return an untrusted expression for a statement of `spark.sql`, in which tables in subqueries are parameters.
+
+    Args:
+        tables: What the columns of the expression belong to, as the text after FROM.
+        given: As for `over_frames`.
+
+    Returns:
+        The text, with the braces of parameters, and the parameters.
+
+    Raises:
+        RefusedStatementError: The expression is not allowed, or cannot be checked.
+        CatalogError: See `query`.
+    """
+    before, after = "SELECT (\n", "\n) FROM "
+    sql = f"{before}{expression}{after}{tables}"
+    statement = _Statement(spark, catalog, sql, untrusted=sql, given=given)
+    _, frames = _scans(spark, catalog, statement, [None] * len(statement.tables))
+    # The analysis is a part of the check.
+    statement.over(frames)
+    text = statement.text.removeprefix(before)
+    return text[: text.rindex(after)], statement.parameters(frames)
+
+
 def over_frames(spark: SparkSession, catalog: Catalog, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
     """Return the result of an untrusted SELECT over frames, and over all partitions of catalog tables in subqueries.
 
@@ -214,6 +240,14 @@ def _read(
     spark: SparkSession, catalog: Catalog, statement: _Statement, conditions: Sequence[str | None]
 ) -> PrunedQuery:
     """Return a statement's result from the partitions of each table that meet a condition; None for all."""
+    pruned, frames = _scans(spark, catalog, statement, conditions)
+    return PrunedQuery(statement.over(frames), tuple(pruned))
+
+
+def _scans(
+    spark: SparkSession, catalog: Catalog, statement: _Statement, conditions: Sequence[str | None]
+) -> tuple[list[PrunedTable], list[DataFrame]]:
+    """Return what a statement reads of each table, and the frames of that with the hidden columns that it uses."""
     pruned = [
         _prune(spark, catalog, table, condition) for table, condition in zip(statement.tables, conditions, strict=True)
     ]
@@ -221,7 +255,7 @@ def _read(
         _with_ids(scan.frame, table, number) if number in statement.id_places else scan.frame
         for number, (scan, table) in enumerate(zip(pruned, statement.tables, strict=True))
     ]
-    return PrunedQuery(statement.over(frames), tuple(pruned))
+    return pruned, frames
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -257,6 +291,7 @@ class _Statement:
     Iceberg tables are read by Iceberg, which prunes its files itself.
 
     Attributes:
+        text: The statement for `spark.sql`, in which tables are parameters.
         tables: The table of each occurrence, without Iceberg tables, in the order of the text.
         id_places: The numbers of the tables of which it reads `_partition_id` (`spark_jobs.queries.partition_ids`).
         is_selective: Whether it has a clause by which the optimizer can skip rows.
@@ -324,7 +359,11 @@ class _Statement:
         if untrusted is not None:
             check_query(spark, text, untrusted, {*self._views, *self._known_views})
         # Spark's parameters are in braces.
-        self._text = re.sub(rf"{prefix}_[0-9]+", r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
+        self.text = re.sub(rf"{prefix}_[0-9]+", r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
+
+    def parameters(self, frames: Sequence[DataFrame]) -> dict[str, Any]:
+        """Return what the parameters in the text stand for."""
+        return {**dict(zip(self._views, frames, strict=True)), **self._known_views}
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Return the statement's result with each table replaced by a frame.
@@ -332,9 +371,9 @@ class _Statement:
         Raises:
             RefusedStatementError: The untrusted statement is not allowed.
         """
-        views: dict[str, Any] = {**dict(zip(self._views, frames, strict=True)), **self._known_views}
+        views = self.parameters(frames)
         # Without parameters, Spark does not format the text.
-        result = self._spark.sql(self._text, **views) if views else self._spark.sql(self._text.format())
+        result = self._spark.sql(self.text, **views) if views else self._spark.sql(self.text.format())
         if self._is_untrusted:
             check_analysed(self._spark, result)
         return result

@@ -23,7 +23,7 @@ from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
 from catalog.statements.terms import Literal
-from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
+from catalog.tables.checks import refuse_view, require_readable_format
 
 
 def select(context: Context, statement: m.Select) -> StatementResult:
@@ -77,7 +77,7 @@ def delete_rows(context: Context, statement: m.DeleteRows) -> StatementResult:
 
 
 def _delete(context: Context, table: Table, where: str | None) -> StatementResult:
-    if table.scheme is None and _is_on_keys(table, where):
+    if table.scheme is None and not table.is_iceberg and _is_on_keys(table, where):
         return _delete_partitions(context, table, where)
     with context.operation() as operation:
         report: Mapping[str, Any] | None = None
@@ -106,7 +106,7 @@ def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
     _require_partitions(table, "MERGE")
     with context.operation() as operation:
         report = context.engine.merge_rows(operation, table, statement, context.database)
-    if table.scheme is None:
+    if table.scheme is None and not table.is_iceberg:
         return _changed(table, report, "merged")
     names = ("rows_inserted", "rows_updated", "rows_deleted")
     inserted, updated, deleted = counts = [report[name] for name in names]
@@ -117,6 +117,11 @@ def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
 def forget_rows(context: Context, statement: m.ForgetRows) -> StatementResult:
     """Run CALL calve.system.forget."""
     table = _writable(context, statement)
+    if table.is_iceberg:
+        raise UnsupportedChangeError(
+            f"the catalog does not record the snapshots of the Iceberg table {table.full_name}, so forget cannot prove "
+            "which of its files have the rows; run DELETE, and then the DAG maintain_iceberg to expire its snapshots"
+        )
     with context.operation() as operation:
         report = context.engine.forget(operation, table, statement.where, at_once=statement.at_once)
     columns = ("rows_deleted", "partitions_changed", "files_deleted", "files_searched", "files_left", "rows_left")
@@ -144,6 +149,10 @@ def truncate_table(context: Context, statement: m.TruncateTable) -> StatementRes
     """Run TRUNCATE TABLE; without the engine, unless other engines have written files that are in no partition yet."""
     table = _writable(context, statement)
     _require_partitions(table, "TRUNCATE")
+    if table.is_iceberg:
+        spec_values(table, statement.values)
+        with context.operation() as operation:
+            return _changed(table, context.engine.truncate(operation, table, statement.values), "deleted")
     if table.scheme is None:
         return _delete_partitions(context, table, spec=statement.values)
     partition_id = _partition_id(table, statement.values)
@@ -154,6 +163,11 @@ def compact_table(context: Context, statement: m.CompactTable) -> StatementResul
     """Run ALTER TABLE … COMPACT."""
     table = _writable(context, statement)
     _require_partitions(table, "COMPACT")
+    if table.is_iceberg:
+        spec_values(table, statement.values)
+        with context.operation() as operation:
+            report = context.engine.compact_iceberg(operation, table, statement.values)
+        return _compacted(None, report["partitions_replaced"], report["files_before"], report["files"])
     if table.scheme is not None:
         return _compact_scheme(context, table, _partition_id(table, statement.values))
     values = statement.values
@@ -228,7 +242,7 @@ def _delete_partitions(
 
 
 def _changed(table: Table, report: Mapping[str, Any], done: str) -> StatementResult:
-    if table.scheme is not None:
+    if table.scheme is not None or table.is_iceberg:
         counts = [report["rows"], report["files_removed"], report["files_written"]]
         text = f"{counts[0]:,} row(s) {done}: {counts[2]:,} new file(s) in place of {counts[1]:,}"
         return StatementResult(("rows", "files_removed", "files_written"), [counts], text=text)
@@ -238,7 +252,7 @@ def _changed(table: Table, report: Mapping[str, Any], done: str) -> StatementRes
 
 
 def _require_partitions(table: Table, statement: str) -> None:
-    if table.scheme is None and not table.partition_keys:
+    if table.scheme is None and not table.is_iceberg and not table.partition_keys:
         raise UnsupportedChangeError(
             f"{statement} replaces partitions, and table {table.full_name} has no partition keys; create a table "
             "that has, or write the rows to a new table"
@@ -259,7 +273,10 @@ def load_data(context: Context, statement: m.LoadData) -> StatementResult:
 def _writable(context: Context, statement: m.TableStatement) -> Table:
     table = context.catalog.get_table(context.name(statement.table))
     refuse_view(table, "has no rows of its own to add to")
-    refuse_iceberg(table)
+    if table.is_iceberg:
+        from catalog.iceberg.live_columns import with_live_columns
+
+        return with_live_columns(table)
     require_readable_format(table)
     return table
 

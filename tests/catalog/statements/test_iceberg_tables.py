@@ -60,7 +60,6 @@ def test_show_create_table_is_hives_statement_for_one(session: Session, catalog:
         "ALTER TABLE orders ADD COLUMNS (a int)",
         "ALTER TABLE orders RENAME TO o",
         "MSCK REPAIR TABLE orders",
-        "INSERT INTO orders VALUES (1, 'a', 'b', 2)",
     ],
 )
 def test_statements_on_its_hive_side_are_refused(session: Session, statement: str) -> None:

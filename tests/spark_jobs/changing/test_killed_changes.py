@@ -23,6 +23,7 @@ from catalog.statements.session import Session
 from tests.catalog.loading.test_publishing import cancel
 from tests.spark_jobs.test_killed_rebalances import Died, dying_at
 from tests.support.effort import sampled
+from tests.support.iceberg_tables import iceberg_rows, migrate
 from tests.support.published import check_published, files_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ KINDS = {
     "range": "STORED BY 'carbondata' TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2, 4')",
     "hive": "STORED AS PARQUET",
     "iceberg": "STORED AS ICEBERG",
+    "migrated": "STORED AS PARQUET",
 }
 OF_FILES = (Point.FILES_WRITTEN, Point.LISTED, Point.MANIFEST_WRITTEN)
 OF_FOLDERS = (Point.PARTLY_RESERVED, Point.RESERVED, Point.PARTLY_MOVED, Point.MOVED)
@@ -44,6 +46,7 @@ POINTS = {
     "range": (Point.JOURNALED, Point.STARTED, *OF_FILES, Point.CHANGED, Point.COMMITTED),
     "hive": (Point.JOURNALED, Point.STARTED, *OF_FOLDERS, Point.CHANGED, Point.COMMITTED),
     "iceberg": (Point.JOURNALED, Point.STARTED, Point.LISTED, Point.MANIFEST_WRITTEN, Point.CHANGED, Point.COMMITTED),
+    "migrated": (Point.JOURNALED, Point.STARTED, Point.FILES_WRITTEN, Point.CHANGED, Point.COMMITTED),
 }
 STATEMENTS = {
     "delete": "DELETE FROM t WHERE n % 5 = 0",
@@ -84,13 +87,19 @@ def make_table(run: Callable[..., object], catalog: Catalog, kind: str) -> None:
     run(f"CREATE TABLE t (n int) PARTITIONED BY (c int) {KINDS[kind]}")
     for first in (0, 10):
         run(f"INSERT INTO t SELECT CAST(id AS int), CAST(id % 6 AS int) FROM range({first}, {first + 10})")
+    if kind == "migrated":
+        migrate(catalog, TABLE)
 
 
 def contents(catalog: Catalog) -> Contents:
     """Return the numbers in the files of each partition, from one read of the catalog."""
     table = catalog.get_table(TABLE)
     found: dict[Any, list[int]] = {}
-    if table.scheme is not None or table.is_stored_as_iceberg:
+    if table.is_iceberg:
+        url = catalog.storage.url.render_as_string(hide_password=False)
+        for number, partition_value in iceberg_rows(url, TABLE):
+            found.setdefault(partition_value, []).append(number)
+    elif table.scheme is not None or table.is_stored_as_iceberg:
         scan: Any = catalog.scan_files(TABLE) if table.scheme is not None else catalog.scan_partition_files(TABLE)
         for file in scan.files:
             path = Path(table.location, file.path)
@@ -131,7 +140,9 @@ def die(
             run(STATEMENTS[change], "operation")
 
 
-@pytest.mark.parametrize(("kind", "change"), sampled(CASES, [("range", "merge"), ("hive", "delete")]))
+@pytest.mark.parametrize(
+    ("kind", "change"), sampled(CASES, [("range", "merge"), ("hive", "delete"), ("migrated", "update")])
+)
 def test_a_change_that_dies_at_each_point_ends_as_one_that_nobody_disturbed(
     run: Callable[..., object], fresh: Catalog, kind: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,319 @@
+"""Changes of the rows of Iceberg tables whose contents the catalog does not record: migrated ones, and snapshots.
+
+Iceberg's runtime makes the change, by the table's own properties (copy-on-write or merge-on-read), in a catalog that
+only this session has (`spark_jobs.changing.private_tables`). One transaction shows it to readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, Table
+from catalog.datafiles.committing import CHANGE_ROWS, OPERATION_MARK
+from catalog.errors import AmbiguousMergeError, CommitOutcomeUnknownError, PlanConflictError
+from catalog.iceberg.live_columns import with_live_columns
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.records import Operation
+from catalog.partitions.specs import PartitionSpec, spec_values
+from catalog.statements.merges import MergeAction, MergeCase
+from catalog.statements.model import MergeClause, MergeRows
+from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
+from spark_jobs.queries.query import as_parameters, prune_query
+from spark_jobs.reading.bad_files import cached
+from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.paths import quoted
+from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
+from spark_jobs.sessions.session import attempt_here
+
+_ATTEMPTS = 3
+"""How often a change is made again because another engine has committed meanwhile."""
+
+_MARK = f"spark.sql.iceberg.snapshot-property.{OPERATION_MARK}"
+_TARGET, _SOURCE = "calve/target", "calve/source"
+_SOURCE_FRAME = "calve_source"
+_AMBIGUOUS = "MERGE_CARDINALITY_VIOLATION"
+
+Report = dict[str, Any]
+Change = Callable[[Table, PrivateTable], Report]
+"""Changes a private table, and returns what the report has besides the numbers of files."""
+
+
+def write(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    frame: DataFrame,
+    overwritten: PartitionSpec | None = None,
+) -> Report:
+    """Add rows, or let them replace others; return the report, with `rows`.
+
+    Args:
+        frame: The new rows, as for `append_rows`.
+        overwritten: None to add the rows; values of partition keys to replace all rows with them; empty to replace the
+            partitions that have new rows, of a table without partitions all rows.
+
+    Raises:
+        InvalidRowsError: A value does not have its column's type.
+    """
+
+    def change(table: Table, target: PrivateTable) -> Report:
+        rows, columns = shaped_rows(table, frame)
+        check = RowCheck(table, first_problem(columns))
+        written = check.observe(rows).select(*(checked.value.alias(checked.column.name) for checked in columns))
+        writer = written.writeTo(target.sql_name)
+        if overwritten is None:
+            writer.append()
+        elif overwritten or target.java.spec().isUnpartitioned():
+            writer.overwrite(f.expr(_of_partition(table, overwritten)))
+        else:
+            writer.overwritePartitions()
+        return {"rows": check.finish()}
+
+    return _changed(spark, catalog, operation, change)
+
+
+def delete(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    where: str | None,
+    values: PartitionSpec | None = None,
+) -> Report:
+    """Delete the rows that meet a condition; return the report, with the number of deleted `rows`.
+
+    Args:
+        where: The condition; None for all rows of the partitions with some values.
+    """
+
+    def change(table: Table, target: PrivateTable) -> Report:
+        if where is None:
+            condition, parameters = _of_partition(table, values or {}), dict[str, DataFrame]()
+        else:
+            condition, parameters = as_parameters(spark, catalog, where, _named(table))
+        count = _count(spark, table, condition, parameters)
+        if count:
+            text = f"DELETE FROM {target.sql_name} AS {quoted(table.name)} WHERE (\n{condition}\n)"
+            _run(spark, text, parameters)
+        return {"rows": count}
+
+    return _changed(spark, catalog, operation, change)
+
+
+def update(
+    spark: SparkSession, catalog: Catalog, operation: Operation, assignments: Mapping[str, str], where: str
+) -> Report:
+    """Update the rows that meet a condition; return the report, with the number of updated `rows`.
+
+    Args:
+        assignments: Column → expression of its new value.
+    """
+
+    def change(table: Table, target: PrivateTable) -> Report:
+        condition, parameters = as_parameters(spark, catalog, where, _named(table))
+        count = _count(spark, table, condition, parameters)
+        if count:
+            sets = []
+            for name, expression in assignments.items():
+                value, more = as_parameters(spark, catalog, expression, _named(table))
+                sets.append(f"{quoted(name)} = (\n{value}\n)")
+                parameters |= more
+            text = f"UPDATE {target.sql_name} AS {quoted(table.name)} SET {', '.join(sets)} WHERE (\n{condition}\n)"
+            _run(spark, text, parameters)
+        return {"rows": count}
+
+    return _changed(spark, catalog, operation, change)
+
+
+def merge(spark: SparkSession, catalog: Catalog, operation: Operation, statement: MergeRows) -> Report:
+    """Run a MERGE; return the report, with `rows_inserted`, `rows_updated` and `rows_deleted`.
+
+    Raises:
+        AmbiguousMergeError: Several rows of the source match a row of the table.
+    """
+    sql = f"SELECT * FROM {statement.source} AS {quoted(statement.source_alias)}"
+    with cached() as persist:
+        source = persist(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame)
+        return _changed(spark, catalog, operation, partial(_merged, spark, catalog, statement, source))
+
+
+def _merged(
+    spark: SparkSession,
+    catalog: Catalog,
+    statement: MergeRows,
+    source: DataFrame,
+    table: Table,
+    target: PrivateTable,
+) -> Report:
+    assert table.metadata_location is not None
+    given = {_TARGET: read_metadata_file(spark, table.metadata_location), _SOURCE: source}
+    own, others = (
+        f"{quoted(name)} AS {quoted(alias)}"
+        for name, alias in ((_TARGET, statement.alias), (_SOURCE, statement.source_alias))
+    )
+    scopes = {
+        MergeCase.MATCHED: f"{own} CROSS JOIN {others}",
+        MergeCase.NOT_MATCHED: others,
+        MergeCase.NOT_MATCHED_BY_SOURCE: own,
+    }
+    parameters = {_SOURCE_FRAME: source}
+
+    def checked(expression: str, case: MergeCase) -> str:
+        text, more = as_parameters(spark, catalog, expression, scopes[case], given)
+        parameters.update(more)
+        return f"(\n{text}\n)"
+
+    lines = [
+        f"MERGE INTO {target.sql_name} AS {quoted(statement.alias)}",
+        f"USING {{{_SOURCE_FRAME}}} AS {quoted(statement.source_alias)}",
+        f"ON {checked(statement.condition, MergeCase.MATCHED)}",
+    ]
+    for clause in statement.clauses:
+        condition = "" if clause.condition is None else f" AND {checked(clause.condition, clause.case)}"
+        lines.append(f"WHEN {clause.case}{condition} THEN {_action(table, clause, checked)}")
+    try:
+        _run(spark, "\n".join(lines), parameters)
+    except PySparkException as error:
+        if _AMBIGUOUS in str(error):
+            raise AmbiguousMergeError(table.full_name) from error
+        raise
+    counts = target.summary()
+    # Without a commit, there is nothing to count.
+    return {
+        f"rows_{done}": counts.get(f"spark.merge-into.num-target-rows-{done}", 0)
+        for done in ("inserted", "updated", "deleted")
+    }
+
+
+def _action(table: Table, clause: MergeClause, checked: Callable[[str, MergeCase], str]) -> str:
+    """Return what a clause of a MERGE does, in SQL."""
+    if clause.action is MergeAction.DELETE:
+        return "DELETE"
+    if clause.values is None:
+        return f"{clause.action} SET *" if clause.action is MergeAction.UPDATE else "INSERT *"
+    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    given = clause.values if isinstance(clause.values, Mapping) else dict(zip(names, clause.values, strict=True))
+    values = {quoted(name): checked(expression, clause.case) for name, expression in given.items()}
+    if clause.action is MergeAction.UPDATE:
+        return f"UPDATE SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
+    return f"INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+
+def compact(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    values: PartitionSpec | None = None,
+    target_bytes: int | None = None,
+) -> Report:
+    """Let Iceberg's `rewrite_data_files` write small files again.
+
+    Args:
+        values: Values of some partition keys; None for all partitions.
+        target_bytes: The approximate size of the new files; None for the table's setting.
+
+    Returns:
+        The report: `files_before` and `files`, and `partitions_replaced`.
+    """
+
+    def change(table: Table, target: PrivateTable) -> Report:
+        arguments = f"table => '{target.sql_name}'"
+        if values:
+            where = _of_partition(table, values).replace("\\", "\\\\").replace("'", "\\'")
+            arguments += f", where => '{where}'"
+        if target_bytes is not None:
+            arguments += f", options => map('target-file-size-bytes', '{target_bytes}')"
+        row = spark.sql(f"CALL {PRIVATE}.system.rewrite_data_files({arguments})").collect()[0]
+        return {
+            "partitions_replaced": target.summary().get("changed-partition-count", 0),
+            "files_before": row["rewritten_data_files_count"],
+            "files": row["added_data_files_count"],
+        }
+
+    return _changed(spark, catalog, operation, change)
+
+
+def _changed(spark: SparkSession, catalog: Catalog, operation: Operation, change: Change) -> Report:
+    """Make a change, which is visible when this returns; return its report, of a repeated call the same one.
+
+    Raises:
+        PlanConflictError: Other engines have committed during each attempt.
+    """
+    if operation.is_committed:
+        return dict(operation.report[CHANGE_ROWS])
+    with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
+        for tries_left in reversed(range(_ATTEMPTS)):
+            table = with_live_columns(catalog.get_table(operation.table))
+            with private_table(spark, table) as target:
+                try:
+                    spark.conf.set(_MARK, operation.id)
+                    report = {**change(table, target), **_files(target)}
+                    reached(Point.FILES_WRITTEN)
+                    location = target.location if target.is_changed else str(table.metadata_location)
+                    catalog.committer.commit_metadata(operation.id, CHANGE_ROWS, attempt, table, location, report)
+                except CommitOutcomeUnknownError:
+                    # The table may have the files.
+                    raise
+                except PlanConflictError:
+                    target.discard()
+                    if not tries_left:
+                        raise
+                except (Exception, KeyboardInterrupt):
+                    target.discard()
+                    raise
+                else:
+                    return report
+                finally:
+                    spark.conf.unset(_MARK)
+    raise AssertionError("unreachable")
+
+
+def _files(target: PrivateTable) -> Report:
+    """Return the numbers of files that the change has written and removed."""
+    counts = target.summary()
+    names = {
+        "files_written": ("added-data-files", "added-delete-files"),
+        "files_removed": ("deleted-data-files", "removed-delete-files"),
+        "bytes_written": ("added-files-size",),
+    }
+    return {name: sum(counts.get(counter, 0) for counter in counters) for name, counters in names.items()}
+
+
+def _named(table: Table) -> str:
+    return f"{quoted(table.database)}.{quoted(table.name)}"
+
+
+def _run(spark: SparkSession, text: str, parameters: Mapping[str, Any]) -> None:
+    # Spark takes braces for parameters only if there are any.
+    spark.sql(text, **parameters)
+
+
+def _count(spark: SparkSession, table: Table, condition: str, parameters: Mapping[str, DataFrame]) -> int:
+    """Return the number of rows that meet a condition; Iceberg's metadata tell it for whole files."""
+    assert table.metadata_location is not None
+    rows: dict[str, Any] = {**parameters, "calve_rows": read_metadata_file(spark, table.metadata_location)}
+    text = condition if parameters else condition.replace("{", "{{").replace("}", "}}")
+    sql = f"SELECT count(*) FROM {{calve_rows}} AS {quoted(table.name)} WHERE (\n{text}\n)"
+    return int(spark.sql(sql, **rows).collect()[0][0])
+
+
+def _of_partition(table: Table, values: PartitionSpec) -> str:
+    """Return the condition for the rows of the partitions with some values, in SQL.
+
+    Raises:
+        InvalidPartitionSpecError: A name is not a partition key.
+    """
+    parts = []
+    for position, value in spec_values(table, values).items():
+        key = table.partition_keys[position]
+        if value is None:
+            parts.append(f"{quoted(key.name)} IS NULL")
+        else:
+            text = value.replace("\\", "\\\\").replace("'", "\\'")
+            parts.append(f"{quoted(key.name)} = CAST('{text}' AS {key.type})")
+    return " AND ".join(parts) or "true"

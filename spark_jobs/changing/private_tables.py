@@ -1,0 +1,133 @@
+"""Iceberg tables in a catalog that only this session has, where Iceberg's runtime changes them unseen.
+
+A statement runs in Iceberg's `InMemoryCatalog`, which starts at the metadata of the table. Nobody sees what it commits
+there, until a transaction of the catalog's database makes the new metadata those of the table: together with the
+operation's report, so that a killed statement has changed all or nothing. Files that nothing refers to afterwards are
+orphans, as those of any killed writer of Iceberg.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from catalog import Table
+from spark_jobs.reading.paths import spark_path
+from spark_jobs.sessions.packages import require_packages
+
+log = logging.getLogger("spark_jobs.changing.private_tables")
+
+PRIVATE = "calve_private"
+"""The name of the session's own catalog."""
+
+_SETTINGS = {
+    "": "org.apache.iceberg.spark.SparkCatalog",
+    ".catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
+    # A statement sees what the statement before it has committed.
+    ".cache-enabled": "false",
+}
+_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
+
+
+class PrivateTable:
+    """A table in the session's own catalog.
+
+    Attributes:
+        sql_name: Its name in statements of Spark.
+    """
+
+    def __init__(self, catalog: Any, identifier: Any, sql_name: str) -> None:
+        """Use a table of Iceberg's catalog, which is a Java object."""
+        self._catalog, self._identifier, self.sql_name = catalog, identifier, sql_name
+        self._first = self._snapshot_id()
+        self._start = self.location
+
+    @property
+    def java(self) -> Any:
+        """The table as Iceberg's Java object, after all commits."""
+        return self._catalog.loadTable(self._identifier)
+
+    @property
+    def location(self) -> str:
+        """The current metadata."""
+        return str(self.java.operations().current().metadataFileLocation())
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a statement has committed."""
+        return self.location != self._start
+
+    def summary(self) -> dict[str, int]:
+        """Return the numbers in the summary of the snapshot that a statement has committed; empty without one."""
+        if self._snapshot_id() == self._first:
+            return {}
+        items = dict(self.java.currentSnapshot().summary()).items()
+        return {str(name): int(value) for name, value in items if str(value).isdecimal()}
+
+    def discard(self) -> None:
+        """Delete the files that were committed here, which no other catalog has."""
+        if self._first is None or self._snapshot_id() == self._first:
+            return
+        try:
+            own = self._snapshot_id()
+            self.java.manageSnapshots().rollbackTo(self._first).commit()
+            self.java.expireSnapshots().expireSnapshotId(own).commit()
+        except Py4JError as error:
+            log.warning("Files of a change that failed are left: %s", error)
+
+    def _snapshot_id(self) -> int | None:
+        snapshot = self.java.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+
+@contextmanager
+def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
+    """Yield an Iceberg table of the catalog as a table that only this session has.
+
+    Raises:
+        InvalidConfigurationError: Spark was started without Iceberg's runtime.
+    """
+    require_packages(spark)
+    assert table.metadata_location is not None
+    catalog, jvm = _catalog(spark), _jvm(spark)
+    name = f"change_{uuid4().hex}"
+    names = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
+    names[0] = name
+    namespace = jvm.org.apache.iceberg.catalog.Namespace.of(names)
+    identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.of(namespace, "t")
+    catalog.createNamespace(namespace, jvm.java.util.HashMap())
+    try:
+        catalog.registerTable(identifier, spark_path(table.metadata_location))
+        try:
+            yield PrivateTable(catalog, identifier, f"{PRIVATE}.{name}.t")
+        finally:
+            # Its files stay.
+            catalog.dropTable(identifier, False)
+    finally:
+        catalog.dropNamespace(namespace)
+
+
+def _catalog(spark: SparkSession) -> Any:
+    """Return the session's Iceberg catalog, made on first use."""
+    for name, value in _SETTINGS.items():
+        spark.conf.set(f"spark.sql.catalog.{PRIVATE}{name}", value)
+    state, jvm = spark._jsparkSession.sessionState(), _jvm(spark)
+    catalog = state.catalogManager().catalog(PRIVATE).icebergCatalog()
+    # By default, it also has its files in memory, and no setting of it says otherwise.
+    files = catalog.getClass().getDeclaredField("io")
+    files.setAccessible(True)
+    if files.get(catalog).getClass().getName() != _FILE_IO:
+        settings, hadoop = jvm.java.util.HashMap(), state.newHadoopConf()
+        files.set(catalog, jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_FILE_IO, settings, hadoop))
+    return catalog
+
+
+def _jvm(spark: SparkSession) -> Any:
+    assert spark._jvm is not None
+    return spark._jvm

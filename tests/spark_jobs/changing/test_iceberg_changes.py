@@ -1,0 +1,222 @@
+"""Statements that change rows of migrated tables, on each database: the same rows as DuckDB, and one commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from catalog import Catalog
+from catalog.errors import (
+    AmbiguousMergeError,
+    InvalidPartitionSpecError,
+    InvalidQueryError,
+    InvalidRowsError,
+    InvalidValueError,
+    PlanConflictError,
+    RefusedStatementError,
+    TableNotFoundError,
+    UnsupportedChangeError,
+)
+from catalog.iceberg.live_columns import with_live_columns
+from catalog.statements.results import StatementResult
+from catalog.statements.session import Session
+from tests.support.iceberg_tables import iceberg_rows, make_orders, migrate, sql_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+ROWS = """(1, 'n1', 'nl', 2024), (2, 'n2', 'nl', 2024), (3, 'n3', 'nl', 2025), (4, 'n4', 'de/at', 9),
+(5, 'n5', 'de/at', 9), (6, 'n6', 'de/at', 9), (7, 'n7', NULL, 2025)"""
+"""Those of `make_orders`."""
+CHANGES = (
+    "INSERT INTO orders VALUES (8, 'n8', 'fr', 2025), (9, NULL, NULL, 2025)",
+    "DELETE FROM orders WHERE orders.id % 4 = 1",
+    "DELETE FROM orders WHERE country = 'nl' AND year = 2025",
+    "DELETE FROM orders WHERE id IN (SELECT id + 1 FROM doomed) AND note <> '{}'",
+    "UPDATE orders SET note = upper(note) || '{x}', year = year + 1 WHERE country IS NULL OR id = 6",
+    "UPDATE orders SET note = 'none' WHERE id = 99",
+    "MERGE INTO orders AS t USING (SELECT * FROM (VALUES (2, 'm'), (4, 'gone'), (20, 'new')) AS v (id, text)) AS s "
+    "ON t.id = s.id WHEN MATCHED AND s.text = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET note = s.text "
+    "WHEN NOT MATCHED THEN INSERT (id, note, country, year) VALUES (s.id, s.text, 'be', 1)",
+    "INSERT INTO orders SELECT id + 100, note, country, year FROM orders WHERE id < 8",
+)
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    """A session beside a migrated table, partitioned by country and year, and a Hive table `doomed`."""
+    from spark_jobs.sessions.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("demo")
+    make_orders(catalog)
+    migrate(catalog)
+    with Session(catalog, database="demo", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+        opened.execute("CREATE TABLE doomed (id bigint) STORED AS PARQUET")
+        opened.execute("INSERT INTO doomed VALUES (5), (6)")
+        yield opened
+
+
+@pytest.fixture
+def change(session: Session, catalog: Catalog) -> Callable[[str], StatementResult]:
+    """Run a change that makes at most one commit, after which Spark and PyIceberg read the same rows."""
+
+    def change(text: str, commits: int | None = None) -> StatementResult:
+        before = snapshots(catalog)
+        answer = session.execute(text)
+        made = snapshots(catalog) - before
+        assert made in ((0, 1) if commits is None else (commits,))
+        assert rows(session) == by_pyiceberg(catalog)
+        return answer
+
+    return change
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in session.execute("SELECT * FROM orders ORDER BY id").rows]
+
+
+def by_pyiceberg(catalog: Catalog) -> list[tuple[Any, ...]]:
+    return sorted(iceberg_rows(catalog.storage.url.render_as_string(hide_password=False)))
+
+
+def snapshots(catalog: Catalog) -> int:
+    with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
+        return len(iceberg.load_table("demo.orders").metadata.snapshots)
+
+
+def test_each_change_leaves_the_rows_that_duckdb_has(
+    session: Session, change: Callable[..., StatementResult], catalog: Catalog
+) -> None:
+    model = duckdb.connect()
+    model.execute("CREATE TABLE orders (id bigint, note text, country text, year int)")
+    model.execute(f"INSERT INTO orders VALUES {ROWS}")
+    model.execute("CREATE TABLE doomed AS SELECT * FROM (VALUES (5), (6)) AS v (id)")
+    query = "SELECT * FROM orders ORDER BY id"
+    assert rows(session) == model.execute(query).fetchall()
+    counts = {}
+    for text in CHANGES:
+        model.execute(text)
+        answer = change(text)
+        counts[text.split(" WHERE ")[-1]] = answer.rows[0]
+        assert rows(session) == model.execute(query).fetchall(), text
+    assert counts["id = 99"] == [0, 0, 0]
+    # The Hive definition, which a revert restores, is as it was.
+    assert [column.name for column in catalog.get_table("demo.orders").columns] == ["id", "note"]
+
+
+def test_results_count_rows_and_files(change: Callable[..., StatementResult]) -> None:
+    deleted = change("DELETE FROM orders WHERE id IN (4, 6)", 1)
+    assert deleted.columns == ("rows", "files_removed", "files_written")
+    assert deleted.rows == [[2, 1, 1]]
+    assert change("UPDATE orders SET note = 'x' WHERE country = 'nl'", 1).rows == [[3, 2, 2]]
+    merged = change(
+        "MERGE INTO orders t USING doomed s ON t.id = s.id WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'six', 'x', 6)",
+        1,
+    )
+    assert merged.columns == ("rows_inserted", "rows_updated", "rows_deleted")
+    assert merged.rows == [[1, 0, 1]]
+    assert change("TRUNCATE TABLE orders PARTITION (country='nl', year=2024)", 1).rows == [[2, 1, 0]]
+    assert change("TRUNCATE TABLE orders", 1).rows == [[3, 3, 0]]
+    assert change("TRUNCATE TABLE orders", 0).rows == [[0, 0, 0]]
+
+
+def test_insert_overwrite_replaces_partitions(change: Callable[..., StatementResult], session: Session) -> None:
+    change("INSERT OVERWRITE orders VALUES (10, 'a', 'nl', 2024), (11, 'b', 'be', 1)", 1)
+    assert [row[0] for row in rows(session)] == [3, 4, 5, 6, 7, 10, 11]
+    change("INSERT OVERWRITE orders PARTITION (country='de/at') SELECT id, note, year FROM orders WHERE id = 3", 1)
+    assert sorted(rows(session), key=str) == [
+        (10, "a", "nl", 2024),
+        (11, "b", "be", 1),
+        (3, "n3", "de/at", 2025),
+        (3, "n3", "nl", 2025),
+        (7, "n7", None, 2025),
+    ]
+    change("INSERT OVERWRITE orders PARTITION (country='nl', year=2024) SELECT id, note FROM orders WHERE false", 1)
+    assert [row[0] for row in rows(session)] == [3, 3, 7, 11]
+    with pytest.raises(InvalidPartitionSpecError, match="note is not a partition key of"):
+        session.execute("TRUNCATE TABLE orders PARTITION (note='x')")
+
+
+def test_compact_lets_iceberg_write_small_files_again(change: Callable[..., StatementResult], session: Session) -> None:
+    values = ", ".join(f"({number}, 'x', '{country}', 1)" for number in (20, 30) for country in ("nl", "be"))
+    for _ in range(5):
+        session.execute(f"INSERT INTO orders VALUES {values}")
+    before = rows(session)
+    assert change("ALTER TABLE orders PARTITION (country='nl') COMPACT", 1).rows == [[1, 5, 1]]
+    assert change("ALTER TABLE orders COMPACT", 1).rows == [[1, 5, 1]]
+    assert change("ALTER TABLE orders COMPACT", 0).rows == [[0, 0, 0]]
+    assert rows(session) == before
+
+
+def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> None:
+    before, was = rows(session), catalog.get_table("demo.orders").metadata_location
+    for text, error, message in (
+        ("INSERT INTO orders SELECT 1.5, 'x', 'y', 1", InvalidRowsError, "'1.5' is no bigint"),
+        ("INSERT INTO orders VALUES (1, 'x', 'y')", InvalidValueError, "row 1 has 3 values for 4 columns"),
+        ("UPDATE orders SET nothing = 1", InvalidRowsError, "column nothing of demo.orders does not exist"),
+        ("UPDATE orders SET id = 'abc'", InvalidQueryError, "(?i)safely cast"),
+        ("CALL calve.system.forget('orders', 'id = 1')", UnsupportedChangeError, "expire its snapshots"),
+        ("DELETE FROM orders WHERE reflect('java.lang.System', 'exit', 1) = ''", RefusedStatementError, "reflect"),
+        ("DELETE FROM orders WHERE id IN (SELECT id FROM parquet.`/etc`)", TableNotFoundError, "does not exist"),
+        (
+            "MERGE INTO orders t USING (SELECT 1 AS id UNION ALL SELECT 1) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET note = 'x'",
+            AmbiguousMergeError,
+            "several rows of the source match a row of table demo.orders",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            session.execute(text)
+    assert rows(session) == before
+    assert catalog.get_table("demo.orders").metadata_location == was
+
+
+def test_a_change_follows_a_commit_of_another_engine(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made again over the new rows; if there is always another commit first, it is refused."""
+    from spark_jobs.changing import iceberg_changes
+
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    count, others = iceberg_changes._count, [0]
+
+    def append_before(*arguments: Any) -> int:
+        found = count(*arguments)
+        if others[0]:
+            others[0] -= 1
+            with sql_catalog(url) as iceberg:
+                table = iceberg.load_table("demo.orders")
+                table.append(table.scan(row_filter="id = 1").to_arrow())
+        return found
+
+    monkeypatch.setattr(iceberg_changes, "_count", append_before)
+    others[0] = 1
+    assert session.execute("DELETE FROM orders WHERE id = 1").rows[0][0] == 2
+    assert [row[0] for row in rows(session)] == [2, 3, 4, 5, 6, 7]
+    session.execute("INSERT INTO orders VALUES (1, 'n1', 'nl', 2024)")
+    others[0] = 3
+    with pytest.raises(PlanConflictError, match="another engine has committed to the Iceberg table"):
+        session.execute("DELETE FROM orders WHERE id = 1")
+    assert [row[0] for row in rows(session)] == [1] * 8 + [2, 3, 4, 5, 6, 7]
+
+
+def test_columns_and_keys_are_those_of_the_metadata(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    live = with_live_columns(catalog.get_table("demo.orders"))
+    assert ([column.name for column in live.columns], live.key_names) == (["id", "note"], ("country", "year"))
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").update_schema() as schema:
+        from pyiceberg.types import IntegerType, ListType
+
+        schema.add_column("tags", ListType(0, IntegerType(), element_required=False))
+    live = with_live_columns(catalog.get_table("demo.orders"))
+    assert [(column.name, column.type) for column in live.columns][-1] == ("tags", "array<int>")
+    assert live.key_names == ()
+    session.execute("INSERT INTO orders SELECT 50, 'x', 'nl', 2024, array(1, 2)")
+    assert rows(session)[-1] == (50, "x", "nl", 2024, [1, 2])
