@@ -13,6 +13,7 @@ from catalog import Catalog, Partition, Table
 from catalog.errors import InvalidRowsError
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.paths import quoted
@@ -48,6 +49,7 @@ def merge_rows(
     Raises:
         InvalidRowsError: The rule names a column that the table does not have.
         RefusedStatementError: The condition `rule.delete` uses what is not allowed.
+        LiteralTypeError: It compares a column with a string that is not a value of the column's type.
         ConflictError: A partition that gets rows is quarantined.
     """
     names = [column.name for column in (*table.columns, *table.partition_keys)]
@@ -58,6 +60,7 @@ def merge_rows(
         )
     if rule.delete:
         check_alone(spark, rule.delete)
+        check_literals(spark, table, rule.delete)
     values = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
     # As the rows of the table are read.
     typed = persist(with_padded_chars(values, table))
