@@ -18,9 +18,11 @@ from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, Par
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
+from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_value_rows
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.queries.checked_plans import check_analysed
 from spark_jobs.reading.bad_files import (
     BadFile,
     GoodFiles,
@@ -73,7 +75,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
     keys = list(job.key_types) if table is None else list(table.key_names)
     for expression in job.key_expressions.values():
-        check_alone(spark, expression)
+        check_alone(spark, expression, without=CHANGING_FUNCTIONS)
     to_be = partial(_table_to_be, catalog, job, table)
     with cached() as persist:
         with source_errors():
@@ -82,8 +84,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             else:
                 good = _all_files(spark, job, files, table, keys, persist)
             source, partitions = good.source, good.partitions
-            if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
-                refuse_missing_keys(spark, source, job, keys)
+            _check_keys(spark, job, source, partitions, keys)
         known, (table, indexes) = table, to_be(source)
         evolution = Evolution() if known is None else Evolution.between(known, table)
         report = {
@@ -108,6 +109,16 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             table = _create_table(catalog, job, table)
         _set_aside(catalog, job, table, good.set_aside(files))
     return {**report, "inferred_columns": inferred, "evolution": evolution.as_json()}
+
+
+def _check_keys(
+    spark: SparkSession, job: ValidateSourceJob, source: Source, partitions: DataFrame, keys: Sequence[str]
+) -> None:
+    """Refuse partition keys that are computed from the name of a user, or that the files do not have."""
+    if job.key_expressions:
+        check_analysed(spark, source.rows)
+    if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
+        refuse_missing_keys(spark, source, job, keys)
 
 
 def _log(table: Table, good: GoodFiles, report: Mapping[str, Any]) -> None:
