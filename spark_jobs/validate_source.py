@@ -185,7 +185,7 @@ def _good_files(
         return good_files(spark, files, job, table, to_be, persist, changed)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
-            _set_aside(catalog, job, table, bad_among(files, error.bad))
+            _set_aside(catalog, job, table, bad_among(files, error.bad, error.shown))
         raise
 
 
