@@ -9,13 +9,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.window import WindowSpec
 
-from catalog import Catalog, Partition, Table
-from catalog.errors import InvalidRowsError
+from catalog import Catalog, Partition, PartitionState, Table
+from catalog.errors import ConflictError, InvalidRowsError
+from catalog.model.partition_names import partition_path
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
 from spark_jobs.reading.bad_files import Persist
+from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.char_columns import with_padded_chars
@@ -50,7 +52,7 @@ def merge_rows(
         InvalidRowsError: The rule names a column that the table does not have.
         RefusedStatementError: The condition `rule.delete` uses what is not allowed.
         LiteralTypeError: It compares a column with a string that is not a value of the column's type.
-        ConflictError: A partition that gets rows is quarantined.
+        ConflictError: A partition that gets rows, or has rows with the keys of new ones, is quarantined.
     """
     names = [column.name for column in (*table.columns, *table.partition_keys)]
     if unknown := [name for name in (*rule.keys, *filter(None, [rule.order])) if name not in names]:
@@ -100,6 +102,31 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFra
         existing = read_table(spark, table.full_name, catalog=catalog)
         is_same = [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
         # The keys of one load are few beside those of the table.
+        _refuse_hidden(spark, catalog, table, keys, rule)
         same = existing.join(keys, is_same, "left_semi")
         places = places.union(same.select(*map(quoted, table.key_names)))
     return partitions_among(catalog, table, identities_of_rows(table, places))
+
+
+def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, keys: DataFrame, rule: MergeRule) -> None:
+    """Refuse a merge if quarantined partitions have rows with its keys, which would exist twice after their release.
+
+    Raises:
+        ConflictError: They have, or may have: the rows of those of tables stored as Iceberg are in no snapshot.
+    """
+    hidden = list(catalog.get_partitions(table.full_name, state=PartitionState.QUARANTINED))
+    if not hidden:
+        return
+    what, shown = "may have rows with the keys of the new ones", hidden[0].name(table)
+    if not table.is_stored_as_iceberg:
+        rows = with_padded_chars(read_partitions(spark, table, hidden), table)
+        is_same = [rows[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
+        same = rows.join(keys, is_same, "left_semi").select(*map(quoted, table.key_names))
+        found = identities_of_rows(table, same.limit(1))
+        if not found:
+            return
+        what, shown = "has rows with keys of the new ones", partition_path(table.key_names, next(iter(found.values())))
+    raise ConflictError(
+        f"partition {shown} of {table.full_name} is quarantined until its quality is checked, and {what}, so the merge "
+        "could leave two rows of one key; nothing was changed. Release the partition or drop it, and run the load again"
+    )

@@ -14,6 +14,7 @@ import pytest
 from catalog import Catalog, OnInvalid, PartitionState
 from catalog.errors import (
     CatalogError,
+    ConflictError,
     FencedError,
     InvalidPartitionError,
     InvalidTableError,
@@ -461,6 +462,31 @@ def test_a_merge_leaves_rows_with_other_keys_as_they_are(
     )
     rows = read_table(spark, "shop.orders", catalog=catalog).collect()
     assert sorted((row.id or 0, row.amount) for row in rows) == [(0, 1), (0, 2), (5, 3), (5, 4), (6, -1), (7, 50)]
+
+
+@on_sqlite
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_a_merge_is_refused_while_a_quarantined_partition_has_its_keys(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader, merge = make_loader(), {"keys": ["id"]}
+    loader.load(deliver(tmp_path / "zero", "z.csv", HEADER + "US,9,9,9\n"), format=table_format)
+    operation = loader.new_operation()
+    loader.validate(operation, deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\nUS,2,2,2\n"))
+    loader.register(operation, loader.write(operation)["staging"], is_quarantined=True)
+    moved = deliver(tmp_path / "second", "b.csv", HEADER + "DE,1,1,50\n")
+    with pytest.raises(
+        ConflictError, match=r"partition country=US/day=1 of shop\.orders is quarantined .* run the load"
+    ):
+        loader.load(moved, mode="merge", merge=merge)
+    if table_format == "parquet":
+        loader.load(deliver(tmp_path / "third", "c.csv", HEADER + "DE,1,3,3\n"), mode="merge", merge=merge)
+    catalog.release_partitions("shop.orders", reason="they are right")
+    loader.load(moved, mode="merge", merge=merge)
+    found = sorted((row["id"], row["amount"]) for row in read_table(spark, "shop.orders", catalog=catalog).collect())
+    assert found == [(1, 50), (2, 2), *([(3, 3)] if table_format == "parquet" else []), (9, 9)]
 
 
 @on_sqlite
