@@ -19,10 +19,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
+from catalog.types.key_types import parse_key_type
 from spark_jobs.reading.folder_keys import key_of_folder
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.key_spellings import canonical_key
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable
 
 CORRUPT = f"{OWN}corrupt"
@@ -219,12 +221,13 @@ def _given_keys(columns: Mapping[str, DataType], target: Target) -> Iterator[Che
             continue
         given = f.col(quoted(key.name)) if key.name in columns else None
         if key.name in target.folder_keys:
-            yield key_of_folder(key, f.col(FILE), given)
+            checked = key_of_folder(key, f.col(FILE), given)
+            yield replace(checked, value=canonical_key(checked.value, parse_key_type(key.type)))
         elif given is not None:
             value = given.cast("string")
             is_text = target.job.source_format in TEXT_FORMATS
             problem = _not_decoded(f"partition key {key.name}", value, _ENCODING) if is_text else None
-            yield CheckedColumn(key, value, problem, value)
+            yield CheckedColumn(key, canonical_key(value, parse_key_type(key.type)), problem, value)
 
 
 def converted(rows: DataFrame, target: Target) -> tuple[DataFrame, DataFrame]:
