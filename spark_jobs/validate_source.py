@@ -16,7 +16,7 @@ from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundErr
 from catalog.files.filesystem import FileInfo
 from catalog.model import ICEBERG, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
-from catalog.operations.job_requests import SKIP, ValidateSourceJob
+from catalog.operations.job_requests import CREATED_TABLE, SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_value_rows
@@ -55,8 +55,9 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
     Returns:
         The report: files, rows and partitions that would be added; the columns of a new table whose types are inferred
-        with these types; what the contract changes of the table (`evolution`), and what it leaves out (`discarded`);
-        the files that are set aside with their first bad rows; and the partitions that the indexes refuse.
+        with these types; whether the load has created the table (`created_table`); what the contract changes of the
+        table (`evolution`), and what it leaves out (`discarded`); the files that are set aside with their first bad
+        rows; and the partitions that the indexes refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line. Or the types of a new table are
@@ -108,7 +109,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         if not table.id:
             table = _create_table(catalog, job, table)
         _set_aside(catalog, job, table, good.set_aside(files))
-    return {**report, "inferred_columns": inferred, "evolution": evolution.as_json()}
+    is_created = known is None and not job.dry_run
+    return {**report, "inferred_columns": inferred, "evolution": evolution.as_json(), CREATED_TABLE: is_created}
 
 
 def _check_keys(
