@@ -1125,13 +1125,16 @@ class Catalog:
             return iter(self.loaded_partitions(operation_id).partitions)
         return self._scanner.of_operation(operation.table, operation.number)
 
-    def set_aside_files(self, table: str) -> list[SetAsideFile]:
-        """Return the source files that loads of a table have set aside because they cannot be loaded, by path.
+    def set_aside_files(self, table: str | None = None) -> list[SetAsideFile]:
+        """Return the source files that loads have set aside because they cannot be loaded, by table and path.
+
+        Args:
+            table: None for all tables.
 
         Raises:
             TableNotFoundError: The table does not exist.
         """
-        return self.loading.set_aside_files(self.get_table(table))
+        return self.loading.set_aside_files(None if table is None else self.get_table(table))
 
     def loaded_partitions(self, operation_id: str, *, is_whole: bool = False) -> LoadedPartitions:
         """Return the partitions of `operation_partitions`, and the files of a table whose files the catalog knows.

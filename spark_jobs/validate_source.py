@@ -16,12 +16,14 @@ from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundErr
 from catalog.files.filesystem import FileInfo
 from catalog.model import ICEBERG, PARTITION_ID, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
-from catalog.operations.job_requests import SKIP, ValidateSourceJob
+from catalog.operations.job_requests import CREATED_TABLE, SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
 from catalog.schemes.model import DEFAULT_PARTITION
+from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_loadable
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.queries.checked_plans import check_analysed
 from spark_jobs.reading.bad_files import (
     BadFile,
     GoodFiles,
@@ -55,8 +57,9 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
     Returns:
         The report: files, rows and partitions that would be added; the columns of a new table whose types are inferred
-        with these types; what the contract changes of the table (`evolution`), and what it leaves out (`discarded`);
-        the files that are set aside with their first bad rows; and the partitions that the indexes refuse.
+        with these types; whether the load has created the table (`created_table`); what the contract changes of the
+        table (`evolution`), and what it leaves out (`discarded`); the files that are set aside with their first bad
+        rows; and the partitions that the indexes refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line. Or the types of a new table are
@@ -75,7 +78,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
     keys = list(job.key_types if table is None else place_names(table))
     for expression in job.key_expressions.values():
-        check_alone(spark, expression)
+        check_alone(spark, expression, without=CHANGING_FUNCTIONS)
     to_be = partial(_table_to_be, catalog, job, table)
     with cached() as persist:
         with source_errors():
@@ -84,8 +87,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             else:
                 good = _all_files(spark, job, files, table, keys, persist)
             source, partitions = good.source, good.partitions
-            if not partitions.where(_may_lack_keys(table, keys)).isEmpty():
-                refuse_missing_keys(spark, source, job, keys if table is None else table.placing_columns)
+            _check_keys(spark, job, source, partitions, table)
         known, (table, indexes) = table, to_be(source)
         evolution = Evolution() if known is None else Evolution.between(known, table)
         report = {
@@ -109,7 +111,19 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         if not table.id:
             table = _create_table(catalog, job, table)
         _set_aside(catalog, job, table, good.set_aside(files))
-    return {**report, "inferred_columns": inferred, "evolution": evolution.as_json()}
+    is_created = known is None and not job.dry_run
+    return {**report, "inferred_columns": inferred, "evolution": evolution.as_json(), CREATED_TABLE: is_created}
+
+
+def _check_keys(
+    spark: SparkSession, job: ValidateSourceJob, source: Source, partitions: DataFrame, table: Table | None
+) -> None:
+    """Refuse partition keys that are computed from the name of a user, or that the files do not have."""
+    if job.key_expressions:
+        check_analysed(spark, source.rows)
+    keys = list(job.key_types if table is None else table.placing_columns)
+    if not partitions.where(_may_lack_keys(table, keys)).isEmpty():
+        refuse_missing_keys(spark, source, job, keys)
 
 
 def _may_lack_keys(table: Table | None, keys: Sequence[str]) -> str:
@@ -183,7 +197,7 @@ def _good_files(
         return good_files(spark, files, job, table, to_be, persist, changed)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
-            _set_aside(catalog, job, table, bad_among(files, error.bad))
+            _set_aside(catalog, job, table, bad_among(files, error.bad, error.shown))
         raise
 
 

@@ -17,6 +17,7 @@ from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
 from catalog.operations.staging import STAGED_DATA
+from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_readable_format
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
@@ -61,7 +62,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     table = catalog.get_table(operation.table)
     require_readable_format(table)
     for expression in job.key_expressions.values():
-        check_alone(spark, expression)
+        check_alone(spark, expression, without=CHANGING_FUNCTIONS)
     evolution = Evolution.from_json(operation.report.get(ValidateSourceJob.script, {}).get("evolution"))
     table = evolution.of(table)
     # The validation has set the bad files aside, and planned how the table evolves.

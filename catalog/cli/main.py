@@ -8,6 +8,7 @@ from catalog.cli.reporting import ReportingGroup
 
 COMMANDS = {
     "advise": "advising:advise",
+    "bad-files": "bad_files:bad_files",
     "batch": "batches:batch",
     "cancel-build": "indexes:cancel_build",
     "completion": "completion:completion",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from catalog.catalog import Catalog
 from catalog.cli.arguments import count_option, json_option
-from catalog.cli.output import print_table
+from catalog.cli.output import print_table, utc_time
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import UNFINISHED, Operation, OperationState
 
@@ -57,7 +56,7 @@ def operations(
         print_table(
             ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "NOTE"),
             [
-                (o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _note(o, quarantined.get(o.id, 0)))
+                (o.id, o.kind, o.table, o.state, utc_time(o.created_at_ms), _note(o, quarantined.get(o.id, 0)))
                 for o in listed
             ],
         )
@@ -97,7 +96,7 @@ def _note(operation: Operation, quarantined: int) -> str | None:
 def _left_out(operation: Operation) -> Iterator[str]:
     validated = operation.report.get(ValidateSourceJob.script) or {}
     if count := validated.get("set_aside", {}).get("files"):
-        yield f"{count:,} file(s) were set aside"
+        yield f"{count:,} file(s) were set aside (calve bad-files {operation.table})"
     if (discarded := validated.get("discarded", {})).get("files"):
         yield f"{discarded['rows']:,} row(s) and {discarded['values']:,} value(s) were left out by the contract"
 
@@ -105,10 +104,6 @@ def _left_out(operation: Operation) -> Iterator[str]:
 def _shortened(text: str | None) -> str | None:
     """Return a string short enough for a table; `--json` shows it completely."""
     return text if text is None or len(text) <= 120 else text[:119] + "…"
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _operation_json(operation: Operation, quarantined: int) -> dict[str, Any]:
@@ -125,7 +120,7 @@ def _operation_json(operation: Operation, quarantined: int) -> dict[str, Any]:
         "failure_code": operation.failure_code,
         "failure_detail": operation.failure_detail,
         "quarantined_partitions": quarantined,
-        "started_at": _time(operation.created_at_ms),
+        "started_at": utc_time(operation.created_at_ms),
         "report": dict(operation.report),
     }
 

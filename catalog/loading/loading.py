@@ -289,8 +289,8 @@ class Loading:
             operation = self._operations.guard(connection, *attempt)
             set_aside(connection, table, operation, self.discovered_files(operation), refused, request)
 
-    def set_aside_files(self, table: Table) -> list[SetAsideFile]:
-        """Return the files that loads of a table have set aside, by path."""
+    def set_aside_files(self, table: Table | None) -> list[SetAsideFile]:
+        """Return the files that loads of a table, or of all tables, have set aside, by table and path."""
         with self._storage.read() as connection:
             return files_set_aside(connection, table)
 

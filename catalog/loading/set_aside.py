@@ -16,6 +16,7 @@ from catalog.files.filesystem import FileInfo
 from catalog.files.locations import file_spellings
 from catalog.model import SetAsideFile, Table
 from catalog.operations.records import Operation
+from catalog.operations.tables import name_of
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import read_clock_ms
@@ -120,25 +121,27 @@ def paths_set_aside_by(connection: Connection, operation: Operation) -> set[str]
     return set(connection.scalars(query))
 
 
-def files_set_aside(connection: Connection, table: Table) -> list[SetAsideFile]:
-    """Return the files that loads of a table have set aside, by path."""
+def files_set_aside(connection: Connection, table: Table | None = None) -> list[SetAsideFile]:
+    """Return the files that loads of a table, or of all tables, have set aside, by table and path."""
+    row, name = SetAsideFileRow, name_of(SetAsideFileRow.table_id)
     query = (
-        select(SetAsideFileRow.__table__, OperationRow.id.label("operation_id"))
-        .outerjoin(OperationRow, OperationRow.number == SetAsideFileRow.operation_number)
-        .where(SetAsideFileRow.table_id == table.id)
-        .order_by(SetAsideFileRow.path)
+        select(row.__table__, OperationRow.id.label("operation_id"), name.label("table"))
+        .outerjoin(OperationRow, OperationRow.number == row.operation_number)
+        .where(name.is_not(None) if table is None else row.table_id == table.id)
+        .order_by("table", row.path)
     )
     return [
         SetAsideFile(
-            row.path,
-            row.size_bytes,
-            row.modified_at_ms,
-            row.reason,
-            row.bad_row_count,
-            row.operation_id,
-            row.set_aside_at_ms,
+            found.path,
+            found.size_bytes,
+            found.modified_at_ms,
+            found.reason,
+            found.bad_row_count,
+            found.operation_id,
+            found.set_aside_at_ms,
+            found.table,
         )
-        for row in connection.execute(query)
+        for found in connection.execute(query)
     ]
 
 

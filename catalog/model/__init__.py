@@ -411,6 +411,7 @@ class SetAsideFile:
         reason: What is wrong with it, with one row as an example.
         bad_row_count: Number of its rows that cannot be loaded; None if it cannot be read at all.
         operation_id: The load; None if the journal no longer has it.
+        set_aside_at_ms, table: When, and for which table; None until the catalog has recorded it.
     """
 
     path: str
@@ -420,6 +421,7 @@ class SetAsideFile:
     bad_row_count: int | None = None
     operation_id: str | None = None
     set_aside_at_ms: int | None = None
+    table: str | None = None
 
 
 class Partition(NamedTuple):

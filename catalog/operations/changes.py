@@ -9,13 +9,14 @@ itself claims their records when it makes them. Compactions change no row, and a
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
 
-from catalog.model import Table
+from catalog.model import PARTITION_ID, Table
 from catalog.operations.records import OperationKind
+from catalog.storage.bulk import batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import OperationRow, PartitionChangeRow
 
@@ -24,6 +25,9 @@ ANNOUNCES = "announces"
 
 COMPACT = "compact"
 """The change in the request of an operation that compacts partitions."""
+
+_MEMBERS = 10_000
+"""The number of partitions in a record, except in a range of ids."""
 
 
 def is_compaction() -> ColumnElement[bool]:
@@ -45,7 +49,8 @@ def record_changed(
         return
     first, last = min(ids), max(ids)
     is_range = last - first + 1 == len(ids)
-    _record(connection, table, {"range": [first, last]} if is_range else {"ids": sorted(ids)}, False, operation_number)
+    parts = [{"range": [first, last]}] if is_range else [{"ids": part} for part in batched(sorted(ids), _MEMBERS)]
+    _record(connection, table.id, parts, False, operation_number)
 
 
 def record_dropped(
@@ -54,14 +59,28 @@ def record_dropped(
     """Record that partitions were dropped, in the transaction that does it.
 
     Args:
-        values: Their values, as the catalog stores them.
+        values: Their values, as the catalog stores them; of a table with a partition scheme, their numbers.
     """
-    if values:
-        _record(connection, table, {"values": list(values)}, True, operation_number)
+    names = (f"{PARTITION_ID}={value}" if table.scheme else table.partition_name(value) for value in values)
+    record_names_dropped(connection, table.id, table.full_name, names, operation_number)
+
+
+def record_names_dropped(
+    connection: Connection, table_id: int, table: str, names: Iterable[str], operation_number: int | None = None
+) -> None:
+    """Record that partitions were dropped whose table may be dropped, too, in the transaction that does it.
+
+    Args:
+        table: The name by which they are announced if the table does not exist any longer.
+        names: As in paths, `k=v/k2=v2`; of a table with a partition scheme, `_partition_id=3`.
+    """
+    parts = [{"names": part, "table": table} for part in batched(names, _MEMBERS)]
+    if parts:
+        _record(connection, table_id, parts, True, operation_number)
 
 
 def _record(
-    connection: Connection, table: Table, partitions: dict[str, object], is_dropped: bool, number: int | None
+    connection: Connection, table_id: int, parts: Sequence[Mapping[str, object]], is_dropped: bool, number: int | None
 ) -> None:
     claimer = None
     if number is not None:
@@ -72,13 +91,7 @@ def _record(
         if operation is not None and operation.is_compaction:
             return
         claimer = operation.id if operation is not None and operation.announces else None
-    connection.execute(
-        insert(PartitionChangeRow).values(
-            table_id=table.id,
-            partitions=json.dumps(partitions, separators=(",", ":")),
-            is_dropped=is_dropped,
-            operation_number=number,
-            changed_at_ms=CurrentMs(),
-            claimed_by=claimer,
-        )
-    )
+    row = {"table_id": table_id, "is_dropped": is_dropped, "operation_number": number, "claimed_by": claimer}
+    for part in parts:
+        text = json.dumps(part, separators=(",", ":"))
+        connection.execute(insert(PartitionChangeRow).values(**row, partitions=text, changed_at_ms=CurrentMs()))

@@ -16,6 +16,9 @@ from catalog.settings.contracts import Contract
 from catalog.settings.fields import whole_number
 from catalog.settings.merge_rules import MergeRule
 
+CREATED_TABLE = "created_table"
+"""The field of a validation's report that says that the load has created its table."""
+
 SKIP = "skip"
 """The choice of `bad_files` to load the other files, and of `invalid_partitions` to load the other partitions."""
 

@@ -7,14 +7,15 @@ was dropped or hidden meanwhile is left out; its drop is a record of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from catalog.errors import NotFoundError
-from catalog.model import Table
+from catalog.model import PARTITION_ID, Table
 from catalog.model.partition_names import parse_partition_path
 from catalog.operations.tables import name_of
 from catalog.storage import Storage
@@ -27,7 +28,18 @@ from catalog.tables.definitions import Definitions
 _RECORDS = 100
 """The number of records that a claim reads at a time."""
 
-_IS_CLAIMABLE = PartitionChangeRow.claimed_by.is_(None)
+_PARTITIONS = 20_000
+"""The number of partitions that a transaction of a claim replaces by batches, about a second's work."""
+
+RECLAIM_AFTER = timedelta(hours=1)
+"""The time after which others claim the batches that a claimer has not finished, such as those of a failed run."""
+
+_IS_UNFINISHED = and_(
+    # Batches, not the records of loads that announce themselves when they have been checked.
+    PartitionChangeRow.operation_number.is_(None),
+    PartitionChangeRow.changed_at_ms <= CurrentMs() - RECLAIM_AFTER // timedelta(milliseconds=1),
+)
+_IS_CLAIMABLE = or_(PartitionChangeRow.claimed_by.is_(None), _IS_UNFINISHED)
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Announcements:
         self._definitions = definitions
 
     def pending(self) -> int | None:
-        """Return the number of the latest record that nobody has claimed; None if there is none."""
+        """Return the number of the latest record that can be claimed; None if there is none."""
         with self._storage.read() as connection:
             return connection.scalar(select(func.max(PartitionChangeRow.number)).where(_IS_CLAIMABLE))
 
@@ -80,18 +92,20 @@ class Announcements:
                 numbers = [row.number for row in claimed]
                 _release(connection, numbers[most_batches:])
             count = sum(len(json.loads(row.partitions)["names"]) for row in claimed)
-            if len(records) < _RECORDS or count >= most or len(numbers) >= most_batches:
+            if not records or count >= most or len(numbers) >= most_batches:
                 return numbers[:most_batches]
 
     def get(self, claimer: str, number: int) -> Announcement | None:
-        """Return a batch of a claimer; None if it is done, or its table was dropped."""
+        """Return a batch of a claimer; None if it is done, or of changed partitions whose table was dropped."""
         row = PartitionChangeRow
         query = select(row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
         with self._storage.read() as connection:
             found = connection.execute(query.where(row.number == number, row.claimed_by == claimer)).one_or_none()
-        if found is None or found.table is None:
+        if found is None:
             return None
-        return Announcement(number, found.table, found.is_dropped, json.loads(found.partitions)["names"])
+        partitions = json.loads(found.partitions)
+        table = found.table or (partitions.get("table") if found.is_dropped else None)
+        return None if table is None else Announcement(number, table, found.is_dropped, partitions["names"])
 
     def finish(self, claimer: str) -> int:
         """Delete the batches of a claimer, which has announced them; return their number.
@@ -105,21 +119,23 @@ class Announcements:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _named(self, connection: Connection, records: Iterable[Row[Any]]) -> Iterator[tuple[int, bool, str]]:
-        """Yield table id, whether it was dropped, and name of each partition, each once."""
+    def _named(self, connection: Connection, records: Iterable[_Record]) -> Iterator[tuple[int, bool, str, str]]:
+        """Yield table id, whether it was dropped, table and name of each partition, each once."""
         tables: dict[int, Table | None] = {}
         seen: set[tuple[int, bool, str]] = set()
         for record in records:
             if record.table_id not in tables:
                 tables[record.table_id] = self._table(connection, record.table)
             table = tables[record.table_id]
-            if table is None:
+            if table is None and not (record.is_dropped and "table" in record.partitions):
                 continue
+            # By the table's present name, if it exists.
+            shown = table.full_name if table is not None else str(record.partitions["table"])
             for name in _names(connection, table, record):
                 partition = record.table_id, record.is_dropped, name
                 if partition not in seen:
                     seen.add(partition)
-                    yield partition
+                    yield record.table_id, record.is_dropped, shown, name
 
     def _table(self, connection: Connection, name: str | None) -> Table | None:
         try:
@@ -128,19 +144,65 @@ class Announcements:
             return None
 
 
-def _take(connection: Connection, claimer: str) -> Sequence[Row[Any]]:
-    """Return records, and delete them in the caller's transaction, which replaces them by batches."""
+@dataclass(frozen=True)
+class _Record:
+    """A record, or a part of it; `table` is None if the table was dropped."""
+
+    table_id: int
+    table: str | None
+    is_dropped: bool
+    partitions: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """The number of partitions."""
+        if "range" in self.partitions:
+            first, last = self.partitions["range"]
+            return int(last) - int(first) + 1
+        return sum(len(members) for name, members in self.partitions.items() if name != "table")
+
+
+def _take(connection: Connection, claimer: str) -> Sequence[_Record]:
+    """Return some records, and delete them in the caller's transaction, which replaces them by batches.
+
+    Of a range that is too large for a transaction, the rest becomes a record.
+    """
     row = PartitionChangeRow
-    chosen = select(row.number).where(_IS_CLAIMABLE).order_by(row.number).limit(_RECORDS).with_for_update()
+    is_claimable = and_(_IS_CLAIMABLE, or_(row.claimed_by.is_(None), row.claimed_by != claimer))
+    chosen = select(row.number).where(is_claimable).order_by(row.number).limit(_RECORDS).with_for_update()
     numbers = list(connection.scalars(chosen))
     query = (
-        select(row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
+        select(row.number, row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
         .where(among(connection, row.number, numbers))
         .order_by(row.number)
     )
-    records = connection.execute(query).all()
-    connection.execute(delete(row).where(among(connection, row.number, numbers)))
+    records, taken, count = list[_Record](), list[int](), 0
+    for found in connection.execute(query).all():
+        if count >= _PARTITIONS:
+            break
+        record = _Record(found.table_id, found.table, found.is_dropped, json.loads(found.partitions))
+        if record.size > _PARTITIONS and "range" in record.partitions:
+            record = _first_part(connection, record)
+        records.append(record)
+        taken.append(found.number)
+        count += record.size
+    connection.execute(delete(row).where(among(connection, row.number, taken)))
     return records
+
+
+def _first_part(connection: Connection, record: _Record) -> _Record:
+    """Return the beginning of a large range, and record the rest."""
+    first, last = record.partitions["range"]
+    middle = first + _PARTITIONS
+    connection.execute(
+        insert(PartitionChangeRow).values(
+            table_id=record.table_id,
+            is_dropped=record.is_dropped,
+            partitions=json.dumps({"range": [middle, last]}),
+            changed_at_ms=CurrentMs(),
+        )
+    )
+    return replace(record, partitions={"range": [first, middle - 1]})
 
 
 def _release(connection: Connection, numbers: Sequence[int]) -> None:
@@ -149,17 +211,21 @@ def _release(connection: Connection, numbers: Sequence[int]) -> None:
     connection.execute(update(row).where(among(connection, row.number, numbers)).values(claimed_by=None))
 
 
-def _names(connection: Connection, table: Table, record: Row[Any]) -> Iterator[str]:
-    partitions = json.loads(record.partitions)
+def _names(connection: Connection, table: Table | None, record: _Record) -> Iterator[str]:
+    """Yield the names of the partitions of a record; of changed ones, those that exist and are visible."""
+    partitions = record.partitions
     if names := partitions.get("names"):
-        # Of a batch that was released.
-        is_checked = table.scheme is None and not record.is_dropped
-        yield from _existing(connection, table, names) if is_checked else names
+        if table is None or table.scheme is not None or record.is_dropped:
+            yield from names
+        else:
+            yield from _existing(connection, table, names)
+        return
+    if table is None:
         return
     if table.scheme is not None:
         first, last = partitions.get("range", (0, -1))
         for number in (*range(first, last + 1), *partitions.get("ids", ()), *partitions.get("values", ())):
-            yield f"_partition_id={number}"
+            yield f"{PARTITION_ID}={number}"
         return
     yield from map(table.partition_name, partitions.get("values", ()))
     row = PartitionRow
@@ -180,16 +246,16 @@ def _existing(connection: Connection, table: Table, names: Sequence[str]) -> Ite
         yield from (identities[identity] for identity in batch if identity in found)
 
 
-def _batches(partitions: Iterable[tuple[int, bool, str]], size: int) -> Iterator[dict[str, Any]]:
+def _batches(partitions: Iterable[tuple[int, bool, str, str]], size: int) -> Iterator[dict[str, Any]]:
     """Yield rows of batches, each of one table and one kind of change."""
-    groups: dict[tuple[int, bool], list[str]] = {}
-    for table_id, is_dropped, name in partitions:
-        groups.setdefault((table_id, is_dropped), []).append(name)
-    for (table_id, is_dropped), names in groups.items():
+    groups: dict[tuple[int, bool, str], list[str]] = {}
+    for table_id, is_dropped, table, name in partitions:
+        groups.setdefault((table_id, is_dropped, table), []).append(name)
+    for (table_id, is_dropped, table), names in groups.items():
         for batch in batched(names, size):
             yield {
                 "table_id": table_id,
                 "is_dropped": is_dropped,
-                "partitions": json.dumps({"names": batch}),
+                "partitions": json.dumps({"names": batch, "table": table}),
                 "changed_at_ms": CurrentMs(),
             }

@@ -35,11 +35,19 @@ _TYPE_OF = {function: type_text for type_text, functions in _TYPES.items() for f
 """Function → the type of its values, if that does not depend on its arguments."""
 
 _CLOCK = frozenset({"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp"})
-_CHANGING = _CLOCK | {
-    *("curdate", "input_file_name", "monotonically_increasing_id", "now", "session_user", "shuffle"),
-    *("rand", "randn", "random", "randstr", "spark_partition_id", "uniform", "user", "uuid"),
+CHANGING_FUNCTIONS = _CLOCK | {
+    *("curdate", "input_file_block_length", "input_file_block_start", "input_file_name"),
+    *("monotonically_increasing_id", "now", "rand", "randn", "random", "randstr", "session_user", "shuffle"),
+    *("spark_partition_id", "uniform", "user", "uuid"),
 }
-"""Functions whose values differ from one pass over the files to the next; those of the first need no brackets."""
+"""Functions whose values differ from one pass over the files, run or user to the next.
+
+Those of `_CLOCK` need no brackets. Neither do `user` and `session_user`, but these names may well be columns of the
+files; so the load looks for them, when it knows the columns.
+"""
+
+_NOW = re.compile(r"\bunix_timestamp\s*\(\s*\)", re.IGNORECASE)
+"""A call that gives the present time, because it has no argument."""
 
 
 def read_keys(place: str, entry: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -149,10 +157,13 @@ def _check(place: str, expression: Any, *, knows_functions: bool) -> None:
         raise InvalidConfigurationError(
             f"{place} is {expression!r}, which has a subquery; a key is computed from the columns of its own row"
         )
-    if changing := sorted(words & _CLOCK | functions_of(str(expression)) & _CHANGING):
+    changing = words & _CLOCK | functions_of(str(expression)) & CHANGING_FUNCTIONS
+    if _NOW.search(str(expression)):
+        changing |= {"unix_timestamp"}
+    if changing:
         raise InvalidConfigurationError(
-            f"{place} is {expression!r}, but {changing[0]} differs from run to run; compute the key from columns of "
-            "the files"
+            f"{place} is {expression!r}, but the function {min(changing)} differs from run to run; compute the key "
+            "from columns of the files"
         )
 
 

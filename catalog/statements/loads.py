@@ -1,30 +1,35 @@
 """Loads in the caller's process: the steps of the DAG `add_partitions`, one after another, in the same journal.
 
 A load that an error ends before its commit is failed, and the next load of the table undoes it, as after a failed run
-of the DAG. One that was killed, or that was committed and not checked, is continued by the next load of the table on
-the same host; steps that it has finished are not repeated.
+of the DAG; a table that it has created is dropped. One that was killed, or that was committed and not checked, is
+continued by the next load of the table on the same host; steps that it has finished are not repeated.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
 from catalog.catalog import Catalog
+from catalog.errors import CatalogError
 from catalog.loading.registering import VALIDATE, WRITE, register
 from catalog.model import IndexState, LoadMode
 from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
-from catalog.operations.job_requests import CheckQualityJob
+from catalog.operations.job_requests import CREATED_TABLE, CheckQualityJob
 from catalog.operations.local_locks import LocalLock
 from catalog.operations.records import UNFINISHED, JobState, Operation, OperationKind, OperationState
 from catalog.settings.table_config import TableConfig
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution.indexes import build_index
+
+log = logging.getLogger(__name__)
 
 _PREFIX = "load__"
 _REGISTER, _CHECK = "register", CheckQualityJob.script
@@ -200,6 +205,24 @@ class TableLoads:
             operation = self._catalog.operations.get(operation_id)
         if operation is None or operation.state is OperationState.FAILED:
             lock.discard()
+        if operation is not None and operation.state is OperationState.FAILED:
+            self._drop_new_table(operation)
+
+    def _drop_new_table(self, operation: Operation) -> None:
+        """Drop the table that a failed load has created, unless others use it: a failed load changes nothing.
+
+        Not done after a failed run of the DAG, which can be cleared and then needs the table.
+        """
+        if not operation.report.get(VALIDATE, {}).get(CREATED_TABLE):
+            return
+        try:
+            table = self._catalog.get_table(operation.table)
+            is_empty = not any(islice(self._catalog.get_partitions(operation.table, state=None), 1))
+            if table.id == operation.table_id and is_empty:
+                self._catalog.drop_table(operation.table, purge=True)
+        except CatalogError as error:
+            # Another operation works on it, or it is dropped; the error of the load tells what was wrong.
+            log.warning("%s: the table that the load created is left: %s", operation.table, error)
 
 
 def _is_same(request: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -17,9 +17,10 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Delete,
+    Executable,
     Integer,
     LargeBinary,
+    Row,
     Select,
     Table,
     Tuple,
@@ -120,32 +121,55 @@ class Rows:
     Attributes:
         owner: The column with the owner's id.
         order: Columns that identify a row among the owner's.
+        returned: Columns of deleted rows that callers want to know.
     """
 
     row: type[Base]
     owner: InstrumentedAttribute[int]
     order: tuple[InstrumentedAttribute[Any], ...]
+    returned: tuple[InstrumentedAttribute[Any], ...] = ()
 
     def delete_batch(
-        self, connection: Connection, owner_id: int, after: Key | None = None, size: int = BATCH
+        self,
+        connection: Connection,
+        owner_id: int,
+        after: Key | None = None,
+        size: int = BATCH,
+        *,
+        then: Callable[[Connection, Sequence[Row[Any]]], None] | None = None,
     ) -> Key | None:
         """Delete the first rows after a key in the caller's transaction; return the last key, None if no rows are left.
+
+        Args:
+            then: Called in the transaction with the columns `returned` of the deleted rows.
 
         Continues after the last key, because deleted rows stay in the B-tree as long as an old snapshot may need them.
         """
         values = {"owner": owner_id, **_named("after", after)}
         end = connection.execute(_end_of_batch(self, after is None), {**values, "offset": size - 1}).one_or_none()
         last = None if end is None else tuple(end)
-        connection.execute(_deletion(self, after is None, last is None), {**values, **_named("last", last)})
+        deletion, bounds = _deletion(self, after is None, last is None), {**values, **_named("last", last)}
+        deleted = connection.execute(deletion, bounds)
+        if then is not None and self.returned:
+            then(connection, deleted.all())
         return last
 
-    def delete_all(self, storage: Storage, owner_id: int, turn: Select[Any], size: int = BATCH) -> Iterator[None]:
+    def delete_all(
+        self,
+        storage: Storage,
+        owner_id: int,
+        turn: Select[Any],
+        size: int = BATCH,
+        *,
+        then: Callable[[Connection, Sequence[Row[Any]]], None] | None = None,
+    ) -> Iterator[None]:
         """Delete all rows, to which no others are added, in short transactions; yield after each.
 
         Args:
             turn: A row to lock in each transaction, so that concurrent callers take turns.
             size: Number of rows of the first transaction. It grows as long as transactions are short: the rows are
                 spread over the indexes of other columns, whose pages each transaction writes again.
+            then: See `delete_batch`.
         """
         after: Key | None = None
         least, largest = size, _GROWTH * size
@@ -153,7 +177,7 @@ class Rows:
             start = time.monotonic()
             with storage.write() as connection:
                 connection.execute(turn.with_for_update())
-                after = self.delete_batch(connection, owner_id, after, size)
+                after = self.delete_batch(connection, owner_id, after, size, then=then)
             is_short = time.monotonic() - start < _SHORT_SECONDS
             yield
             if after is None:
@@ -172,9 +196,10 @@ def _end_of_batch(rows: Rows, is_first: bool) -> Select[Any]:
 
 
 @cache
-def _deletion(rows: Rows, is_first: bool, is_last: bool) -> Delete:
+def _deletion(rows: Rows, is_first: bool, is_last: bool) -> Executable:
     until = [] if is_last else [tuple_(*rows.order) <= _bound(rows, "last")]
-    return delete(rows.row).where(*_after(rows, is_first), *until)
+    deletion = delete(rows.row).where(*_after(rows, is_first), *until)
+    return deletion.returning(*rows.returned) if rows.returned else deletion
 
 
 def _after(rows: Rows, is_first: bool) -> list[ColumnElement[bool]]:

@@ -370,8 +370,9 @@ class SetAsideFileRow(Base):
 class PartitionChangeRow(Base):
     """Partitions that were changed or dropped and are to be announced (`catalog.operations.changes`).
 
-    `partitions` is JSON: `{"range": [first, last]}` or `{"ids": […]}` of changed ones, `{"values": […]}` of dropped
-    ones, as packed values, or `{"names": […]}` of those that `claimed_by` announces.
+    `partitions` is JSON: `{"range": [first, last]}` or `{"ids": […]}` of changed ones, `{"names": […], "table": …}` of
+    dropped ones and of batches that `claimed_by` announces, which have no `operation_number`. Records of former
+    versions have `{"values": […]}` of dropped ones, as packed values.
     """
 
     __tablename__ = "calve_partition_change"

@@ -8,15 +8,18 @@ of a table that is dropped with PURGE are deleted last (`catalog.tables.purging`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, Row, delete, func, select
 
 from catalog.errors import UnsupportedChangeError
 from catalog.indexes.items import ITEMS
 from catalog.model import Table
+from catalog.model.partition_names import given_values, partition_path
+from catalog.operations.changes import record_dropped, record_names_dropped
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
@@ -46,7 +49,12 @@ BATCH = 10_000
 """The number of rows of each kind that one transaction deletes."""
 
 _ROWS_OF_TABLES = (
-    Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,)),
+    Rows(
+        PartitionRow,
+        PartitionRow.table_id,
+        (PartitionRow.id,),
+        (PartitionRow.packed_values, PartitionRow.is_quarantined),
+    ),
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
     Rows(FormerFileRow, FormerFileRow.table_id, (FormerFileRow.until_revision, FormerFileRow.number)),
     Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),
@@ -98,11 +106,20 @@ def drop_table(
     connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(index_ids)))
     connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.table_id == table.id))
     connection.execute(delete(TableRow).where(TableRow.id == table.id))
-    last_keys = [rows.delete_batch(connection, owner_id, size=BATCH) for rows, owner_id in _rows(table.id, index_ids)]
+    if table.scheme is not None:
+        record_dropped(connection, table, [str(partition_id) for partition_id in table.scheme.ids])
+    then = _announcing(table.id, table.full_name, table.key_names)
+    last_keys = [
+        rows.delete_batch(connection, owner_id, size=BATCH, then=then) for rows, owner_id in _rows(table.id, index_ids)
+    ]
     if not with_files and not any(last_keys):
         return None
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
-    request = {"location": table.location if with_files else None, "index_ids": list(index_ids)}
+    request = {
+        "location": table.location if with_files else None,
+        "index_ids": list(index_ids),
+        "partition_keys": list(table.key_names),
+    }
     operation = operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
     if with_files:
         claim_folders(connection, operation, [table.location])
@@ -126,6 +143,18 @@ def _rows(table_id: int, index_ids: Sequence[int]) -> list[tuple[Rows, int]]:
     return [*((ITEMS, index_id) for index_id in index_ids), *((rows, table_id) for rows in _ROWS_OF_TABLES)]
 
 
+def _announcing(
+    table_id: int, table: str, keys: Sequence[str]
+) -> Callable[[Connection, Sequence[Row[Any]]], None] | None:
+    """Return the function that records deleted partitions, in each transaction those that it deletes."""
+
+    def record(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+        names = (partition_path(keys, given_values(row.packed_values)) for row in rows if not row.is_quarantined)
+        record_names_dropped(connection, table_id, table, names)
+
+    return record if keys else None
+
+
 def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> PurgedFiles:
     """Delete the remaining rows of a dropped table, and its files if requested; see `purging.purge`.
 
@@ -140,8 +169,9 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
     turn = select(OperationRow.number).where(OperationRow.number == operation.number)
     # Operations of earlier versions have no table id: those versions deleted the rows in the drop itself.
     if operation.table_id is not None:
+        then = _announcing(operation.table_id, operation.table, operation.request.get("partition_keys", ()))
         for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
-            for _ in rows.delete_all(storage, owner_id, turn, BATCH):
+            for _ in rows.delete_all(storage, owner_id, turn, BATCH, then=then):
                 reached(Point.PARTLY_COMMITTED)
     others = PurgedFiles() if operation.request["location"] is None else purge(storage, operations, operation)
     with storage.write() as connection:

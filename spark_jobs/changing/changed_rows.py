@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -21,15 +21,18 @@ IS_HIT = "calve/is_hit"
 _NEW = "calve/new/"
 
 
-def check_alone(spark: SparkSession, expression: str) -> None:
+def check_alone(spark: SparkSession, expression: str, *, without: Container[str] = ()) -> None:
     """Check that an expression only uses the columns of the table, and functions that are allowed.
+
+    Args:
+        without: See `check_expression`.
 
     Raises:
         RefusedStatementError: It calls another function.
         UnsupportedChangeError: It reads a table.
     """
     try:
-        check_expression(spark, expression)
+        check_expression(spark, expression, without=without)
     except TableNotFoundError as error:
         raise UnsupportedChangeError(
             f"{expression} reads another table, which this condition cannot; give the values"

@@ -29,6 +29,7 @@ from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check, chosen
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.row_changes import CHANGE, begin_change, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.queries.query import over_frames, prune_query
@@ -68,11 +69,14 @@ def merge(
         AmbiguousMergeError: Several rows of the source match a row of the table.
         InvalidRowsError: A column does not exist, or a value does not fit its column.
         RefusedStatementError: An expression uses what is not allowed.
+        LiteralTypeError: As for `delete_rows`.
         CatalogError: See `overwrite_rows`.
     """
+    name = f"{statement.table.database}.{statement.table.name}"
+    target = catalog.get_table(name)
     for expression in _expressions(statement):
         check(spark, expression)
-    name = f"{statement.table.database}.{statement.table.name}"
+        check_literals(spark, target, expression, statement.alias)
     operation, table = begin_change(catalog, operation_id, name, {"change": "merge"}, requested_by)
     if table.is_iceberg:
         return iceberg_changes.merge(spark, catalog, operation, statement)

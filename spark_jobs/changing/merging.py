@@ -9,14 +9,17 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.window import WindowSpec
 
-from catalog import Catalog, Partition, Table
-from catalog.errors import InvalidRowsError
+from catalog import Catalog, Partition, PartitionState, Table
+from catalog.errors import ConflictError, InvalidRowsError
+from catalog.model.partition_names import partition_path
 from catalog.settings.merge_rules import MergeRule
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.merge_statement import filter_of_values
 from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.reading.bad_files import Persist
+from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.char_columns import with_padded_chars
@@ -51,7 +54,8 @@ def merge_rows(
     Raises:
         InvalidRowsError: The rule names a column that the table does not have.
         RefusedStatementError: The condition `rule.delete` uses what is not allowed.
-        ConflictError: A partition that gets rows is quarantined.
+        LiteralTypeError: It compares a column with a string that is not a value of the column's type.
+        ConflictError: A partition that gets rows, or has rows with the keys of new ones, is quarantined.
     """
     typed = _typed(spark, table, new, columns, rule, persist)
     concerned = _concerned(spark, catalog, table, typed, rule)
@@ -99,6 +103,7 @@ def _typed(
         )
     if rule.delete:
         check_alone(spark, rule.delete)
+        check_literals(spark, table, rule.delete)
     values = new.select(*[checked.value.alias(checked.column.name) for checked in columns])
     return persist(with_padded_chars(values, table))
 
@@ -141,7 +146,9 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFra
     places = new.select(*map(quoted, table.key_names))
     if not set(table.key_names) <= set(rule.keys):
         existing = read_table(spark, table.full_name, catalog=catalog)
-        same = existing.join(*_same_keys(existing, new, rule), "left_semi")
+        keys, is_same = _same_keys(existing, new, rule)
+        _refuse_hidden(spark, catalog, table, keys, rule)
+        same = existing.join(keys, is_same, "left_semi")
         places = places.union(same.select(*map(quoted, table.key_names)))
     return partitions_among(catalog, table, identities_of_rows(table, places))
 
@@ -150,3 +157,27 @@ def _same_keys(existing: DataFrame, new: DataFrame, rule: MergeRule) -> tuple[Da
     """Return the keys of new rows, which are few beside those of the table, and the condition to join them."""
     keys = new.select(*map(quoted, rule.keys)).distinct()
     return keys, [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
+
+
+def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, keys: DataFrame, rule: MergeRule) -> None:
+    """Refuse a merge if quarantined partitions have rows with its keys, which would exist twice after their release.
+
+    Raises:
+        ConflictError: They have, or may have: the rows of those of tables stored as Iceberg are in no snapshot.
+    """
+    hidden = list(catalog.get_partitions(table.full_name, state=PartitionState.QUARANTINED))
+    if not hidden:
+        return
+    what, shown = "may have rows with the keys of the new ones", hidden[0].name(table)
+    if not table.is_stored_as_iceberg:
+        rows = with_padded_chars(read_partitions(spark, table, hidden), table)
+        is_same = [rows[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
+        same = rows.join(keys, is_same, "left_semi").select(*map(quoted, table.key_names))
+        found = identities_of_rows(table, same.limit(1))
+        if not found:
+            return
+        what, shown = "has rows with keys of the new ones", partition_path(table.key_names, next(iter(found.values())))
+    raise ConflictError(
+        f"partition {shown} of {table.full_name} is quarantined until its quality is checked, and {what}, so the merge "
+        "could leave two rows of one key; nothing was changed. Release the partition or drop it, and run the load again"
+    )

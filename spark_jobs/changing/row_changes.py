@@ -34,6 +34,7 @@ from spark_jobs.changing.changed_rows import (
     rows_without,
     with_hits,
 )
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
 from spark_jobs.reading.paths import quoted
@@ -117,10 +118,12 @@ def delete_rows(
 
     Raises:
         RefusedStatementError: The condition uses what is not allowed.
+        LiteralTypeError: It compares a column with a string that is not a value of the column's type.
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
     check(spark, where)
+    check_literals(spark, definition, where)
     request = {"change": change, "where": where, **({} if row_count is None else {"rows": row_count})}
     if definition.is_iceberg:
         return iceberg_changes.delete(
@@ -144,10 +147,11 @@ def rows_with(spark: SparkSession, catalog: Catalog, table: str, where: str) -> 
     """Return the number of a table's rows that meet a condition.
 
     Raises:
-        RefusedStatementError, UnsupportedChangeError: As for `delete_rows`.
+        RefusedStatementError, LiteralTypeError, UnsupportedChangeError: As for `delete_rows`.
     """
     definition = _changeable(catalog, table)
     check_alone(spark, where)
+    check_literals(spark, definition, where)
     sql = f"SELECT count(*) FROM {quoted(definition.database)}.{quoted(definition.name)} WHERE ({where}\n)"
     return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
 
@@ -178,6 +182,7 @@ def update_rows(
     check_assignments(definition, assignments)
     for expression in (*assignments.values(), where):
         check(spark, expression)
+        check_literals(spark, definition, expression)
     request = {"change": "update", "where": where, "assignments": dict(assignments)}
     if definition.is_iceberg:
         operation = _begin(catalog, operation_id, definition, request, requested_by)

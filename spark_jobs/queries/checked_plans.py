@@ -117,15 +117,18 @@ def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
                 _refuse("the function current_user")
 
 
-def check_expression(spark: SparkSession, sql: str) -> None:
+def check_expression(spark: SparkSession, sql: str, *, without: Container[str] = ()) -> None:
     """Refuse an expression over the columns of a table that calls functions that are not allowed.
+
+    Args:
+        without: Functions that are not allowed in this expression, because their values change.
 
     Raises:
         RefusedStatementError: The expression is not allowed, or cannot be checked.
         ParseException: Spark cannot parse the expression.
     """
     with _checkable(spark):
-        _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, ())
+        _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, (), without)
 
 
 def allowed_functions() -> frozenset[str]:
@@ -134,14 +137,21 @@ def allowed_functions() -> frozenset[str]:
     return FUNCTIONS | {name.strip().lower() for name in more.split(",") if name.strip()}
 
 
-def _check(spark: SparkSession, root: Any, sql: str, statement: str, tables: Container[str]) -> None:
+def _check(
+    spark: SparkSession,
+    root: Any,
+    sql: str,
+    statement: str,
+    tables: Container[str],
+    changing: Container[str] = (),
+) -> None:
     functions = allowed_functions()
     for node, name, kind in _nodes(spark, root, _PATTERNS):
         try:
             if kind == "plan":
                 _check_plan(node, name, tables)
             else:
-                _check_expression(node, name, functions)
+                _check_expression(node, name, functions, changing)
         except CatalogError as error:
             error.position = _position(node, sql, statement)
             raise
@@ -159,11 +169,17 @@ def _check_plan(node: Any, name: str, tables: Container[str]) -> None:
         _refuse(f"the table function {function}")
 
 
-def _check_expression(node: Any, name: str, functions: Container[str]) -> None:
+def _check_expression(node: Any, name: str, functions: Container[str], changing: Container[str]) -> None:
     if name == "ExpressionWithUnresolvedIdentifier":
         _refuse(_CLAUSES[name])
     if name == "UnresolvedFunction" and (function := _text(node.nameParts())).lower() not in functions:
         _refuse(f"the function {function}", f"; {MORE_FUNCTIONS} of the workers can allow it")
+    if name == "UnresolvedFunction" and (function := _text(node.nameParts()).lower()) in changing:
+        raise RefusedStatementError(
+            f"the function {function} differs from run to run, so it cannot give a partition key; compute the key from "
+            "columns of the files",
+            "",
+        )
 
 
 def _refuse(what: str, advice: str = "") -> NoReturn:

@@ -65,6 +65,12 @@ class BadFile:
             return f"it {self.problem}"
         return f"{self.rows:,} of its rows cannot be loaded, for instance because: {self.problem}"
 
+    def reason_with(self, example: BadRow | None) -> str:
+        """Return `reason` with the line of a bad row."""
+        if self.rows is None or example is None:
+            return self.reason
+        return f"{self.rows:,} of its rows cannot be loaded, for instance line {example.line}: {example.problem}"
+
 
 @dataclass
 class GoodFiles:
@@ -90,7 +96,7 @@ class GoodFiles:
 
     def set_aside(self, files: Iterable[FileInfo]) -> list[SetAsideFile]:
         """Return the bad files among the files of the source, as the catalog records them."""
-        return bad_among(files, self.bad)
+        return bad_among(files, self.bad, self.shown)
 
 
 class NoGoodFilesError(SourceFileError):
@@ -110,10 +116,17 @@ class NoGoodFilesError(SourceFileError):
         )
 
 
-def bad_among(files: Iterable[FileInfo], bad: dict[str, BadFile]) -> list[SetAsideFile]:
-    """Return bad files as the catalog records them."""
+def bad_among(files: Iterable[FileInfo], bad: dict[str, BadFile], shown: Sequence[BadRow]) -> list[SetAsideFile]:
+    """Return bad files as the catalog records them, with the line of a bad row if it is among those that are shown."""
+    examples = {row.file: row for row in reversed(shown) if row.line is not None}
     return [
-        SetAsideFile(file.path, file.size_bytes, file.modified_at_ms, bad[file.path].reason, bad[file.path].rows)
+        SetAsideFile(
+            file.path,
+            file.size_bytes,
+            file.modified_at_ms,
+            bad[file.path].reason_with(examples.get(file.path)),
+            bad[file.path].rows,
+        )
         for file in files
         if file.path in bad
     ]

@@ -19,7 +19,16 @@ from catalog.files.filesystem import Folder
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document
 from spark_jobs.reading.paths import plain_path, quoted
-from spark_jobs.reading.source_checks import CORRUPT, FILE, KEY, PROBLEM, TEXT_FORMATS
+from spark_jobs.reading.source_checks import (
+    CORRUPT,
+    ENCODING_HINT,
+    FILE,
+    KEY,
+    PROBLEM,
+    REPLACED,
+    TEXT_FORMATS,
+    has_encoding,
+)
 from spark_jobs.reading.source_lines import OWN, has_long_values, line_of
 from spark_jobs.reading.sources import Source
 
@@ -191,6 +200,8 @@ def _unparsed(path: str, record: str, job: SourceJob) -> BadRow:
         return BadRow(path, *_json_error(path, shown))
     if job.source_format == "csv" and first_line.count('"') % 2 and not has_long_values(job):
         shown += " (if values have line breaks, set multiLine in `source_options`)"
+    if REPLACED in record and not has_encoding(job):
+        shown += f" (it is not UTF-8; {ENCODING_HINT})"
     with Folder(path).open_text() as lines:
         numbers = (number for number, line in enumerate(lines, 1) if line.rstrip("\r\n") == first_line)
         return BadRow(path, next(numbers, None), shown)

@@ -14,15 +14,17 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
+from catalog.types.key_types import parse_key_type
 from spark_jobs.reading.folder_keys import key_of_folder
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.key_spellings import canonical_key
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable
 
 CORRUPT = f"{OWN}corrupt"
@@ -55,8 +57,13 @@ TEXT_FORMATS = ("csv", "json")
 _LONGEST_VALUE = 100
 _ANSI = "spark.sql.ansi.enabled"
 
-_REPLACED = "\N{REPLACEMENT CHARACTER}"
+REPLACED = "\N{REPLACEMENT CHARACTER}"
 """The character that Spark puts in the place of bytes that are not in the encoding of a text file."""
+
+_ENCODING = "set `encoding` in `source_options`, such as ISO-8859-1"
+ENCODING_HINT = f"{_ENCODING}, or UTF-8 to load it as it is"
+
+_WITH_TEXT = (StringType, StructType, ArrayType, MapType)
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,8 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     Keys that are computed are checked by `with_computed_keys`.
     """
     columns = {field.name: field.dataType for field in rows.schema}
-    checks: list[SourceCheck] = []
+    # First, because the value of a column is that of its last check.
+    checks = [SourceCheck(checked) for checked in _texts(columns, target)]
     for name, text in target.declared.items():
         if name in columns and name not in target.key_names:
             checked = checked_column(Column(name, text), f.col(quoted(name)), columns[name])
@@ -195,6 +203,27 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     return checks
 
 
+def has_encoding(job: SourceJob) -> bool:
+    """Return whether the settings of a load name the encoding of its files."""
+    return not {"encoding", "charset"}.isdisjoint(name.lower() for name in job.source_options)
+
+
+def _texts(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedColumn]:
+    """Yield the columns of text files with text, checked for bytes that are not UTF-8.
+
+    Spark replaces such bytes, so that files in another encoding would be loaded with wrong letters. A file may have
+    the replacement character itself: it is loaded if the settings say that the encoding is UTF-8.
+    """
+    if target.job.source_format not in TEXT_FORMATS or has_encoding(target.job):
+        return
+    others = {*target.key_names, *target.unknown(list(columns))}
+    for name, kind in columns.items():
+        if isinstance(kind, _WITH_TEXT) and name not in others and not name.startswith(OWN):
+            column, value = Column(name, kind.simpleString()), f.col(quoted(name))
+            text = value.cast("string")
+            yield CheckedColumn(column, value, _not_decoded(f"column {name}", text, ENCODING_HINT), text)
+
+
 def _given_keys(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedColumn]:
     """Yield the checked partition keys that the files or their folders have."""
     for key in target.keys:
@@ -202,11 +231,13 @@ def _given_keys(columns: Mapping[str, DataType], target: Target) -> Iterator[Che
             continue
         given = f.col(quoted(key.name)) if key.name in columns else None
         if key.name in target.folder_keys:
-            yield key_of_folder(key, f.col(FILE), given)
+            checked = key_of_folder(key, f.col(FILE), given)
+            yield replace(checked, value=canonical_key(checked.value, parse_key_type(key.type)))
         elif given is not None:
             value = given.cast("string")
             is_text = target.job.source_format in TEXT_FORMATS
-            yield CheckedColumn(key, value, _not_decoded(key, value) if is_text else None, value)
+            problem = _not_decoded(f"partition key {key.name}", value, _ENCODING) if is_text else None
+            yield CheckedColumn(key, canonical_key(value, parse_key_type(key.type)), problem, value)
 
 
 def converted(rows: DataFrame, target: Target) -> tuple[DataFrame, DataFrame]:
@@ -381,7 +412,8 @@ def _required(checked: CheckedColumn, entry_field: str) -> CheckedColumn:
     return replace(checked, problem=f.when(is_null, f.lit(problem)), unfit=None)
 
 
-def _not_decoded(key: Column, value: SparkColumn) -> SparkColumn:
-    """Return the problem of a key of a text file that could not be decoded, as it would name a folder."""
-    problem = f.concat(f.lit(f"partition key {key.name}: '"), value, f.lit("' is not in the file's encoding"))
-    return f.when(value.contains(_REPLACED), problem)
+def _not_decoded(what: str, value: SparkColumn, hint: str) -> SparkColumn:
+    """Return the problem of a value of a text file that could not be decoded."""
+    shown = f.left(value, f.lit(_LONGEST_VALUE))
+    problem = f.concat(f.lit(f"{what}: '"), shown, f.lit(f"' is not in the file's encoding; {hint}"))
+    return f.when(value.contains(REPLACED), problem)

@@ -33,10 +33,14 @@ from spark_jobs.reading.paths import plain_path, quoted, read_path
 from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
 from spark_jobs.reading.source_checks import (
     CORRUPT,
+    ENCODING_HINT,
     FILE,
+    REPLACED,
+    TEXT_FORMATS,
     Target,
     UnfitFilesError,
     converted,
+    has_encoding,
 )
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
@@ -188,12 +192,15 @@ def _reader_options(job: SourceJob) -> dict[str, str]:
     """Return the options of Spark's reader.
 
     In quoted values of CSV files, a quote is doubled, as nearly all programs do, unless the options say otherwise.
-    Spark's default is a backslash before it, with which both of the doubled quotes become part of the value.
+    Spark's default is a backslash before it, with which both of the doubled quotes become part of the value. Of JSON
+    records in another encoding than UTF-8, Spark has to be told where lines end.
     """
     options = dict(job.source_options)
     given = {name.lower(): value for name, value in options.items()}
     if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
         options["escape"] = quote
+    if job.source_format == "json" and has_encoding(job) and "linesep" not in given:
+        options["lineSep"] = "\n"
     return options
 
 
@@ -207,11 +214,17 @@ def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequen
 def _named_groups(
     readers: Iterable[tuple[DataFrameReader, Sequence[FileInfo]]], job: SourceJob, refused: dict[str, str]
 ) -> list[SourceGroup]:
-    """Return groups of files, without those with a column whose name no table can have."""
-    groups = []
+    """Return groups of files, without those with a column whose name no table can have, or is in another encoding."""
+    groups, is_checked = [], job.source_format in TEXT_FORMATS and not has_encoding(job)
     for reader, files in readers:
         try:
-            groups.append(_group(reader, files))
+            group = _group(reader, files)
+            wrong = [name for name in group.columns if REPLACED in name] if is_checked else []
+            if wrong:
+                named = f"has, in line 1, a column {wrong[0]!r} whose name is not UTF-8"
+                _refuse(files, f"{named}; {ENCODING_HINT}", job, refused)
+            else:
+                groups.append(group)
         except InvalidIdentifierError as error:
             _refuse(files, f"cannot be loaded, because a table cannot have all of its columns: {error}", job, refused)
     return groups

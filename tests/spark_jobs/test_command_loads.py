@@ -237,3 +237,32 @@ def test_the_steps_of_a_load_by_its_dag_and_by_the_command_are_one_journal(
     (landing / "a.csv").write_text(HEADER)
     with pytest.raises(SourceFileError, match="changed after"):
         catalog.loading.discover("again", TABLE, str(landing))
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_first_load_that_is_refused_leaves_no_table(
+    catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs import write_partitions
+
+    def changed(files: Any) -> None:
+        raise SourceFileError("a file changed while it was loaded")
+
+    monkeypatch.setattr(write_partitions, "_require_unchanged", changed)
+    refused = load(TABLE)
+    assert (refused.exit_code, "SourceFileError: a file changed" in refused.stderr) == (1, True)
+    assert catalog.list_tables() == []
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_later_load_that_is_refused_leaves_the_table(
+    catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs import write_partitions
+
+    assert load(TABLE).exit_code == 0
+    (landing / "b.csv").write_text(f"{HEADER}3,1,FR,2026-01-02\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(write_partitions, "_require_unchanged", lambda files: 1 / 0)
+        assert load(TABLE).exit_code == 1
+    assert len(list(catalog.get_partitions(TABLE))) == 2

@@ -14,6 +14,7 @@ import pytest
 from catalog import Catalog, OnInvalid, PartitionState
 from catalog.errors import (
     CatalogError,
+    ConflictError,
     FencedError,
     InvalidPartitionError,
     InvalidTableError,
@@ -152,13 +153,59 @@ def test_a_key_in_another_encoding_is_refused_and_read_with_the_option(
 ) -> None:
     source = deliver(tmp_path / "raw", "latin.csv", "")
     (source / "latin.csv").write_bytes((HEADER + "US,1,1,1\nCôte,1,2,2\n").encode("latin-1"))
-    with pytest.raises(
-        SourceFileError, match=r"latin\.csv, line 3: partition key country: 'C.te' is not in the file's"
-    ):
+    place = r"latin\.csv, line 3: partition key country: 'C.te' is not in the file's encoding; set `encoding`"
+    with pytest.raises(SourceFileError, match=place):
         make_loader().load(source)
     assert catalog.list_tables() == []
     make_loader().load(source, source_options={"header": "true", "encoding": "ISO-8859-1"})
     assert {partition.values[0] for partition in catalog.get_partitions("shop.orders")} == {"US", "Côte"}
+
+
+@pytest.mark.parametrize("has_types", [True, False])
+@pytest.mark.parametrize("source_format", ["csv", "json"])
+def test_text_in_another_encoding_is_refused_and_read_with_the_option(
+    make_loader: Callable[..., Any],
+    spark: SparkSession,
+    catalog: Catalog,
+    tmp_path: Path,
+    source_format: str,
+    has_types: bool,
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    file = tmp_path / f"latin.{source_format}"
+    lines = "country,day,name\nUS,1,Ann\nUS,1,Zoë\n"
+    if source_format == "json":
+        lines = "".join(f'{{"country": "US", "day": 1, "name": "{name}"}}\n' for name in ("Eve", "Ann", "Zoë"))
+    file.write_bytes(lines.encode("latin-1"))
+    header = {"header": "true"} if source_format == "csv" else {}
+    settings: dict[str, Any] = {"source_format": source_format, "columns": [["name", "string"]] if has_types else []}
+    # Spark's parser of JSON refuses such a line itself.
+    said = r".*\(it is not UTF-8" if source_format == "json" else "column name: 'Zo.' is not in the file's encoding"
+    place = rf"latin\.\w+, line 3: {said}; set `encoding`"
+    with pytest.raises(SourceFileError, match=place):
+        make_loader().load(file, source_options=header, **settings)
+    assert catalog.list_tables() == []
+    make_loader().load(file, source_options={**header, "encoding": "ISO-8859-1"}, **settings)
+    names = {row["name"] for row in read_table(spark, "shop.orders", catalog=catalog).collect()}
+    assert names >= {"Ann", "Zoë"}
+
+
+def test_a_replacement_character_is_loaded_if_the_encoding_is_named(
+    make_loader: Callable[..., Any], spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    (tmp_path / "a.csv").write_text("country,day,name\nUS,1,Zo\N{REPLACEMENT CHARACTER}\n", encoding="utf-8")
+    make_loader().load(tmp_path / "a.csv", source_options={"header": "true", "encoding": "UTF-8"})
+    [row] = read_table(spark, "shop.orders", catalog=catalog).collect()
+    assert row["name"] == "Zo\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_header_in_another_encoding_is_refused(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("country,day,größe\nUS,1,2\n".encode("latin-1"))
+    with pytest.raises(SourceFileError, match=r"a\.csv has, in line 1, a column 'gr.*e' whose name is not UTF-8; set"):
+        make_loader().load(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -415,6 +462,31 @@ def test_a_merge_leaves_rows_with_other_keys_as_they_are(
     )
     rows = read_table(spark, "shop.orders", catalog=catalog).collect()
     assert sorted((row.id or 0, row.amount) for row in rows) == [(0, 1), (0, 2), (5, 3), (5, 4), (6, -1), (7, 50)]
+
+
+@on_sqlite
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_a_merge_is_refused_while_a_quarantined_partition_has_its_keys(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    loader, merge = make_loader(), {"keys": ["id"]}
+    loader.load(deliver(tmp_path / "zero", "z.csv", HEADER + "US,9,9,9\n"), format=table_format)
+    operation = loader.new_operation()
+    loader.validate(operation, deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\nUS,2,2,2\n"))
+    loader.register(operation, loader.write(operation)["staging"], is_quarantined=True)
+    moved = deliver(tmp_path / "second", "b.csv", HEADER + "DE,1,1,50\n")
+    with pytest.raises(
+        ConflictError, match=r"partition country=US/day=1 of shop\.orders is quarantined .* run the load"
+    ):
+        loader.load(moved, mode="merge", merge=merge)
+    if table_format == "parquet":
+        loader.load(deliver(tmp_path / "third", "c.csv", HEADER + "DE,1,3,3\n"), mode="merge", merge=merge)
+    catalog.release_partitions("shop.orders", reason="they are right")
+    loader.load(moved, mode="merge", merge=merge)
+    found = sorted((row["id"], row["amount"]) for row in read_table(spark, "shop.orders", catalog=catalog).collect())
+    assert found == [(1, 50), (2, 2), *([(3, 3)] if table_format == "parquet" else []), (9, 9)]
 
 
 @on_sqlite

@@ -6,13 +6,14 @@ its own transaction; an asset watcher looks for records every 10 seconds, and ne
 
 | task | does |
 | --- | --- |
-| claim | claims all changes that nobody has announced, in one transaction; without any, the run is skipped |
+| claim | claims all changes that nobody has announced; without any, the run is skipped |
 | announce | for each batch of up to 500 partitions: emits an event for each partition |
 | finish | forgets the changes that were announced |
 
-A claimed change belongs to one run, so that none is announced twice. Clear the failed tasks of a failed run to announce
-the rest. Dropped partitions are events of an asset of their own, `calve_airflow.assets.dropped_asset`. Airflow creates
-no event for an asset that no DAG refers to. Pause the DAG to announce nothing.
+A claimed change belongs to one run, so that none is announced twice. What a failed run has claimed, a later run claims
+an hour later and announces all of it again; clear the failed tasks before to announce only the rest. Dropped
+partitions, also those of dropped tables, are events of an asset of their own, `calve_airflow.assets.dropped_asset`.
+Airflow creates no event for an asset that no DAG refers to. Pause the DAG to announce nothing.
 """
 
 from __future__ import annotations

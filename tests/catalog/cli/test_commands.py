@@ -182,7 +182,10 @@ def test_loads_that_set_files_aside_are_named(orders: Catalog) -> None:
     with orders.operations.attempt("load", "validate_source") as attempt:
         report = {"set_aside": {"files": 2, "rows": 5, "problems": []}}
         orders.operations.finish_job("load", "validate_source", attempt, report)
-    assert "2 file(s) were set aside; --json shows examples" in calve("operations", "load").stdout
+    assert (
+        f"2 file(s) were set aside (calve bad-files {TABLE}); --json shows examples"
+        in calve("operations", "load").stdout
+    )
 
 
 def test_quarantined_partitions_are_listed_and_released_with_a_reason(quarantined: Catalog) -> None:

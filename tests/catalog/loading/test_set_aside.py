@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from catalog import Catalog, Table
 from catalog.errors import FencedError, TableNotFoundError
 from catalog.model import SetAsideFile
+from tests.support.commands import calve
 
 TABLE = "demo.t"
 REQUEST: dict[str, Any] = {"source_format": "csv", "columns": [["v", "int"]], "bad_files": "skip"}
@@ -106,6 +108,26 @@ def test_a_second_attempt_replaces_what_the_first_has_set_aside(catalog: Catalog
     with pytest.raises(FencedError):
         catalog.loading.set_aside(table, ("1", "validate_source", 1), [], REQUEST)
     assert names(catalog.set_aside_files(TABLE)) == ["0002", "0003"]
+
+
+def test_the_command_lists_them(catalog: Catalog, table: Table, landing: Path) -> None:
+    assert calve("bad-files").stderr == "No files of any table are set aside.\n"
+    assert calve("bad-files", TABLE).stderr == f"No files of {TABLE} are set aside.\n"
+    begin(catalog, landing, "1")
+    set_aside(catalog, table, "1", "0007", "2003")
+    lines = calve("bad-files").stdout.splitlines()
+    assert lines[0].split() == ["TABLE", "FILE", "SINCE", "REASON"]
+    assert [(line.split()[0], Path(line.split()[1]).name) for line in lines[1:]] == [
+        (TABLE, "0007.csv"),
+        (TABLE, "2003.csv"),
+    ]
+    assert " UTC  it is bad" in lines[1]
+    [file] = map(json.loads, calve("bad-files", TABLE, "--json", "--limit", "1").stdout.splitlines())
+    assert (file["table"], Path(file["file"]).name, file["bad_rows"], file["operation"]) == (TABLE, "0007.csv", 3, "1")
+    assert calve("bad-files", "--count").stdout == "2\n"
+    give_up(catalog, "1")
+    catalog.drop_table(TABLE)
+    assert calve("bad-files", "--count").stdout == "0\n"
 
 
 def test_a_dropped_table_has_none(catalog: Catalog, table: Table, landing: Path) -> None:

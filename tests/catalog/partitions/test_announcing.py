@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import CatalogError
 from catalog.model.batches import PartitionUpdate
+from catalog.operations import changes
 from catalog.operations.changes import ANNOUNCES, COMPACT, record_changed
+from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind
 from catalog.partitions import announcing
 from catalog.partitions.changing import set_quarantined
+from catalog.schemes.hashing import HashScheme
 from catalog.storage.schema import PartitionChangeRow, PartitionRow
+from catalog.tables import dropping
 
 CHANGED, DROPPED = False, True
 
@@ -136,18 +141,100 @@ def test_batches_above_the_limit_are_left_to_the_next_claim(catalog: Catalog, ta
     ]
 
 
-def test_compactions_and_dropped_tables_are_not_announced(catalog: Catalog, table: Table) -> None:
+def test_compactions_are_not_announced(catalog: Catalog, table: Table) -> None:
     operation = catalog.operations.begin("op", OperationKind.CHANGE_ROWS, "demo.t", {"change": COMPACT})
     with catalog.storage.write() as connection:
         record_changed(connection, table, ids(catalog, "a"), operation.number)
     assert catalog.announcements.pending() is None
-    add(catalog, "d")
+
+
+def test_the_partitions_of_a_dropped_table_are_announced_as_dropped(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropping, "BATCH", 2)
+    add(catalog, "d", "hidden")
+    with catalog.storage.write() as connection:
+        set_quarantined(connection, table, ids(catalog, "hidden"), True)
     [number] = catalog.announcements.claim("run", batch_size=9, most=9, most_batches=9)
     add(catalog, "e")
+    catalog.drop_partitions("demo.t", "k = 'a'")
     catalog.drop_table("demo.t")
-    assert catalog.announcements.get("run", number) is None
-    assert announced(catalog) == []
+    assert catalog.announcements.get("run", number) is None, "they exist no longer"
+    # Another table of this name has nothing to do with it.
+    catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("other", "string")])
+    assert announced(catalog) == [(DROPPED, [f"k={value}/n=1" for value in "abcde"])]
     assert catalog.announcements.pending() is None
+
+
+def test_the_partitions_of_a_dropped_table_with_a_scheme_are_announced(catalog: Catalog) -> None:
+    scheme = HashScheme("id", "int", (), 3)
+    catalog.create_table("demo.t", columns=[("id", "int")], scheme=scheme)
+    announced(catalog)
+    catalog.drop_table("demo.t")
+    assert announced(catalog) == [(DROPPED, [f"_partition_id={number}" for number in scheme.ids])]
+
+
+def test_a_killed_drop_of_a_table_announces_each_partition_once(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropping, "BATCH", 1)
+
+    def killed(point: Point) -> None:
+        if point is Point.PARTLY_COMMITTED:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(dropping, "reached", killed)
+    with pytest.raises(KeyboardInterrupt):
+        catalog.drop_table("demo.t")
+    monkeypatch.undo()
+    catalog.vacuum()
+    assert sorted(name for _, names in announced(catalog) for name in names) == ["k=a/n=1", "k=b/n=1", "k=c/n=1"]
+
+
+def test_batches_that_a_run_has_not_finished_are_claimed_by_the_next_after_a_time(
+    catalog: Catalog, table: Table
+) -> None:
+    add(catalog, "d")
+    [number] = catalog.announcements.claim("failed", batch_size=9, most=9, most_batches=9)
+    operation = catalog.operations.begin("own", OperationKind.ADD_PARTITIONS, "demo.t", {"settings": {ANNOUNCES: True}})
+    with catalog.storage.write() as connection:
+        record_changed(connection, table, ids(catalog, "a"), operation.number)
+    assert announced(catalog) == []
+    with catalog.storage.write() as connection:
+        past = PartitionChangeRow.changed_at_ms - announcing.RECLAIM_AFTER // timedelta(milliseconds=1)
+        connection.execute(update(PartitionChangeRow).values(changed_at_ms=past))
+    assert catalog.announcements.pending() is not None
+    assert announced(catalog, "next") == [(CHANGED, ["k=d/n=1"])]
+    assert catalog.announcements.get("failed", number) is None
+    assert catalog.announcements.finish("own") == 1, "a load announces its partitions when it has checked them"
+
+
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_a_large_record_is_claimed_in_several_transactions(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(announcing, "_PARTITIONS", size)
+    monkeypatch.setattr(changes, "_MEMBERS", size)
+    sizes: list[int] = []
+    take = announcing._take
+
+    def counted(connection: Connection, claimer: str) -> Any:
+        records = take(connection, claimer)
+        sizes.append(sum(record.size for record in records))
+        return records
+
+    monkeypatch.setattr(announcing, "_take", counted)
+    add(catalog, *"defghijk")
+    [_] = catalog.announcements.claim("first", batch_size=size, most=1, most_batches=9)
+    assert catalog.announcements.pending() is not None or size == 10
+    catalog.announcements.finish("first")
+    rest = [name for _, names in announced(catalog, "second") for name in names]
+    assert rest == [f"k={value}/n=1" for value in "defghijk"[size:]]
+    catalog.drop_partitions("demo.t")
+    assert sorted(name for _, names in announced(catalog) for name in names) == [
+        f"k={value}/n=1" for value in "abcdefghijk"
+    ]
+    assert max(sizes) < 2 * size + (size == 10) * 3
 
 
 def test_a_renamed_table_is_announced_by_its_new_name(catalog: Catalog, table: Table) -> None:

@@ -119,8 +119,18 @@ def test_a_key_is_a_type_or_an_expression(write: Any, written: Any, kind: str, e
         ({}, r"keys\.day has neither a type nor an expression; write \{type: date, from: to_date\(ordered_at\)\}"),
         ({"type": "dat", "from": "to_date(x)"}, r"keys\.day: type 'dat' cannot be the type"),
         ({"type": "date", "from": "(SELECT max(d) FROM t)"}, r"keys\.day\.from is .*, which has a subquery"),
-        ({"type": "date", "from": "to_date(now())"}, r"keys\.day\.from is .*, but now differs from run to run"),
-        ({"type": "date", "from": "current_date"}, r"keys\.day\.from is 'current_date', but current_date differs"),
+        (
+            {"type": "date", "from": "to_date(now())"},
+            r"keys\.day\.from is .*, but the function now differs from run to run",
+        ),
+        ({"type": "date", "from": "current_date"}, r"keys\.day\.from is 'current_date', but the function current_date"),
+        ("concat(shop, session_user())", r"keys\.day is .*, but the function session_user differs"),
+        ({"type": "string", "from": "concat(shop, user())"}, r"keys\.day\.from is .*, but the function user differs"),
+        ({"type": "int", "from": "int(rand() * 3)"}, r"keys\.day\.from is .*, but the function rand differs"),
+        (
+            {"type": "bigint", "from": "unix_timestamp( )"},
+            r"keys\.day\.from .*, but the function unix_timestamp",
+        ),
         ({"type": "date", "from": ["x"]}, r"keys\.day\.from is \['x'\], expected a SQL expression"),
     ],
 )

@@ -113,6 +113,8 @@ def test_a_bad_file_is_set_aside_until_it_changes(
     assert ids(spark, catalog) == [1, 2]
     [aside] = catalog.set_aside_files(TABLE)
     assert (aside.path, aside.size_bytes, aside.operation_id) == (str(source / name), len(content), operation)
+    if expected.get("line") is not None:
+        assert f"line {expected['line']}: {problem['problem']}" in aside.reason
 
     request = loader.whole_request(**settings, bad_files="skip")
     assert catalog.loading.discover("again", TABLE, str(source), settings={"request": request}) == []

@@ -141,6 +141,8 @@ def test_a_key_may_be_computed_from_the_column_of_its_name(
         ("to_date(ordred_at)", SourceFileError, r"a\.csv gives no partition key day, because Spark cannot evaluate"),
         ("max(ordered_at)", SourceFileError, "gives no partition key day"),
         ("java_method('java.lang.System', 'exit', 1)", RefusedStatementError, "the function java_method"),
+        ("date_add(ordered_at, int(`rand`() * 9))", RefusedStatementError, "the function rand differs from run to run"),
+        ("if(session_user = 'root', to_date(ordered_at), null)", RefusedStatementError, "the function current_user"),
         ("id", SourceFileError, "gives bigint for the partition key day, which cannot become date"),
     ],
 )
@@ -150,3 +152,12 @@ def test_an_expression_is_refused(
     (tmp_path / "a.csv").write_text(CSV)
     with pytest.raises(error, match=words):
         loader.load(tmp_path / "a.csv", key_expressions={**EXPRESSIONS, "day": expression})
+
+
+def test_a_column_may_have_the_name_of_a_function(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    loader = make_loader(keys={"owner": "string"})
+    (tmp_path / "a.csv").write_text("id,user\n1,Ada\n")
+    loader.load(tmp_path / "a.csv", key_expressions={"owner": "lower(user)"})
+    assert partitions(catalog) == [("owner=ada", 1)]
