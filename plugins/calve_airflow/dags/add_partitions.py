@@ -33,7 +33,6 @@ from calve_airflow.assets import table_asset
 from calve_airflow.dags.base import calve_dag
 from calve_airflow.forms.forms import load_dag_id, load_params
 from calve_airflow.operators.loading import (
-    CREATE_INDEXES,
     OPERATION_ID,
     AnnounceNewPartitionsOperator,
     AnnouncePartitionsOperator,
@@ -101,7 +100,7 @@ def _dag(
         validate = LoadJobOperator(task_id="validate", job="validate_source", pool=spark_pool())
         write = WritePartitionsOperator(task_id="write", pool=spark_pool())
         register = RegisterPartitionsOperator(task_id="register")
-        create = CreateIndexesOperator(task_id=CREATE_INDEXES)
+        create = CreateIndexesOperator(task_id="create_indexes")
         build = BuildLoadedIndexOperator.partial(task_id="build_indexes", pool=spark_pool()).expand(index=create.output)
         # Without an index to build, none of these tasks starts: each start takes as long as a small load's own work.
         wait = PartitionIndexSensor.partial(
