@@ -70,9 +70,12 @@ def stack(
 ) -> Iterator[Stack]:
     """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
 
-    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
+    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`, and one with
+    many loads `postgresql-shared`, so that they start Spark once.
     """
     from standalone.stack import Stack
+
+    database, _, scope = request.param.partition("-")
 
     local = "airflow.dag_processing.bundles.local.LocalDagBundle"
     test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 3600}
@@ -113,11 +116,11 @@ def stack(
         _SCHEDULING_PAUSE: "0.5",
         "CALVE_TABLES": str(tables),
         # The default, which the stack replaces.
-        "CALVE_SPARK_SESSION": "load",
+        "CALVE_SPARK_SESSION": scope or "load",
         **PLANTED,
     }
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())
-    catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
+    catalog_url = f"sqlite:///{home}/catalog.db" if database == "sqlite" else None
     environment["SPARK_CONF_DIR"] = str(spark_configuration)
     with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
         yield running

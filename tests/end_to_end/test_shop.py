@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(3600),
-    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+    pytest.mark.parametrize("stack", ["postgresql-shared"], indirect=True),
     pytest.mark.parametrize("table", SHOPS),
 ]
 

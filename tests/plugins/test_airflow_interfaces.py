@@ -13,6 +13,8 @@ import calve_airflow
 
 PUBLIC = (
     "airflow.configuration",
+    "airflow.listeners",
+    "airflow.plugins_manager",
     "airflow.providers.apache.spark.hooks.spark_submit",
     "airflow.providers.standard.operators.hitl",
     "airflow.providers.standard.operators.trigger_dagrun",

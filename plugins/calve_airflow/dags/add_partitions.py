@@ -9,7 +9,7 @@
 | validate | parses the files and checks their partitions against the table and its indexes; creates the table |
 | write | writes the data files to a staging folder (Spark); a dry run stops before this task |
 | register | makes all partitions visible in one transaction, each with its item in every index |
-| create_indexes, build_indexes, wait_for_indexes | create the indexes in the table's entry; build those that are new |
+| create_indexes, build_indexes, wait_for_indexes | create and build the indexes of the table's entry that are missing |
 | check_quality | checks the new partitions (Great Expectations); warns, fails, or quarantines partitions |
 | quarantined | fails if the check has quarantined partitions, and says which; the run goes on, and is no failure |
 | announce, announce_more | emit one event of the table's asset for each new partition, 500 in each task |
@@ -102,7 +102,7 @@ def _dag(
         register = RegisterPartitionsOperator(task_id="register")
         create = CreateIndexesOperator(task_id="create_indexes")
         build = BuildLoadedIndexOperator.partial(task_id="build_indexes", pool=spark_pool()).expand(index=create.output)
-        # Without an index to build, neither of these tasks starts: each start takes as long as a small load's own work.
+        # Without an index to build, none of these tasks starts: each start takes as long as a small load's own work.
         wait = PartitionIndexSensor.partial(
             task_id="wait_for_indexes", table="{{ ti.xcom_pull('discover', key='table') }}"
         ).expand(index=create.output)
@@ -111,7 +111,7 @@ def _dag(
             job="check_quality",
             setting="quality",
             pool=spark_pool(),
-            # After `create`, because in a dry run all tasks before it are skipped, and it is, too.
+            # After `register`, because in a dry run all tasks before it are skipped, and it is, too.
             trigger_rule="none_failed_min_one_success",
         )
         quarantined = ReportQuarantineOperator(task_id="quarantined")
@@ -124,7 +124,7 @@ def _dag(
         )
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> announce >> more
-        create >> check >> quarantined
+        register >> check >> quarantined
     # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
     dag.params.update(load_params(table))
     return dag

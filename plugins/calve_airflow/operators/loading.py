@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog, PartitionIndex
+    from catalog.operations.records import Operation
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation; a retry or a cleared run continues the operation."""
+
+CREATE_INDEXES = "create_indexes"
+"""The task that creates the indexes of a loaded table."""
 
 QUARANTINED = "quarantined"
 """The task that shows by its state that partitions of a load are quarantined."""
@@ -145,6 +149,8 @@ class WritePartitionsOperator(LoadJobOperator):
 class RegisterPartitionsOperator(BaseOperator):
     """Task that makes a staged load visible: partitions, index items and its source files in one transaction.
 
+    Its downstream task `CREATE_INDEXES`, if there is one, is skipped unless an index is missing or not built.
+
     Args:
         operation_id: The load (templated).
 
@@ -176,8 +182,14 @@ class RegisterPartitionsOperator(BaseOperator):
             if not operation.is_committed:
                 _settings(catalog, self.operation_id)
             report = register(catalog.loading, catalog.operations, self.operation_id, self.task_id)
-        if operation.is_committed:
-            return report
+            has_work = CREATE_INDEXES not in self.downstream_task_ids or _lacks_index(catalog, operation)
+        if not operation.is_committed:
+            self._log_report(report)
+        if not has_work:
+            _skip_downstream(context, report, CREATE_INDEXES)
+        return report
+
+    def _log_report(self, report: Mapping[str, Any]) -> None:
         self.log.info(
             "Added %(partitions)d partitions, extended %(partitions_extended)d, replaced %(partitions_replaced)d "
             "and removed %(partitions_removed)d, with %(row_count)d rows in %(file_count)d files",
@@ -192,7 +204,6 @@ class RegisterPartitionsOperator(BaseOperator):
                 "; ".join(report["refused_reasons"]),
             )
         _log_left_out(self.log, report)
-        return report
 
 
 class CreateIndexesOperator(BaseOperator):
@@ -286,9 +297,7 @@ class CheckQualityOperator(LoadJobOperator):
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
         if QUARANTINED in self.downstream_task_ids and not (result["failed"] and on_failure == OnFailure.QUARANTINE):
-            # Pushed here, because the task that raises this has no return value.
-            context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=dict(result))
-            raise DownstreamTasksSkipped(tasks=[QUARANTINED])  # type: ignore[no-untyped-call]  # Airflow is not typed here
+            _skip_downstream(context, result, QUARANTINED)
         return dict(result)
 
 
@@ -390,6 +399,22 @@ class AnnouncePartitionsOperator(BaseOperator):
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)
+
+
+def _skip_downstream(context: Context, result: Mapping[str, Any], task_id: str) -> NoReturn:
+    """End a task with a result, and skip a task after it, which then need not be started to find nothing to do."""
+    # Pushed here, because the task that raises this has no return value.
+    context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=dict(result))
+    raise DownstreamTasksSkipped(tasks=[task_id])  # type: ignore[no-untyped-call]  # Airflow is not typed here
+
+
+def _lacks_index(catalog: Catalog, load: Operation) -> bool:
+    """Return whether an index of a load is still to be created or built."""
+    from catalog import IndexState
+
+    required = catalog.loading.settings_of(load.id).get("indexes", {})
+    found = (current_index(catalog, load.table, name) for name in required)
+    return any(index is None or index.state in (IndexState.FAILED, IndexState.CREATING) for index in found)
 
 
 def _log_left_out(log: Any, result: Mapping[str, Any]) -> None:

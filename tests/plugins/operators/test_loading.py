@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 from sqlalchemy import update
 
 from calve_airflow.operators.loading import (
+    CREATE_INDEXES,
     QUARANTINED,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
@@ -31,21 +33,43 @@ from catalog.storage.schema import PartitionRow
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
 
 
-def test_a_try_after_one_that_died_behind_its_commit_clears_up(catalog: Catalog) -> None:
-    staging = f"{STAGING}/1-1"
-    catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE)
+def commit(catalog: Catalog, staging: str, settings: Mapping[str, Any]) -> None:
+    """Journal a load that was killed after its commit, which registered three partitions."""
+    catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE, {"settings": settings})
     written = catalog.operations.start_job(RUN, "write_partitions")
     catalog.operations.finish_job(RUN, "write_partitions", written, {"staging": staging})
     attempt = catalog.operations.start_job(RUN, STEP)
     catalog.operations.finish_job(RUN, STEP, attempt, {"partitions": 3})
     with catalog.storage.write() as connection:
         catalog.operations.advance(connection, RUN, OperationState.COMMITTED)
+
+
+def test_a_try_after_one_that_died_behind_its_commit_clears_up(catalog: Catalog) -> None:
+    staging = f"{STAGING}/1-1"
+    commit(catalog, staging, {})
     location = Path(catalog.get_table(TABLE).location)
     (location / staging).mkdir(parents=True)
     operator = RegisterPartitionsOperator(task_id=STEP, operation_id=RUN)
     assert operator.execute(Context()) == {"partitions": 3}
     assert catalog.operations.get(RUN).state is OperationState.CLEANED
     assert not (location / STAGING).exists()
+
+
+def test_the_task_that_creates_indexes_is_skipped_where_all_are_there(catalog: Catalog) -> None:
+    commit(catalog, f"{STAGING}/1-1", {"indexes": {"By_Carrier": ["carrier"]}})
+    report = {"partitions": 3}
+    with DAG("add_partitions", schedule=None):
+        operator = RegisterPartitionsOperator(task_id=STEP, operation_id=RUN)
+        operator >> CreateIndexesOperator(task_id=CREATE_INDEXES, operation_id=RUN)
+    pushed: list[Any] = []
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.append((key, value)))}
+    assert operator.execute(context) == report
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    assert operator.execute(context) == report
+    catalog.build_partition_index(TABLE, "by_carrier")
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        operator.execute(context)
+    assert (list(skipped.value.tasks), pushed) == ([CREATE_INDEXES], [("return_value", report)])
 
 
 def test_a_load_that_has_written_nothing_is_not_registered(catalog: Catalog) -> None:
