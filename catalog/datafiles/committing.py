@@ -161,7 +161,7 @@ class Committer:
             PlanConflictError: Another commit was first.
         """
         with self._storage.write() as connection:
-            self._operations.guard(connection, operation_id, step, attempt)
+            operation = self._operations.guard(connection, operation_id, step, attempt)
             current = self._definitions.lock_table(connection, table, exclusive=True, or_iceberg=True)
             before = table.metadata_location
             is_same = current.is_iceberg and current.metadata_location == before and before is not None
@@ -173,7 +173,7 @@ class Committer:
                 )
             self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
             # No file is left to be moved or removed.
-            for state in (OperationState.COMMITTED, OperationState.CLEANED):
+            for state in () if operation.is_committed else (OperationState.COMMITTED, OperationState.CLEANED):
                 self._operations.advance(connection, operation_id, state)
             reached(Point.CHANGED)
         reached(Point.COMMITTED)

@@ -27,12 +27,10 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
 from catalog.operations.staging import REJECTED
 from catalog.tables.own_files import is_own_file
+from spark_jobs.changing.iceberg_forgetting import FORGET, forget_in_iceberg
 from spark_jobs.changing.remaining import Holders, find_holders
 from spark_jobs.changing.row_changes import delete_rows, rows_with
 from spark_jobs.sessions.session import attempt_here
-
-FORGET = "forget"
-"""The step of the removal and the proof, in the operation of the deletion."""
 
 _SEARCH = "search"
 _ROUNDS = 3
@@ -67,6 +65,8 @@ def forget_rows(
             repeated.
         CatalogError: See `delete_rows`.
     """
+    if catalog.get_table(table).is_iceberg:
+        return forget_in_iceberg(spark, catalog, operation_id, table, where, at_once=at_once, requested_by=requested_by)
     found = rows_with(spark, catalog, table, where)
     deletion = delete_rows(
         spark,

@@ -37,6 +37,7 @@ _ATTEMPTS = 3
 _MARK = f"spark.sql.iceberg.snapshot-property.{OPERATION_MARK}"
 _TARGET, _SOURCE = "calve/target", "calve/source"
 _SOURCE_FRAME = "calve_source"
+_DELETE_MODE, _COPY = "write.delete.mode", "copy-on-write"
 _AMBIGUOUS = "MERGE_CARDINALITY_VIOLATION"
 
 Report = dict[str, Any]
@@ -84,11 +85,14 @@ def delete(
     operation: Operation,
     where: str | None,
     values: PartitionSpec | None = None,
+    *,
+    for_good: bool = False,
 ) -> Report:
     """Delete the rows that meet a condition; return the report, with the number of deleted `rows`.
 
     Args:
         where: The condition; None for all rows of the partitions with some values.
+        for_good: No data file of the new snapshot has such rows, and no delete file hides some.
     """
 
     def change(table: Table, target: PrivateTable) -> Report:
@@ -97,9 +101,17 @@ def delete(
         else:
             condition, parameters = as_parameters(spark, catalog, where, _named(table))
         count = _count(spark, table, condition, parameters)
+        mode = target.java.properties().get(_DELETE_MODE) if for_good else None
+        if for_good and _total(target, "total-delete-files"):
+            options = "map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')"
+            spark.sql(f"CALL {PRIVATE}.system.rewrite_data_files(table => '{target.sql_name}', options => {options})")
         if count:
+            if mode not in (None, _COPY):
+                _set_delete_mode(spark, target, _COPY)
             text = f"DELETE FROM {target.sql_name} AS {quoted(table.name)} WHERE (\n{condition}\n)"
             _run(spark, text, parameters)
+            if mode not in (None, _COPY):
+                _set_delete_mode(spark, target, mode)
         return {"rows": count}
 
     return _changed(spark, catalog, operation, change)
@@ -281,7 +293,18 @@ def _files(target: PrivateTable) -> Report:
         "files_removed": ("deleted-data-files", "removed-delete-files"),
         "bytes_written": ("added-files-size",),
     }
-    return {name: sum(counts.get(counter, 0) for counter in counters) for name, counters in names.items()}
+    changed = {"partitions_changed": counts.get("changed-partition-count", 0)}
+    return changed | {name: sum(counts.get(counter, 0) for counter in counters) for name, counters in names.items()}
+
+
+def _total(target: PrivateTable, name: str) -> int:
+    """Return a total of the current snapshot; 0 without one."""
+    snapshot = target.java.currentSnapshot()
+    return 0 if snapshot is None else int(snapshot.summary().get(name) or 0)
+
+
+def _set_delete_mode(spark: SparkSession, target: PrivateTable, mode: str) -> None:
+    spark.sql(f"ALTER TABLE {target.sql_name} SET TBLPROPERTIES ('{_DELETE_MODE}'='{mode}')")
 
 
 def _named(table: Table) -> str:

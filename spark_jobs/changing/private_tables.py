@@ -46,6 +46,7 @@ class PrivateTable:
         """Use a table of Iceberg's catalog, which is a Java object."""
         self._catalog, self._identifier, self.sql_name = catalog, identifier, sql_name
         self._first = self._snapshot_id()
+        self._known = self._snapshot_ids()
         self._start = self.location
 
     @property
@@ -75,11 +76,14 @@ class PrivateTable:
         if self._first is None or self._snapshot_id() == self._first:
             return
         try:
-            own = self._snapshot_id()
             self.java.manageSnapshots().rollbackTo(self._first).commit()
-            self.java.expireSnapshots().expireSnapshotId(own).commit()
+            for own in self._snapshot_ids() - self._known:
+                self.java.expireSnapshots().expireSnapshotId(own).commit()
         except Py4JError as error:
             log.warning("Files of a change that failed are left: %s", error)
+
+    def _snapshot_ids(self) -> set[int]:
+        return {int(snapshot.snapshotId()) for snapshot in self.java.snapshots()}
 
     def _snapshot_id(self) -> int | None:
         snapshot = self.java.currentSnapshot()

@@ -117,11 +117,6 @@ def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
 def forget_rows(context: Context, statement: m.ForgetRows) -> StatementResult:
     """Run CALL calve.system.forget."""
     table = _writable(context, statement)
-    if table.is_iceberg:
-        raise UnsupportedChangeError(
-            f"the catalog does not record the snapshots of the Iceberg table {table.full_name}, so forget cannot prove "
-            "which of its files have the rows; run DELETE, and then the DAG maintain_iceberg to expire its snapshots"
-        )
     with context.operation() as operation:
         report = context.engine.forget(operation, table, statement.where, at_once=statement.at_once)
     columns = ("rows_deleted", "partitions_changed", "files_deleted", "files_searched", "files_left", "rows_left")

@@ -18,7 +18,6 @@ from catalog.errors import (
     PlanConflictError,
     RefusedStatementError,
     TableNotFoundError,
-    UnsupportedChangeError,
 )
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.statements.results import StatementResult
@@ -162,7 +161,6 @@ def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> 
         ("INSERT INTO orders VALUES (1, 'x', 'y')", InvalidValueError, "row 1 has 3 values for 4 columns"),
         ("UPDATE orders SET nothing = 1", InvalidRowsError, "column nothing of demo.orders does not exist"),
         ("UPDATE orders SET id = 'abc'", InvalidQueryError, "(?i)safely cast"),
-        ("CALL calve.system.forget('orders', 'id = 1')", UnsupportedChangeError, "expire its snapshots"),
         ("DELETE FROM orders WHERE reflect('java.lang.System', 'exit', 1) = ''", RefusedStatementError, "reflect"),
         ("DELETE FROM orders WHERE id IN (SELECT id FROM parquet.`/etc`)", TableNotFoundError, "does not exist"),
         (

@@ -1,0 +1,216 @@
+"""Deletion of rows for good from Iceberg tables whose snapshots the catalog does not record, such as migrated ones.
+
+    delete    the files with such rows get new ones in one snapshot, without delete files
+    remove    at once: all former snapshots, and the files that only they have, also manifests with bounds of columns
+    prove     the rows of the current snapshot are searched; all other files that the snapshots or the table's folder
+              have are left, since they may have such rows
+
+The removal can be repeated: data files are deleted before the manifests that name them, and these before their lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, Table
+from catalog.errors import UnsupportedChangeError
+from catalog.files.filesystem import Folder, in_parallel, is_hidden
+from catalog.files.locations import comparable
+from catalog.iceberg.metadata import read_metadata
+from catalog.iceberg.places import HIDDEN_METADATA, METADATA
+from catalog.iceberg.reachability import Reachability
+from catalog.maintenance.iceberg_upkeep import sharing_tables
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.records import Operation, OperationKind
+from spark_jobs.changing import iceberg_changes
+from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
+from spark_jobs.queries.query import as_parameters
+from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.paths import quoted
+from spark_jobs.sessions.session import attempt_here
+
+FORGET = "forget"
+"""The step of the removal and the proof, in the operation of the deletion."""
+
+_EXPIRE = "expire"
+_FILE = "calve/file"
+_MANIFEST_SIZE = "commit.manifest.target-size-bytes"
+_SHOWN = 5
+
+
+def forget_in_iceberg(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    name: str,
+    where: str,
+    *,
+    at_once: bool,
+    requested_by: str | None,
+) -> dict[str, Any]:
+    """Delete the rows of an Iceberg table that meet a condition for good; see `forget_rows`.
+
+    Raises:
+        UnsupportedChangeError: The table shares files with another table, or the condition reads another table.
+        PlanConflictError: Another engine commits to the table meanwhile; the call can be repeated.
+    """
+    check_alone(spark, where)
+    table = catalog.get_table(name)
+    with catalog.storage.read() as connection:
+        sharing = sharing_tables(connection, table, catalog.list_tables())
+    if sharing:
+        raise UnsupportedChangeError(
+            f"table {table.full_name} shares files with {', '.join(sharing)}, which may have the same rows; drop the "
+            "snapshot of the two, or delete the rows there by DELETE, and expire the snapshots"
+        )
+    request = {"change": FORGET, "where": where}
+    kind = OperationKind.CHANGE_ROWS
+    operation = catalog.operations.begin(
+        operation_id, kind, table.full_name, request, is_exclusive=True, requested_by=requested_by
+    )
+    deletion = iceberg_changes.delete(spark, catalog, operation, where, for_good=True)
+    operation = catalog.operations.get(operation_id)
+    if FORGET in operation.report:
+        return dict(operation.report[FORGET])
+    deleted = _without_former(spark, catalog, operation) if at_once else 0
+    with attempt_here(catalog, operation, FORGET) as attempt:
+        searched, left = _proof(spark, catalog, catalog.get_table(name), where)
+        holders = [(reason, files) for reason, files in left if files]
+        report = {
+            "rows_deleted": deletion["rows"],
+            "partitions_changed": deletion["partitions_changed"],
+            "files_deleted": deleted,
+            "files_searched": searched,
+            "files_left": sum(len(files) for _, files in holders),
+            "rows_left": sum(sum(files.values()) for _, files in holders),
+            "left": [[reason, len(files), sorted(files)[:_SHOWN]] for reason, files in holders],
+            "problems": [],
+        }
+        catalog.operations.finish_job(operation_id, FORGET, attempt, report)
+    return report
+
+
+def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation) -> int:
+    """Expire all former snapshots, and delete the files that only they have; return the number of files."""
+    if _EXPIRE not in operation.report:
+        with attempt_here(catalog, operation, _EXPIRE) as attempt:
+            table = catalog.get_table(operation.table)
+            with private_table(spark, table) as target:
+                _rewrite_manifests(spark, target)
+                expiry = target.java.expireSnapshots().retainLast(1).cleanExpiredFiles(False)
+                expiry.expireOlderThan(_now(spark)).commit()
+                report = {"before": table.metadata_location}
+                catalog.committer.commit_metadata(operation.id, _EXPIRE, attempt, table, target.location, report)
+        operation = catalog.operations.get(operation.id)
+    before, table = operation.report[_EXPIRE]["before"], catalog.get_table(operation.table)
+    after = str(table.metadata_location)
+    lists, manifests = _lists(before) - _lists(after), set[str]()
+    count = 0
+    if all(map(_exists, lists)):
+        manifests = _paths(spark, before, "all_manifests", "path") - _paths(spark, after, "all_manifests", "path")
+        if all(map(_exists, manifests)):
+            data = _paths(spark, before, "all_files", "file_path") - _paths(spark, after, "all_files", "file_path")
+            reachability = Reachability(catalog.storage, [table.location])
+            count = _delete(data - set(reachability.reached(data, besides=(table.full_name,))))
+            reached(Point.FILES_DELETED)
+    return count + _delete(manifests) + _delete(lists)
+
+
+def _rewrite_manifests(spark: SparkSession, target: PrivateTable) -> None:
+    """Write the current manifests again: they name the removed files, with bounds of columns, until then."""
+    snapshot = target.java.currentSnapshot()
+    if snapshot is None:
+        return
+    manifests = snapshot.allManifests(target.java.io())
+    before = target.java.properties().get(_MANIFEST_SIZE)
+    is_single = manifests.size() == 1
+    if is_single:
+        # Iceberg leaves a single manifest as it is, unless it has more than the target size.
+        half = manifests.get(0).length() // 2 + 1
+        target.java.updateProperties().set(_MANIFEST_SIZE, str(half)).commit()
+    spark.sql(f"CALL {PRIVATE}.system.rewrite_manifests(table => '{target.sql_name}')")
+    if is_single:
+        properties = target.java.updateProperties()
+        (properties.remove(_MANIFEST_SIZE) if before is None else properties.set(_MANIFEST_SIZE, before)).commit()
+
+
+def _proof(
+    spark: SparkSession, catalog: Catalog, table: Table, where: str
+) -> tuple[int, list[tuple[str, dict[str, int]]]]:
+    """Return the number of data files that were searched, and the files that have or may have such rows.
+
+    Returns:
+        The files by reason, each with the number of rows that were found in it.
+    """
+    location = str(table.metadata_location)
+    rows = read_metadata_file(spark, location)
+    names = f"{quoted(table.database)}.{quoted(table.name)}"
+    condition, parameters = as_parameters(spark, catalog, where, names)
+    given: dict[str, Any] = {**parameters, "calve_rows": rows.select("*", f.col("_file").alias(_FILE))}
+    sql = f"SELECT {quoted(_FILE)}, count(*) FROM {{calve_rows}} AS {quoted(table.name)} WHERE (\n{condition}\n)"
+    found = {comparable(path): count for path, count in spark.sql(f"{sql} GROUP BY 1", **given).collect()}
+    current = read_metadata_file(spark, location, "files")
+    data, deletes = (_collected(current.where(kind), "file_path") for kind in ("content = 0", "content <> 0"))
+    every = _paths(spark, location, "all_files", "file_path")
+    in_folder = {comparable(path) for path in _data_files(table)}
+    return len(data), [
+        ("of the table, whose rows arrived meanwhile; run the statement again", found),
+        ("of deletes, which may hide such rows; run the statement again", dict.fromkeys(deletes, 0)),
+        (
+            "of former snapshots, which may have such rows; expire these by the DAG maintain_iceberg, or with "
+            "at_once => true, and run the statement again",
+            dict.fromkeys(every - data - deletes, 0),
+        ),
+        (
+            "that no snapshot has, and that are not searched; remove_orphan_files of the DAG maintain_iceberg deletes "
+            "them, as far as a revert does not need them",
+            dict.fromkeys(in_folder - every, 0),
+        ),
+    ]
+
+
+def _data_files(table: Table) -> Iterator[str]:
+    """Yield the paths of the files in a table's folder, without Iceberg's metadata."""
+    metadata = tuple(f"{table.location}/{folder}/" for folder in (METADATA, HIDDEN_METADATA))
+    for info, is_folder in Folder(table.location).entries(recursive=True):
+        if not is_folder and not info.path.startswith(metadata) and not is_hidden(info.path.rpartition("/")[2]):
+            yield info.path
+
+
+def _paths(spark: SparkSession, location: str, metadata_table: str, column: str) -> set[str]:
+    return _collected(read_metadata_file(spark, location, metadata_table), column)
+
+
+def _collected(frame: DataFrame, column: str) -> set[str]:
+    return {comparable(row[0]) for row in frame.select(column).distinct().toLocalIterator()}
+
+
+def _lists(location: str) -> set[str]:
+    """Return the manifest lists of all snapshots."""
+    return {comparable(snapshot.manifest_list) for snapshot in read_metadata(location).snapshots}
+
+
+def _exists(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    return Folder(folder).exists(name)
+
+
+def _delete(paths: Collection[str]) -> int:
+    """Delete files; return their number."""
+
+    def delete(path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        Folder(folder).delete_file(name)
+
+    return sum(1 for _ in in_parallel(delete, sorted(paths)))
+
+
+def _now(spark: SparkSession) -> int:
+    """Return the time after all snapshots so far, in milliseconds."""
+    assert spark._jvm is not None
+    return int(spark._jvm.java.lang.System.currentTimeMillis()) + 1
