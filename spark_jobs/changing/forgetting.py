@@ -24,7 +24,7 @@ from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.folders_in_use import folders_in_use
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.records import OperationKind, OperationState
+from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.operations.staging import REJECTED
 from catalog.tables.own_files import is_own_file
 from spark_jobs.changing.iceberg_forgetting import FORGET, forget_in_iceberg
@@ -68,6 +68,7 @@ def forget_rows(
     if catalog.get_table(table).is_iceberg:
         return forget_in_iceberg(spark, catalog, operation_id, table, where, at_once=at_once, requested_by=requested_by)
     found = rows_with(spark, catalog, table, where)
+    _end_interrupted(catalog, operation_id)
     deletion = delete_rows(
         spark,
         catalog,
@@ -86,7 +87,7 @@ def forget_rows(
         removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
         reached(Point.FILES_DELETED)
         search = catalog.operations.begin(
-            f"{operation_id}-search",
+            _search_id(operation_id),
             OperationKind.CHANGE_ROWS,
             definition.full_name,
             {"change": _SEARCH},
@@ -122,7 +123,27 @@ def forget_rows(
                 catalog.operations.finish_job(search.id, _SEARCH, search_attempt, {}, connection=connection)
                 for state in (OperationState.COMMITTED, OperationState.CLEANED):
                     catalog.operations.advance(connection, search.id, state)
+                reached(Point.CHANGED)
     return report
+
+
+def _end_interrupted(catalog: Catalog, operation_id: str) -> None:
+    """Fail the operations that a killed call began after the deletion, which would hold the table until abandoned.
+
+    A vacuum of another process that settles the table at the same time is fenced, too; this call does its work.
+    """
+    job = catalog.operations.get_job(operation_id, FORGET) if catalog.operations.find(operation_id) else None
+    if job is None or not job.is_alive:
+        return
+    operation = catalog.operations.get(operation_id)
+    for other in catalog.operations.list(operation.table, states=UNFINISHED):
+        is_settling = other.kind is OperationKind.SETTLE_VERSIONS and other.number > operation.number
+        if is_settling or other.id == _search_id(operation_id):
+            catalog.operations.fail(other.id, "INTERRUPTED", f"operation {operation_id} is run again")
+
+
+def _search_id(operation_id: str) -> str:
+    return f"{operation_id}-search"
 
 
 def _vacuumed(catalog: Catalog, table: str) -> tuple[int, list[str]]:

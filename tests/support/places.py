@@ -38,7 +38,10 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
         "catalog.datafiles.committing Committer.commit: committed",
     ),
     ("remove", "hive"): ("catalog.loading.loading Loading.remove: changed",),
-    ("forget", "iceberg"): ("spark_jobs.changing.forgetting forget_rows: files-deleted",),
+    ("forget", "iceberg"): (
+        "spark_jobs.changing.forgetting forget_rows: files-deleted",
+        "spark_jobs.changing.forgetting forget_rows: changed",
+    ),
 }
 """Places of the matrix of `tests/killed`, each by the first of the operations that pass it, and its table's format."""
 
