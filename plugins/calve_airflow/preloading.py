@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SCHEDULER = "SchedulerJob"
+_SCHEDULER = "scheduler"
 _MODULES: Sequence[str] = (
     "calve_airflow.dags.add_partitions",
     "catalog.catalog",
@@ -31,7 +32,8 @@ _MODULES: Sequence[str] = (
 @hookimpl
 def on_starting(component: Any) -> None:
     """Import the modules in the scheduler, before it starts an executor."""
-    if getattr(component, "job_type", None) != _SCHEDULER:
+    # The job does not have its type yet.
+    if _SCHEDULER not in sys.argv[1:2]:
         return
     for name in _MODULES:
         try:

@@ -14,24 +14,25 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 LOADED = "catalog.loading.publishing"
 
 
-@pytest.mark.parametrize(("job_type", "is_imported"), [("SchedulerJob", True), ("TriggererJob", False), (None, False)])
+@pytest.mark.parametrize(("command", "is_imported"), [("scheduler", True), ("triggerer", False), ("dags", False)])
 def test_only_the_scheduler_imports_the_catalog_before_tasks_start(
-    tmp_path: Path, job_type: str | None, is_imported: bool
+    tmp_path: Path, command: str, is_imported: bool
 ) -> None:
     code = f"""
 import json, sys
-from types import SimpleNamespace
+sys.argv = ["airflow", {command!r}]
+from airflow.jobs.job import Job
 from airflow.listeners.listener import get_listener_manager
 from airflow.plugins_manager import ensure_plugins_loaded, get_plugin_info
 
 ensure_plugins_loaded()
-manager = get_listener_manager()
+get_listener_manager()
 before = {LOADED!r} in sys.modules
-manager.hook.on_starting(component=SimpleNamespace(job_type={job_type!r}))
+Job()
 names = [plugin["name"] for plugin in get_plugin_info(["name"])]
 print(json.dumps([names.count("calve"), before, {LOADED!r} in sys.modules]))
 """
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}"]
+    arguments = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}"]
     environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__PLUGINS_FOLDER": str(PLUGINS)}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True, env=environment)
     assert json.loads(done.stdout.splitlines()[-1]) == [1, False, is_imported]
