@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog
+from catalog.schemes.ranges import RangeScheme
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
@@ -87,3 +88,28 @@ def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
     assert (example["file"], example["line"], example["value"]) == (str(landing / "2.csv"), 3, "four")
     assert "1 row(s) and 0 value(s) of 1 file(s) are left out" in run.log("validate")
     assert [column.name for column in catalog.get_table("lake.visits").columns] == ["id", "at", "page"]
+
+
+def test_files_are_loaded_into_a_table_with_a_partition_scheme(
+    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+) -> None:
+    landing, table = stack.home / "landing" / "ranges", "lake.ranges"
+    landing.mkdir(parents=True)
+    (landing / "1.csv").write_text("id,amount\n1,5\n2,15\n3,25\n")
+    (landing / "2.csv").write_text("id,amount\n4,5\n5,\n")
+    catalog.create_database("lake", if_not_exists=True)
+    scheme = RangeScheme("amount", "int", next_id=3, bounds=((1, "10"), (2, "20")))
+    catalog.create_table(table, columns=[("id", "int"), ("amount", "int")], scheme=scheme)
+
+    form = {"table": table, "source": str(landing), "bad_files": "skip", "dry_run": False}
+    run = start_dag("add_partitions", form)
+    run.wait()
+    report = run.result("register")
+    assert (report["row_count"], report["partitions_extended"], report["set_aside"]["rows"]) == (3, 3, 1)
+    assert (run.result("check_quality")["checked"], run.states()["announce"]) == (3, "success")
+    assert "change" not in run.result("write")
+    assert {partition.id: partition.row_count for partition in catalog.scheme_partitions(table)} == {0: 1, 1: 1, 2: 1}
+
+    (landing / "1.csv").write_text("id,amount\n1,5\n6,6\n")
+    start_dag("add_partitions", {**form, "source": str(landing / "1.csv"), "mode": "replace"}).wait()
+    assert {partition.id: partition.row_count for partition in catalog.scheme_partitions(table)} == {0: 1, 1: 2, 2: 1}
