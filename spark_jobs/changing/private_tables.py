@@ -9,7 +9,7 @@ orphans, as those of any killed writer of Iceberg.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from catalog import Table
+from catalog.errors import UnsupportedChangeError
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.sessions.packages import require_packages
 
@@ -32,6 +33,8 @@ _SETTINGS = {
     # A statement sees what the statement before it has committed.
     ".cache-enabled": "false",
 }
+_DELETES, _KEEPS, _KEPT = "write.metadata.delete-after-commit.enabled", "write.metadata.previous-versions-max", 20
+"""Properties of Iceberg tables, and the least number of versions to keep: more than a statement commits."""
 _FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 
@@ -96,6 +99,8 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
+        UnsupportedChangeError: The table deletes its metadata files so early that commits here could delete the one
+            that is current for others.
     """
     require_packages(spark)
     assert table.metadata_location is not None
@@ -109,12 +114,22 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
     try:
         catalog.registerTable(identifier, spark_path(table.metadata_location))
         try:
+            _require_kept_metadata(table, catalog.loadTable(identifier).properties())
             yield PrivateTable(catalog, identifier, f"{PRIVATE}.{name}.t")
         finally:
             # Its files stay.
             catalog.dropTable(identifier, False)
     finally:
         catalog.dropNamespace(namespace)
+
+
+def _require_kept_metadata(table: Table, properties: Mapping[str, str]) -> None:
+    kept = properties.get(_KEEPS)
+    if properties.get(_DELETES) == "true" and kept is not None and int(kept) < _KEPT:
+        raise UnsupportedChangeError(
+            f"table {table.full_name} keeps only {kept} earlier metadata files, so its current one could be deleted "
+            f"before the change is complete; set its property {_KEEPS} to {_KEPT} or more, or {_DELETES} to false"
+        )
 
 
 def _catalog(spark: SparkSession) -> Any:

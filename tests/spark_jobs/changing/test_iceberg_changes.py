@@ -18,6 +18,7 @@ from catalog.errors import (
     PlanConflictError,
     RefusedStatementError,
     TableNotFoundError,
+    UnsupportedChangeError,
 )
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.statements.results import StatementResult
@@ -174,6 +175,17 @@ def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> 
             session.execute(text)
     assert rows(session) == before
     assert catalog.get_table("demo.orders").metadata_location == was
+
+
+def test_a_table_that_deletes_its_metadata_early_is_not_changed(session: Session, catalog: Catalog) -> None:
+    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+    with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
+        iceberg.load_table("demo.orders").transaction().set_properties(kept).commit_transaction()
+    before = rows(session)
+    for text in ("DELETE FROM orders WHERE id = 1", "CALL calve.system.forget('demo.orders', 'id = 1')"):
+        with pytest.raises(UnsupportedChangeError, match=r"demo\.orders keeps only 2 earlier metadata files"):
+            session.execute(text)
+    assert rows(session) == before
 
 
 def test_a_change_follows_a_commit_of_another_engine(
