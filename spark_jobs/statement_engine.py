@@ -8,25 +8,16 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import NullType, StructField
 
 from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
-from catalog.errors import (
-    InvalidIdentifierError,
-    InvalidQueryError,
-    InvalidRowsError,
-    InvalidTableError,
-    SourceFileError,
-)
+from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.loading.loading import STATEMENT_FILES
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
-from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import BuildPartitionIndexJob, request_type
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.changes import PartitionChange
@@ -37,8 +28,6 @@ from catalog.statements.engine import NewOperation
 from catalog.statements.model import MergeRows
 from catalog.statements.results import RowStream, StatementResult
 from catalog.statements.terms import TableReference
-from catalog.types.column_types import parse_column_type, require_column_type
-from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.forgetting import forget_rows
 from spark_jobs.changing.merge_statement import merge
@@ -63,18 +52,18 @@ from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import read_source, source_errors
+from spark_jobs.rows.statement_columns import from_text, table_column
 from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
 from spark_jobs.sessions.session import attempt_here
-from spark_jobs.writing.load_options import reloads, source_job
+from spark_jobs.writing.load_options import reloads, source_job, with_parsed_keys
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
 
 _NAME = "calve sql"
-_SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 
 Item = TypeVar("Item")
 
@@ -158,7 +147,7 @@ class SparkEngine:
         """Return the columns of a SELECT, named and typed as those of a table."""
         with engine_errors(query):
             schema = self._frame(query, database).schema
-        return tuple(_table_column(field, query) for field in schema)
+        return tuple(table_column(field, query) for field in schema)
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
         """Return statistics of a table's columns and of its use in queries."""
@@ -186,7 +175,7 @@ class SparkEngine:
         schema = ", ".join(f"c{number} string" for number in range(len(columns)))
         with engine_errors(f"INSERT INTO {table.full_name}"):
             frame = spark.createDataFrame([tuple(row) for row in rows], schema)
-            typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
+            typed = [from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
             return self._add(operation, table, frame.select(*typed), overwritten)
 
     def insert_query(
@@ -251,8 +240,7 @@ class SparkEngine:
             source = read_source(spark, files, job, table)
             refuse_missing_keys(spark, source, job, table.placing_columns)
             with naming_bad_rows(source):
-                rows = _with_dates(good_rows(source), table, options.get("DATEFORMAT"))
-                rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
+                rows = with_parsed_keys(good_rows(source), table, options)
                 return {**warning, **self._add(operation, table, rows, overwritten, request)}
 
     def _files_to_load(
@@ -523,59 +511,3 @@ def _translated(items: Iterator[Item], query: str) -> Iterator[Item]:
     """Yield what a query returns, and translate its errors."""
     with engine_errors(query):
         yield from items
-
-
-def _table_column(field: StructField, query: str) -> Column:
-    """Return a column of a SELECT as one of a table.
-
-    Raises:
-        InvalidQueryError: No column of a table can have its name or its type.
-    """
-    type_text = field.dataType.simpleString()
-    try:
-        name = normalise_identifier(field.name, "column")
-        # A type of the catalog, for tables that others have created, but no file has a column without a type.
-        require_column_type(name, "none" if isinstance(field.dataType, NullType) else type_text)
-    except InvalidIdentifierError:
-        raise InvalidQueryError(
-            f"column {field.name!r} of the SELECT has a name that no column of a table can have; give it one with AS",
-            query,
-        ) from None
-    except InvalidTableError:
-        raise InvalidQueryError(
-            f"column {field.name} of the SELECT has the type {type_text}, which no column of a table can have; convert "
-            f"it: CAST({field.name} AS string) AS {field.name}",
-            query,
-        ) from None
-    return Column(name, type_text)
-
-
-def _from_text(text: SparkColumn, column: Column) -> SparkColumn:
-    """Return the typed value of a string that was checked before."""
-    if column.type == "binary":
-        return f.unhex(text).alias(column.name)
-    if parse_column_type(column.type) is None:
-        # Literals of other types can only be null.
-        return f.lit(None).cast(column.type).alias(column.name)
-    is_text = isinstance(parse_column_type(column.type), StringType)
-    return text.cast("string" if is_text else column.type).alias(column.name)
-
-
-def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
-    """Return the rows of a source, whose partition keys are strings, with dates normalised like those of columns."""
-    names = _keys_of_type("date", table)
-    if pattern is not None:
-        return rows.withColumns({name: f.to_date(f.col(f"`{name}`"), pattern) for name in names})
-    return rows.withColumns({name: f.regexp_replace(f.col(f"`{name}`"), *_SLASHES) for name in names})
-
-
-def _with_times(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
-    """Return the rows of a source with timestamps among the partition keys parsed like those of columns."""
-    if pattern is None:
-        return rows
-    names = _keys_of_type("timestamp", table)
-    return rows.withColumns({name: f.to_timestamp(f.col(f"`{name}`"), pattern) for name in names})
-
-
-def _keys_of_type(name: str, table: Table) -> list[str]:
-    return [key for key, key_type in zip(table.key_names, table.key_types, strict=True) if str(key_type) == name]

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
 from catalog import Table
 from catalog.errors import SourceFileError
 from catalog.files.filesystem import FileInfo
@@ -13,6 +16,7 @@ from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.table_config import NULL_KEYS
+from spark_jobs.reading.paths import quoted
 
 FORMATS = ("csv", "parquet", "orc", "json", "avro")
 _SUFFIXES = {**{name: name for name in FORMATS}, "txt": "csv", "tsv": "csv", "jsonl": "json", "ndjson": "json"}
@@ -43,6 +47,7 @@ _OPTIONS = {
     "orc": {},
     "avro": {},
 }
+_SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 _DATES = "[yyyy-MM-dd][yyyy-M-d][yyyy/MM/dd][yyyy/M/d]"
 
 
@@ -101,6 +106,26 @@ def reloads(options: Mapping[str, str]) -> bool:
     if text not in ("true", "false"):
         raise SourceFileError(f"option {_RELOAD} is {text!r}; use true or false")
     return text == "true"
+
+
+def with_parsed_keys(rows: DataFrame, table: Table, options: Mapping[str, str]) -> DataFrame:
+    """Return the rows of a source, whose partition keys are strings, with dates and times parsed like those of columns.
+
+    Args:
+        options: Those of `source_job`.
+    """
+    dates, times = _keys_of_type("date", table), _keys_of_type("timestamp", table)
+    if date_format := options.get("DATEFORMAT"):
+        rows = rows.withColumns({name: f.to_date(f.col(quoted(name)), date_format) for name in dates})
+    else:
+        rows = rows.withColumns({name: f.regexp_replace(f.col(quoted(name)), *_SLASHES) for name in dates})
+    if time_format := options.get("TIMESTAMPFORMAT"):
+        rows = rows.withColumns({name: f.to_timestamp(f.col(quoted(name)), time_format) for name in times})
+    return rows
+
+
+def _keys_of_type(name: str, table: Table) -> list[str]:
+    return [key for key, key_type in zip(table.key_names, table.key_types, strict=True) if str(key_type) == name]
 
 
 def _format(path: str, files: Sequence[FileInfo], named: str | None) -> str:
