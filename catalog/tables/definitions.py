@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
@@ -176,6 +176,10 @@ class Definitions:
     ) -> Database:
         """Create a database; see `Catalog.create_database`."""
         name = normalise_identifier(name, "database")
+        if if_not_exists:
+            # An existing database needs no warehouse.
+            with suppress(DatabaseNotFoundError):
+                return self.get_database(name)
         database = Database(
             name, self._database_location(name, location), description, _changed_properties({}, properties)
         )

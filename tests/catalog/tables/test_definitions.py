@@ -39,8 +39,11 @@ def test_a_database_lies_in_the_warehouse_unless_it_says_otherwise(catalog: Cata
 
 def test_a_database_without_location_needs_a_warehouse(catalog_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CALVE_WAREHOUSE", raising=False)
-    with Catalog.open(catalog_url) as catalog, pytest.raises(InvalidConfigurationError, match="CALVE_WAREHOUSE"):
-        catalog.create_database("lake")
+    with Catalog.open(catalog_url) as catalog:
+        with pytest.raises(InvalidConfigurationError, match="CALVE_WAREHOUSE"):
+            catalog.create_database("lake", if_not_exists=True)
+        placed = catalog.create_database("lake", location="file:/data/lake")
+        assert catalog.create_database("lake", if_not_exists=True) == placed
 
 
 def test_a_database_is_created_once(catalog: Catalog) -> None:
