@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.datafiles.committing import CHANGE_ROWS, OPERATION_MARK
-from catalog.errors import AmbiguousMergeError, CommitOutcomeUnknownError, PlanConflictError
+from catalog.errors import AmbiguousMergeError, PlanConflictError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
@@ -266,22 +266,21 @@ def _changed(spark: SparkSession, catalog: Catalog, operation: Operation, change
                     spark.conf.set(_MARK, operation.id)
                     report = {**change(table, target), **_files(target)}
                     reached(Point.FILES_WRITTEN)
-                    location = target.location if target.is_changed else str(table.metadata_location)
-                    catalog.committer.commit_metadata(operation.id, CHANGE_ROWS, attempt, table, location, report)
-                except CommitOutcomeUnknownError:
-                    # The table may have the files.
+                except (Exception, KeyboardInterrupt):
+                    target.discard()
                     raise
+                finally:
+                    spark.conf.unset(_MARK)
+                location = target.location if target.is_changed else str(table.metadata_location)
+                # After another error than this one, the table may have the files.
+                try:
+                    catalog.committer.commit_metadata(operation.id, CHANGE_ROWS, attempt, table, location, report)
                 except PlanConflictError:
                     target.discard()
                     if not tries_left:
                         raise
-                except (Exception, KeyboardInterrupt):
-                    target.discard()
-                    raise
                 else:
                     return report
-                finally:
-                    spark.conf.unset(_MARK)
     raise AssertionError("unreachable")
 
 

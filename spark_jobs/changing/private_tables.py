@@ -75,15 +75,28 @@ class PrivateTable:
         return {str(name): int(value) for name, value in items if str(value).isdecimal()}
 
     def discard(self) -> None:
-        """Delete the files that were committed here, which no other catalog has."""
-        if self._first is None or self._snapshot_id() == self._first:
-            return
+        """Delete the files that were written here, which no other catalog has.
+
+        Not by an expiry of their snapshots: Iceberg would also expire old ones, which the table still has.
+        """
         try:
-            self.java.manageSnapshots().rollbackTo(self._first).commit()
-            for own in self._snapshot_ids() - self._known:
-                self.java.expireSnapshots().expireSnapshotId(own).commit()
+            files = self.java.io()
+            for path in sorted(self._own_files(files)):
+                files.deleteFile(path)
         except Py4JError as error:
             log.warning("Files of a change that failed are left: %s", error)
+
+    def _own_files(self, files: Any) -> set[str]:
+        """Return the paths of the data files, manifests, and lists of manifests that were written here."""
+        own = [snapshot for snapshot in self.java.snapshots() if int(snapshot.snapshotId()) not in self._known]
+        ids, paths = {int(snapshot.snapshotId()) for snapshot in own}, set[str]()
+        for snapshot in own:
+            manifests = [manifest for manifest in snapshot.allManifests(files) if int(manifest.snapshotId()) in ids]
+            added = (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files))
+            paths |= {str(snapshot.manifestListLocation())}
+            paths |= {str(manifest.path()) for manifest in manifests}
+            paths |= {str(file.location()) for file in added}
+        return paths
 
     def _snapshot_ids(self) -> set[int]:
         return {int(snapshot.snapshotId()) for snapshot in self.java.snapshots()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -230,3 +231,42 @@ def test_columns_and_keys_are_those_of_the_metadata(session: Session, catalog: C
     assert live.key_names == ()
     session.execute("INSERT INTO orders SELECT 50, 'x', 'nl', 2024, array(1, 2)")
     assert rows(session)[-1] == (50, "x", "nl", 2024, [1, 2])
+
+
+def test_a_refused_change_leaves_the_files_as_they_were(session: Session, catalog: Catalog) -> None:
+    """Also those of snapshots that are older than the table's properties say."""
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg:
+        first = iceberg.load_table("demo.orders").metadata.current_snapshot_id
+    session.execute("DELETE FROM orders WHERE id = 1")
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "1"})
+    before = files(catalog)
+    with pytest.raises(InvalidRowsError, match="is no bigint"):
+        session.execute("INSERT INTO orders SELECT 1.5, 'x', 'y', 1")
+    left = files(catalog) - before
+    assert {path.suffix for path in left} <= {".json", ".crc"}
+    assert before <= files(catalog)
+    assert len(iceberg_rows(url, snapshot_id=first)) == 7
+
+
+def files(catalog: Catalog) -> set[Path]:
+    return {path for path in Path(catalog.get_table("demo.orders").location).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_error_after_the_commit_keeps_the_files(
+    session: Session, catalog: Catalog, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from catalog.datafiles import committing
+    from catalog.operations.failpoints import Point
+
+    def reached(point: Point) -> None:
+        if point is Point.COMMITTED:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committing, "reached", reached)
+        with pytest.raises(error):
+            session.execute("UPDATE orders SET note = 'x' WHERE id = 1")
+    assert rows(session)[0] == (1, "x", "nl", 2024)
