@@ -272,9 +272,12 @@ def _changed(spark: SparkSession, catalog: Catalog, operation: Operation, change
                 finally:
                     spark.conf.unset(_MARK)
                 location = target.location if target.is_changed else str(table.metadata_location)
+                note = partial(catalog.loading.note_statement, table=table, operation=operation)
                 # After another error than this one, the table may have the files.
                 try:
-                    catalog.committer.commit_metadata(operation.id, CHANGE_ROWS, attempt, table, location, report)
+                    catalog.committer.commit_metadata(
+                        operation.id, CHANGE_ROWS, attempt, table, location, report, prepare=note
+                    )
                 except PlanConflictError:
                     target.discard()
                     if not tries_left:

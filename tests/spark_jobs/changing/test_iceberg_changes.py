@@ -18,6 +18,7 @@ from catalog.errors import (
     InvalidValueError,
     PlanConflictError,
     RefusedStatementError,
+    SourceFileError,
     TableNotFoundError,
     UnsupportedChangeError,
 )
@@ -270,3 +271,13 @@ def test_an_error_after_the_commit_keeps_the_files(
         with pytest.raises(error):
             session.execute("UPDATE orders SET note = 'x' WHERE id = 1")
     assert rows(session)[0] == (1, "x", "nl", 2024)
+
+
+def test_a_file_is_loaded_once(session: Session, catalog: Catalog, tmp_path: Path) -> None:
+    source = tmp_path / "orders.csv"
+    source.write_text("id,note,country,year\n50,x,nl,2024\n")
+    statement = f"LOAD DATA INPATH '{source}' INTO TABLE orders"
+    assert session.execute(statement).rows == [[1]]
+    with pytest.raises(SourceFileError, match="loaded"):
+        session.execute(statement)
+    assert len(rows(session)) == 8
