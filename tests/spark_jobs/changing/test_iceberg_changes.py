@@ -281,3 +281,22 @@ def test_a_file_is_loaded_once(session: Session, catalog: Catalog, tmp_path: Pat
     with pytest.raises(SourceFileError, match="loaded"):
         session.execute(statement)
     assert len(rows(session)) == 8
+
+
+def test_files_of_a_former_partition_spec_are_not_overlooked(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").update_spec() as spec:
+        spec.remove_field("country")
+    before = rows(session)
+    for text in (
+        "INSERT OVERWRITE orders VALUES (99, 'new', 'nl', 2025)",
+        "INSERT OVERWRITE orders SELECT 99, 'new', 'nl', 2025",
+    ):
+        with pytest.raises(UnsupportedChangeError, match="has files of a former partition spec"):
+            session.execute(text)
+    assert rows(session) == before
+    session.execute("INSERT OVERWRITE orders PARTITION (year=2025) SELECT 99, 'new', 'nl'")
+    assert [row[0] for row in rows(session)] == [1, 2, 4, 5, 6, 99]
+    session.execute("DELETE FROM orders WHERE id < 99")
+    session.execute("INSERT OVERWRITE orders VALUES (100, 'newer', 'fr', 2025)")
+    assert [row[0] for row in rows(session)] == [100]
