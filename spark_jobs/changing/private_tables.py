@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Table
 from catalog.errors import UnsupportedChangeError
+from catalog.iceberg.pointers import require_metadata
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.sessions.packages import require_packages
 
@@ -112,11 +113,12 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
+        TableNotFoundError: Another engine has dropped the table.
         UnsupportedChangeError: The table deletes its metadata files so early that commits here could delete the one
             that is current for others.
     """
     require_packages(spark)
-    assert table.metadata_location is not None
+    metadata_location = require_metadata(table)
     catalog, jvm = _catalog(spark), _jvm(spark)
     name = f"change_{uuid4().hex}"
     names = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
@@ -125,7 +127,7 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
     identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.of(namespace, "t")
     catalog.createNamespace(namespace, jvm.java.util.HashMap())
     try:
-        catalog.registerTable(identifier, spark_path(table.metadata_location))
+        catalog.registerTable(identifier, spark_path(metadata_location))
         try:
             _require_kept_metadata(table, catalog.loadTable(identifier).properties())
             yield PrivateTable(catalog, identifier, f"{PRIVATE}.{name}.t")

@@ -300,3 +300,13 @@ def test_files_of_a_former_partition_spec_are_not_overlooked(session: Session, c
     session.execute("DELETE FROM orders WHERE id < 99")
     session.execute("INSERT OVERWRITE orders VALUES (100, 'newer', 'fr', 2025)")
     assert [row[0] for row in rows(session)] == [100]
+
+
+def test_a_table_that_another_engine_has_dropped_is_named(session: Session, catalog: Catalog) -> None:
+    with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
+        iceberg.drop_table("demo.orders")
+    for text in ("DELETE FROM orders WHERE id = 1", "ALTER TABLE orders COMPACT", "SELECT * FROM orders"):
+        with pytest.raises(TableNotFoundError, match=r"another engine has dropped or renamed .* demo\.orders"):
+            session.execute(text)
+    session.execute("CALL iceberg.system.revert(schema_name => 'demo', table_name => 'orders', lose_data => true)")
+    assert len(rows(session)) == 7
