@@ -20,6 +20,7 @@ from catalog import Catalog, Table
 from catalog.errors import UnsupportedChangeError
 from catalog.files.filesystem import Folder, in_parallel, is_hidden
 from catalog.files.locations import comparable
+from catalog.iceberg.live_columns import with_live_columns
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
 from catalog.iceberg.reachability import Reachability
@@ -28,6 +29,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation, OperationKind
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters
 from spark_jobs.reading.iceberg import read_metadata_file
@@ -57,10 +59,12 @@ def forget_in_iceberg(
 
     Raises:
         UnsupportedChangeError: The table shares files with another table, or the condition reads another table.
+        LiteralTypeError: As for `delete_rows`.
         PlanConflictError: Another engine commits to the table meanwhile; the call can be repeated.
     """
     check_alone(spark, where)
     table = catalog.get_table(name)
+    check_literals(spark, with_live_columns(table), where)
     with catalog.storage.read() as connection:
         sharing = sharing_tables(connection, table, catalog.list_tables())
     if sharing:

@@ -16,6 +16,7 @@ from catalog.errors import (
     InvalidQueryError,
     InvalidRowsError,
     InvalidValueError,
+    LiteralTypeError,
     PlanConflictError,
     RefusedStatementError,
     SourceFileError,
@@ -310,3 +311,23 @@ def test_a_table_that_another_engine_has_dropped_is_named(session: Session, cata
             session.execute(text)
     session.execute("CALL iceberg.system.revert(schema_name => 'demo', table_name => 'orders', lose_data => true)")
     assert len(rows(session)) == 7
+
+
+def test_strings_are_compared_with_the_columns_of_the_metadata(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    # Iceberg finds columns by their names in files of Hive.
+    session.execute("UPDATE orders SET note = upper(note)")
+    with sql_catalog(url) as iceberg:
+        from pyiceberg.types import DateType, StringType
+
+        with iceberg.load_table("demo.orders").update_schema() as schema:
+            schema.rename_column("id", "number").rename_column("note", "text")
+        with iceberg.load_table("demo.orders").update_schema() as schema:
+            schema.add_column("id", StringType()).add_column("day", DateType())
+    merge = "MERGE INTO orders t USING (SELECT 1 AS k) s ON t.number = s.k AND (t.id IS NULL OR t.id <> 'abc') "
+    merged = session.execute(merge + "WHEN MATCHED THEN UPDATE SET id = 'new', day = current_date() - INTERVAL 1 DAY")
+    assert merged.rows == [[0, 1, 0]]
+    for text in ("DELETE FROM orders WHERE {}", "CALL calve.system.forget('orders', \"{}\")"):
+        with pytest.raises(LiteralTypeError, match="'yesterday' is not a value"):
+            session.execute(text.format("day = 'yesterday'"))
+    assert session.execute("SELECT count(*) FROM orders").rows == [[7]]
