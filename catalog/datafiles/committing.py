@@ -148,13 +148,21 @@ class Committer:
         return full_report
 
     def commit_metadata(
-        self, operation_id: str, step: str, attempt: int, table: Table, location: str, report: Mapping[str, Any]
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        table: Table,
+        location: str,
+        report: Mapping[str, Any],
+        prepare: Callable[[Connection], object] = lambda connection: None,
     ) -> None:
         """Commit new metadata of an Iceberg table, the operation's report and its end, all or nothing.
 
         Args:
             table: The table as it was read, with the metadata that the new ones follow.
             location: The new metadata; those of `table` if nothing changed.
+            prepare: Called in the transaction.
 
         Raises:
             FencedError: The attempt is fenced.
@@ -171,6 +179,7 @@ class Committer:
                     f"another engine has committed to the Iceberg table {table.full_name} since the statement began; "
                     "nothing was changed. Run the statement again"
                 )
+            prepare(connection)
             self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
             # No file is left to be moved or removed.
             for state in () if operation.is_committed else (OperationState.COMMITTED, OperationState.CLEANED):

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 
 from catalog.errors import UnreadableMetadataError
 from catalog.iceberg.metadata import read_metadata
+from catalog.iceberg.pointers import require_metadata
 from catalog.model import Column, Table
 
 _NAMES: Final[dict[type[IcebergType], str]] = {
@@ -45,13 +46,14 @@ def with_live_columns(table: Table) -> Table:
     the keys of a migrated table are its last columns.
 
     Raises:
+        TableNotFoundError: Another engine has dropped the table.
         UnreadableMetadataError: The metadata cannot be read.
     """
-    assert table.metadata_location is not None
+    location = require_metadata(table)
     try:
-        metadata = read_metadata(table.metadata_location)
+        metadata = read_metadata(location)
     except (OSError, ValueError, ValidationError) as error:
-        raise UnreadableMetadataError(table.full_name, table.metadata_location, str(error).split("\n")[0]) from error
+        raise UnreadableMetadataError(table.full_name, location, str(error).split("\n")[0]) from error
     sources = _identity_sources(metadata)
     fields = metadata.schema().fields
     columns = [Column(field.name.lower(), _type_text(field.field_type), id=field.field_id) for field in fields]

@@ -22,8 +22,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from catalog.errors import InvalidTableError, TableAlreadyExistsError
+from catalog.errors import InvalidTableError, TableAlreadyExistsError, TableNotFoundError
 from catalog.files.locations import comparable
+from catalog.model import Table
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
 CATALOG = "calve"
@@ -73,6 +74,21 @@ def find_pointer(connection: Connection, database: str, table: str) -> str | Non
     """Return the metadata location of an Iceberg table; None when there is no such table."""
     query = select(IcebergTableRow.metadata_location).where(_is_table(), *_named(database, table))
     return connection.scalar(query)
+
+
+def require_metadata(table: Table) -> str:
+    """Return the location of the current metadata of an Iceberg table.
+
+    Raises:
+        TableNotFoundError: Another engine has dropped or renamed it.
+    """
+    if table.metadata_location is None:
+        raise TableNotFoundError(
+            f"another engine has dropped or renamed the Iceberg table {table.full_name}; drop it here, too: DROP TABLE "
+            f"{table.full_name}; or bring its Hive table back: CALL iceberg.system.revert(schema_name => "
+            f"'{table.database}', table_name => '{table.name}', lose_data => true)"
+        )
+    return table.metadata_location
 
 
 def pointer_of(database: SQLColumnExpression[str], table: SQLColumnExpression[str]) -> ScalarSelect[Any]:

@@ -24,15 +24,21 @@ from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.folders_in_use import folders_in_use
 from catalog.maintenance.reports import TableVacuum
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.records import UNFINISHED, OperationKind, OperationState
+from catalog.operations.records import UNFINISHED, OperationKind
 from catalog.operations.staging import REJECTED
 from catalog.tables.own_files import is_own_file
-from spark_jobs.changing.iceberg_forgetting import FORGET, forget_in_iceberg
+from spark_jobs.changing.iceberg_forgetting import (
+    FORGET,
+    SEARCH,
+    begin_search,
+    finish_search,
+    forget_in_iceberg,
+    search_id,
+)
 from spark_jobs.changing.remaining import Holders, find_holders
 from spark_jobs.changing.row_changes import delete_rows, rows_with
 from spark_jobs.sessions.session import attempt_here
 
-_SEARCH = "search"
 _ROUNDS = 3
 """Vacuum settles versions in one round, and deletes their folders in the next one."""
 _SHOWN = 5
@@ -65,10 +71,10 @@ def forget_rows(
             repeated.
         CatalogError: See `delete_rows`.
     """
+    _end_interrupted(catalog, operation_id)
     if catalog.get_table(table).is_iceberg:
         return forget_in_iceberg(spark, catalog, operation_id, table, where, at_once=at_once, requested_by=requested_by)
     found = rows_with(spark, catalog, table, where)
-    _end_interrupted(catalog, operation_id)
     deletion = delete_rows(
         spark,
         catalog,
@@ -86,18 +92,11 @@ def forget_rows(
     with attempt_here(catalog, operation, FORGET) as attempt:
         removed, problems = _vacuumed(catalog, table) if at_once else (0, [])
         reached(Point.FILES_DELETED)
-        search = catalog.operations.begin(
-            _search_id(operation_id),
-            OperationKind.CHANGE_ROWS,
-            definition.full_name,
-            {"change": _SEARCH},
-            is_exclusive=True,
-            requested_by=requested_by,
-        )
-        with attempt_here(catalog, search, _SEARCH) as search_attempt:
+        search = begin_search(catalog, operation)
+        with attempt_here(catalog, search, SEARCH) as search_attempt:
             if not definition.has_file_rows:
                 # Interrupted loads, which could go on with files that are deleted here.
-                catalog.loading.discard_staging(definition, (search.id, _SEARCH, search_attempt))
+                catalog.loading.discard_staging(definition, (search.id, SEARCH, search_attempt))
             holders = find_holders(spark, catalog, definition, where)
             left = _Left(catalog, definition, at_once)
             doomed = left.unneeded(holders.rows)
@@ -118,12 +117,7 @@ def forget_rows(
                 "left": list(left.reasons(holders)),
                 "problems": problems,
             }
-            with catalog.storage.write() as connection:
-                catalog.operations.finish_job(operation_id, FORGET, attempt, report, connection=connection)
-                catalog.operations.finish_job(search.id, _SEARCH, search_attempt, {}, connection=connection)
-                for state in (OperationState.COMMITTED, OperationState.CLEANED):
-                    catalog.operations.advance(connection, search.id, state)
-                reached(Point.CHANGED)
+            finish_search(catalog, (operation, attempt), (search, search_attempt), report)
     return report
 
 
@@ -138,12 +132,8 @@ def _end_interrupted(catalog: Catalog, operation_id: str) -> None:
     operation = catalog.operations.get(operation_id)
     for other in catalog.operations.list(operation.table, states=UNFINISHED):
         is_settling = other.kind is OperationKind.SETTLE_VERSIONS and other.number > operation.number
-        if is_settling or other.id == _search_id(operation_id):
+        if is_settling or other.id == search_id(operation_id):
             catalog.operations.fail(other.id, "INTERRUPTED", f"operation {operation_id} is run again")
-
-
-def _search_id(operation_id: str) -> str:
-    return f"{operation_id}-search"
 
 
 def _vacuumed(catalog: Catalog, table: str) -> tuple[int, list[str]]:

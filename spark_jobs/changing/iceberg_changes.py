@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.datafiles.committing import CHANGE_ROWS, OPERATION_MARK
-from catalog.errors import AmbiguousMergeError, CommitOutcomeUnknownError, PlanConflictError
+from catalog.errors import AmbiguousMergeError, PlanConflictError, UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
@@ -61,6 +61,7 @@ def write(
 
     Raises:
         InvalidRowsError: A value does not have its column's type.
+        UnsupportedChangeError: Partitions are to be replaced that Iceberg cannot replace, of a former partition spec.
     """
 
     def change(table: Table, target: PrivateTable) -> Report:
@@ -73,6 +74,7 @@ def write(
         elif overwritten or target.java.spec().isUnpartitioned():
             writer.overwrite(f.expr(_of_partition(table, overwritten)))
         else:
+            _refuse_former_specs(table, target)
             writer.overwritePartitions()
         return {"rows": check.finish()}
 
@@ -266,22 +268,24 @@ def _changed(spark: SparkSession, catalog: Catalog, operation: Operation, change
                     spark.conf.set(_MARK, operation.id)
                     report = {**change(table, target), **_files(target)}
                     reached(Point.FILES_WRITTEN)
-                    location = target.location if target.is_changed else str(table.metadata_location)
-                    catalog.committer.commit_metadata(operation.id, CHANGE_ROWS, attempt, table, location, report)
-                except CommitOutcomeUnknownError:
-                    # The table may have the files.
+                except (Exception, KeyboardInterrupt):
+                    target.discard()
                     raise
+                finally:
+                    spark.conf.unset(_MARK)
+                location = target.location if target.is_changed else str(table.metadata_location)
+                note = partial(catalog.loading.note_statement, table=table, operation=operation)
+                # After another error than this one, the table may have the files.
+                try:
+                    catalog.committer.commit_metadata(
+                        operation.id, CHANGE_ROWS, attempt, table, location, report, prepare=note
+                    )
                 except PlanConflictError:
                     target.discard()
                     if not tries_left:
                         raise
-                except (Exception, KeyboardInterrupt):
-                    target.discard()
-                    raise
                 else:
                     return report
-                finally:
-                    spark.conf.unset(_MARK)
     raise AssertionError("unreachable")
 
 
@@ -295,6 +299,25 @@ def _files(target: PrivateTable) -> Report:
     }
     changed = {"partitions_changed": counts.get("changed-partition-count", 0)}
     return changed | {name: sum(counts.get(counter, 0) for counter in counters) for name, counters in names.items()}
+
+
+def _refuse_former_specs(table: Table, target: PrivateTable) -> None:
+    """Refuse to replace the partitions of new rows where Iceberg would not find all rows of these.
+
+    Raises:
+        UnsupportedChangeError: The table has files of another partition spec than its present one.
+    """
+    snapshot, spec = target.java.currentSnapshot(), int(target.java.spec().specId())
+    manifests = [] if snapshot is None else snapshot.dataManifests(target.java.io())
+    if any(int(manifest.partitionSpecId()) != spec and _has_files(manifest) for manifest in manifests):
+        raise UnsupportedChangeError(
+            f"table {table.full_name} has files of a former partition spec, in which INSERT OVERWRITE would leave rows "
+            "of the partitions that it replaces; delete these rows by DELETE, and add the new ones by INSERT INTO"
+        )
+
+
+def _has_files(manifest: Any) -> bool:
+    return bool(manifest.hasExistingFiles() or manifest.hasAddedFiles())
 
 
 def _total(target: PrivateTable, name: str) -> int:

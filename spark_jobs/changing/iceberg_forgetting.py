@@ -10,7 +10,7 @@ The removal can be repeated: data files are deleted before the manifests that na
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,14 +20,16 @@ from catalog import Catalog, Table
 from catalog.errors import UnsupportedChangeError
 from catalog.files.filesystem import Folder, in_parallel, is_hidden
 from catalog.files.locations import comparable
+from catalog.iceberg.live_columns import with_live_columns
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
 from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.iceberg_upkeep import sharing_tables
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.records import Operation, OperationKind
+from catalog.operations.records import Operation, OperationKind, OperationState
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters
 from spark_jobs.reading.iceberg import read_metadata_file
@@ -36,6 +38,9 @@ from spark_jobs.sessions.session import attempt_here
 
 FORGET = "forget"
 """The step of the removal and the proof, in the operation of the deletion."""
+
+SEARCH = "search"
+"""The step of the operation that reserves the table meanwhile."""
 
 _EXPIRE = "expire"
 _FILE = "calve/file"
@@ -57,10 +62,13 @@ def forget_in_iceberg(
 
     Raises:
         UnsupportedChangeError: The table shares files with another table, or the condition reads another table.
+        LiteralTypeError: As for `delete_rows`.
+        OperationConflictError: As for `forget_rows`.
         PlanConflictError: Another engine commits to the table meanwhile; the call can be repeated.
     """
     check_alone(spark, where)
     table = catalog.get_table(name)
+    check_literals(spark, with_live_columns(table), where)
     with catalog.storage.read() as connection:
         sharing = sharing_tables(connection, table, catalog.list_tables())
     if sharing:
@@ -77,22 +85,62 @@ def forget_in_iceberg(
     operation = catalog.operations.get(operation_id)
     if FORGET in operation.report:
         return dict(operation.report[FORGET])
-    deleted = _without_former(spark, catalog, operation) if at_once else 0
     with attempt_here(catalog, operation, FORGET) as attempt:
-        searched, left = _proof(spark, catalog, catalog.get_table(name), where)
-        holders = [(reason, files) for reason, files in left if files]
-        report = {
-            "rows_deleted": deletion["rows"],
-            "partitions_changed": deletion["partitions_changed"],
-            "files_deleted": deleted,
-            "files_searched": searched,
-            "files_left": sum(len(files) for _, files in holders),
-            "rows_left": sum(sum(files.values()) for _, files in holders),
-            "left": [[reason, len(files), sorted(files)[:_SHOWN]] for reason, files in holders],
-            "problems": [],
-        }
-        catalog.operations.finish_job(operation_id, FORGET, attempt, report)
+        # A revert needs the files that are removed.
+        search = begin_search(catalog, operation)
+        with attempt_here(catalog, search, SEARCH) as search_attempt:
+            deleted = _without_former(spark, catalog, operation) if at_once else 0
+            searched, left = _proof(spark, catalog, catalog.get_table(name), where)
+            holders = [(reason, files) for reason, files in left if files]
+            report = {
+                "rows_deleted": deletion["rows"],
+                "partitions_changed": deletion["partitions_changed"],
+                "files_deleted": deleted,
+                "files_searched": searched,
+                "files_left": sum(len(files) for _, files in holders),
+                "rows_left": sum(sum(files.values()) for _, files in holders),
+                "left": [[reason, len(files), sorted(files)[:_SHOWN]] for reason, files in holders],
+                "problems": [],
+            }
+            finish_search(catalog, (operation, attempt), (search, search_attempt), report)
     return report
+
+
+def begin_search(catalog: Catalog, operation: Operation) -> Operation:
+    """Reserve the table of a deletion, which has ended, for the removal and the search of files.
+
+    Raises:
+        OperationConflictError: Another operation works on the table.
+    """
+    return catalog.operations.begin(
+        search_id(operation.id),
+        OperationKind.CHANGE_ROWS,
+        operation.table,
+        {"change": SEARCH},
+        is_exclusive=True,
+        requested_by=operation.requested_by,
+    )
+
+
+def search_id(operation_id: str) -> str:
+    """Return the id of the operation that reserves the table of a deletion while its files are searched."""
+    return f"{operation_id}-search"
+
+
+def finish_search(
+    catalog: Catalog, deletion: tuple[Operation, int], search: tuple[Operation, int], report: Mapping[str, Any]
+) -> None:
+    """Record the report of a deletion, and end its search, in one transaction.
+
+    Args:
+        deletion, search: Each operation, and the number of its attempt.
+    """
+    with catalog.storage.write() as connection:
+        catalog.operations.finish_job(deletion[0].id, FORGET, deletion[1], report, connection=connection)
+        catalog.operations.finish_job(search[0].id, SEARCH, search[1], {}, connection=connection)
+        for state in (OperationState.COMMITTED, OperationState.CLEANED):
+            catalog.operations.advance(connection, search[0].id, state)
+        reached(Point.CHANGED)
 
 
 def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation) -> int:
@@ -161,17 +209,24 @@ def _proof(
     return len(data), [
         ("of the table, whose rows arrived meanwhile; run the statement again", found),
         ("of deletes, which may hide such rows; run the statement again", dict.fromkeys(deletes, 0)),
-        (
-            "of former snapshots, which may have such rows; expire these by the DAG maintain_iceberg, or with "
-            "at_once => true, and run the statement again",
-            dict.fromkeys(every - data - deletes, 0),
-        ),
+        (_of_former(location), dict.fromkeys(every - data - deletes, 0)),
         (
             "that no snapshot has, and that are not searched; remove_orphan_files of the DAG maintain_iceberg deletes "
             "them, as far as a revert does not need them",
             dict.fromkeys(in_folder - every, 0),
         ),
     ]
+
+
+def _of_former(location: str) -> str:
+    """Return why the files of former snapshots are left: branches and tags keep those that they name."""
+    metadata = read_metadata(location)
+    kept = sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id != metadata.current_snapshot_id)
+    named, dropped = (f" and of the branches or tags {', '.join(kept)}", "drop these, then ") if kept else ("", "")
+    return (
+        f"of former snapshots{named}, which may have such rows; {dropped}expire the snapshots by the DAG "
+        "maintain_iceberg, or with at_once => true, and run the statement again"
+    )
 
 
 def _data_files(table: Table) -> Iterator[str]:

@@ -21,6 +21,7 @@ from sqlglot.errors import SqlglotError
 from catalog import Catalog, Partition, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.errors import AmbiguousMergeError, InvalidRowsError
+from catalog.iceberg.live_columns import with_live_columns
 from catalog.model import Column
 from catalog.operations.records import Operation
 from catalog.statements.merges import MergeAction, MergeCase
@@ -74,6 +75,7 @@ def merge(
     """
     name = f"{statement.table.database}.{statement.table.name}"
     target = catalog.get_table(name)
+    target = with_live_columns(target) if target.is_iceberg else target
     for expression in _expressions(statement):
         check(spark, expression)
         check_literals(spark, target, expression, statement.alias)

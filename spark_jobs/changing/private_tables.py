@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Table
 from catalog.errors import UnsupportedChangeError
+from catalog.iceberg.pointers import require_metadata
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.sessions.packages import require_packages
 
@@ -75,15 +76,28 @@ class PrivateTable:
         return {str(name): int(value) for name, value in items if str(value).isdecimal()}
 
     def discard(self) -> None:
-        """Delete the files that were committed here, which no other catalog has."""
-        if self._first is None or self._snapshot_id() == self._first:
-            return
+        """Delete the files that were written here, which no other catalog has.
+
+        Not by an expiry of their snapshots: Iceberg would also expire old ones, which the table still has.
+        """
         try:
-            self.java.manageSnapshots().rollbackTo(self._first).commit()
-            for own in self._snapshot_ids() - self._known:
-                self.java.expireSnapshots().expireSnapshotId(own).commit()
+            files = self.java.io()
+            for path in sorted(self._own_files(files)):
+                files.deleteFile(path)
         except Py4JError as error:
             log.warning("Files of a change that failed are left: %s", error)
+
+    def _own_files(self, files: Any) -> set[str]:
+        """Return the paths of the data files, manifests, and lists of manifests that were written here."""
+        own = [snapshot for snapshot in self.java.snapshots() if int(snapshot.snapshotId()) not in self._known]
+        ids, paths = {int(snapshot.snapshotId()) for snapshot in own}, set[str]()
+        for snapshot in own:
+            manifests = [manifest for manifest in snapshot.allManifests(files) if int(manifest.snapshotId()) in ids]
+            added = (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files))
+            paths |= {str(snapshot.manifestListLocation())}
+            paths |= {str(manifest.path()) for manifest in manifests}
+            paths |= {str(file.location()) for file in added}
+        return paths
 
     def _snapshot_ids(self) -> set[int]:
         return {int(snapshot.snapshotId()) for snapshot in self.java.snapshots()}
@@ -99,11 +113,12 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
+        TableNotFoundError: Another engine has dropped the table.
         UnsupportedChangeError: The table deletes its metadata files so early that commits here could delete the one
             that is current for others.
     """
     require_packages(spark)
-    assert table.metadata_location is not None
+    metadata_location = require_metadata(table)
     catalog, jvm = _catalog(spark), _jvm(spark)
     name = f"change_{uuid4().hex}"
     names = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
@@ -112,7 +127,7 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
     identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.of(namespace, "t")
     catalog.createNamespace(namespace, jvm.java.util.HashMap())
     try:
-        catalog.registerTable(identifier, spark_path(table.metadata_location))
+        catalog.registerTable(identifier, spark_path(metadata_location))
         try:
             _require_kept_metadata(table, catalog.loadTable(identifier).properties())
             yield PrivateTable(catalog, identifier, f"{PRIVATE}.{name}.t")

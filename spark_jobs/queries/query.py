@@ -32,6 +32,7 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
+from catalog.iceberg.pointers import require_metadata
 from catalog.partitions.counting import count_visible
 from catalog.types.key_types import TimestampType
 from spark_jobs.queries.catalyst import (
@@ -404,9 +405,8 @@ def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Ta
 
 
 def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None) -> DataFrame:
-    location = table.live_location if table.is_published else table.metadata_location
-    assert location is not None
-    return read_metadata_file(spark, location, metadata_table)
+    location = table.live_location if table.is_published else None
+    return read_metadata_file(spark, location or require_metadata(table), metadata_table)
 
 
 def _edited(text: str, edits: Iterable[Edit]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -15,8 +16,10 @@ from catalog.errors import (
     InvalidQueryError,
     InvalidRowsError,
     InvalidValueError,
+    LiteralTypeError,
     PlanConflictError,
     RefusedStatementError,
+    SourceFileError,
     TableNotFoundError,
     UnsupportedChangeError,
 )
@@ -230,3 +233,101 @@ def test_columns_and_keys_are_those_of_the_metadata(session: Session, catalog: C
     assert live.key_names == ()
     session.execute("INSERT INTO orders SELECT 50, 'x', 'nl', 2024, array(1, 2)")
     assert rows(session)[-1] == (50, "x", "nl", 2024, [1, 2])
+
+
+def test_a_refused_change_leaves_the_files_as_they_were(session: Session, catalog: Catalog) -> None:
+    """Also those of snapshots that are older than the table's properties say."""
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg:
+        first = iceberg.load_table("demo.orders").metadata.current_snapshot_id
+    session.execute("DELETE FROM orders WHERE id = 1")
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").transaction() as transaction:
+        transaction.set_properties({"history.expire.max-snapshot-age-ms": "1"})
+    before = files(catalog)
+    with pytest.raises(InvalidRowsError, match="is no bigint"):
+        session.execute("INSERT INTO orders SELECT 1.5, 'x', 'y', 1")
+    left = files(catalog) - before
+    assert {path.suffix for path in left} <= {".json", ".crc"}
+    assert before <= files(catalog)
+    assert len(iceberg_rows(url, snapshot_id=first)) == 7
+
+
+def files(catalog: Catalog) -> set[Path]:
+    return {path for path in Path(catalog.get_table("demo.orders").location).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_error_after_the_commit_keeps_the_files(
+    session: Session, catalog: Catalog, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from catalog.datafiles import committing
+    from catalog.operations.failpoints import Point
+
+    def reached(point: Point) -> None:
+        if point is Point.COMMITTED:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committing, "reached", reached)
+        with pytest.raises(error):
+            session.execute("UPDATE orders SET note = 'x' WHERE id = 1")
+    assert rows(session)[0] == (1, "x", "nl", 2024)
+
+
+def test_a_file_is_loaded_once(session: Session, catalog: Catalog, tmp_path: Path) -> None:
+    source = tmp_path / "orders.csv"
+    source.write_text("id,note,country,year\n50,x,nl,2024\n")
+    statement = f"LOAD DATA INPATH '{source}' INTO TABLE orders"
+    assert session.execute(statement).rows == [[1]]
+    with pytest.raises(SourceFileError, match="loaded"):
+        session.execute(statement)
+    assert len(rows(session)) == 8
+
+
+def test_files_of_a_former_partition_spec_are_not_overlooked(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").update_spec() as spec:
+        spec.remove_field("country")
+    before = rows(session)
+    for text in (
+        "INSERT OVERWRITE orders VALUES (99, 'new', 'nl', 2025)",
+        "INSERT OVERWRITE orders SELECT 99, 'new', 'nl', 2025",
+    ):
+        with pytest.raises(UnsupportedChangeError, match="has files of a former partition spec"):
+            session.execute(text)
+    assert rows(session) == before
+    session.execute("INSERT OVERWRITE orders PARTITION (year=2025) SELECT 99, 'new', 'nl'")
+    assert [row[0] for row in rows(session)] == [1, 2, 4, 5, 6, 99]
+    session.execute("DELETE FROM orders WHERE id < 99")
+    session.execute("INSERT OVERWRITE orders VALUES (100, 'newer', 'fr', 2025)")
+    assert [row[0] for row in rows(session)] == [100]
+
+
+def test_a_table_that_another_engine_has_dropped_is_named(session: Session, catalog: Catalog) -> None:
+    with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
+        iceberg.drop_table("demo.orders")
+    for text in ("DELETE FROM orders WHERE id = 1", "ALTER TABLE orders COMPACT", "SELECT * FROM orders"):
+        with pytest.raises(TableNotFoundError, match=r"another engine has dropped or renamed .* demo\.orders"):
+            session.execute(text)
+    session.execute("CALL iceberg.system.revert(schema_name => 'demo', table_name => 'orders', lose_data => true)")
+    assert len(rows(session)) == 7
+
+
+def test_strings_are_compared_with_the_columns_of_the_metadata(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    # Iceberg finds columns by their names in files of Hive.
+    session.execute("UPDATE orders SET note = upper(note)")
+    with sql_catalog(url) as iceberg:
+        from pyiceberg.types import DateType, StringType
+
+        with iceberg.load_table("demo.orders").update_schema() as schema:
+            schema.rename_column("id", "number").rename_column("note", "text")
+        with iceberg.load_table("demo.orders").update_schema() as schema:
+            schema.add_column("id", StringType()).add_column("day", DateType())
+    merge = "MERGE INTO orders t USING (SELECT 1 AS k) s ON t.number = s.k AND (t.id IS NULL OR t.id <> 'abc') "
+    merged = session.execute(merge + "WHEN MATCHED THEN UPDATE SET id = 'new', day = current_date() - INTERVAL 1 DAY")
+    assert merged.rows == [[0, 1, 0]]
+    for text in ("DELETE FROM orders WHERE {}", "CALL calve.system.forget('orders', \"{}\")"):
+        with pytest.raises(LiteralTypeError, match="'yesterday' is not a value"):
+            session.execute(text.format("day = 'yesterday'"))
+    assert session.execute("SELECT count(*) FROM orders").rows == [[7]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog
-from catalog.errors import UnsupportedChangeError
+from catalog.errors import OperationConflictError, UnsupportedChangeError
 from catalog.statements.session import Session
 from tests.spark_jobs.changing.test_forgetting import forget
 from tests.spark_jobs.changing.test_iceberg_changes import rows, session  # noqa: F401 - a fixture
@@ -86,3 +87,39 @@ def test_a_table_that_shares_files_is_refused(session: Session) -> None:  # noqa
     session.execute("CALL iceberg.system.snapshot('demo', 'shared', 'copy')")
     with pytest.raises(UnsupportedChangeError, match="shares files with"):
         session.execute("CALL calve.system.forget('copy', 'id = 1')")
+
+
+def test_branches_and_tags_that_have_the_rows_are_named(session: Session, catalog: Catalog) -> None:  # noqa: F811
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg:
+        table = iceberg.load_table("demo.orders")
+        current = table.metadata.current_snapshot_id
+        table.manage_snapshots().create_tag(current, "audit").create_branch(current, "dev").commit()
+    report = forget(session, AT_ONCE)
+    assert report["rows_deleted"] == 1
+    assert "of former snapshots and of the branches or tags audit, dev, which may have such rows" in report["text"]
+    with sql_catalog(url) as iceberg:
+        iceberg.load_table("demo.orders").manage_snapshots().remove_tag("audit").remove_branch("dev").commit()
+    assert forget(session, AT_ONCE)["files_left"] == 0
+
+
+def test_files_are_removed_while_nothing_else_works_on_the_table(
+    session: Session,  # noqa: F811
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A revert meanwhile would bring back a Hive table without these files."""
+    from spark_jobs.changing import iceberg_forgetting
+
+    delete, refused = iceberg_forgetting._delete, []
+
+    def delete_beside_revert(paths: Collection[str]) -> int:
+        with pytest.raises(OperationConflictError) as error:
+            catalog.migrations.revert(f"revert-{len(refused)}", "demo.orders", lose_data=True)
+        refused.append(error)
+        return delete(paths)
+
+    monkeypatch.setattr(iceberg_forgetting, "_delete", delete_beside_revert)
+    assert forget(session, AT_ONCE)["files_left"] == 0
+    assert len(refused) == 3
+    assert len(rows(session)) == 6
