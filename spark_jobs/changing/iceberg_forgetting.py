@@ -44,6 +44,7 @@ SEARCH = "search"
 
 _EXPIRE = "expire"
 _FILE = "calve/file"
+_MOST_EARLIER = 1_000
 _MANIFEST_SIZE = "commit.manifest.target-size-bytes"
 _SHOWN = 5
 
@@ -155,7 +156,19 @@ def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation)
                 report = {"before": table.metadata_location}
                 catalog.committer.commit_metadata(operation.id, _EXPIRE, attempt, table, target.location, report)
         operation = catalog.operations.get(operation.id)
-    before, table = operation.report[_EXPIRE]["before"], catalog.get_table(operation.table)
+    # A deletion that was interrupted after its expiry has left files that no snapshot names.
+    former = (
+        other.report[_EXPIRE]["before"]
+        for other in catalog.operations.list(operation.table, limit=_MOST_EARLIER)
+        if _EXPIRE in other.report and FORGET not in other.report
+    )
+    return sum(
+        _remove(spark, catalog, catalog.get_table(operation.table), before) for before in former if _exists(before)
+    )
+
+
+def _remove(spark: SparkSession, catalog: Catalog, table: Table, before: str) -> int:
+    """Delete the files that snapshots of former metadata have, and the current one does not; return their number."""
     after = str(table.metadata_location)
     lists, manifests = _lists(before) - _lists(after), set[str]()
     count = 0
@@ -205,7 +218,8 @@ def _proof(
     current = read_metadata_file(spark, location, "files")
     data, deletes = (_collected(current.where(kind), "file_path") for kind in ("content = 0", "content <> 0"))
     every = _paths(spark, location, "all_files", "file_path")
-    in_folder = {comparable(path) for path in _data_files(table)}
+    in_folder = {comparable(path) for path in (*_data_files(table), *_manifests_in(table))}
+    known = every | _paths(spark, location, "all_manifests", "path") | _lists(location)
     return len(data), [
         ("of the table, whose rows arrived meanwhile; run the statement again", found),
         ("of deletes, which may hide such rows; run the statement again", dict.fromkeys(deletes, 0)),
@@ -213,7 +227,7 @@ def _proof(
         (
             "that no snapshot has, and that are not searched; remove_orphan_files of the DAG maintain_iceberg deletes "
             "them, as far as a revert does not need them",
-            dict.fromkeys(in_folder - every, 0),
+            dict.fromkeys(in_folder - known, 0),
         ),
     ]
 
@@ -235,6 +249,14 @@ def _data_files(table: Table) -> Iterator[str]:
     for info, is_folder in Folder(table.location).entries(recursive=True):
         if not is_folder and not info.path.startswith(metadata) and not is_hidden(info.path.rpartition("/")[2]):
             yield info.path
+
+
+def _manifests_in(table: Table) -> Iterator[str]:
+    """Yield the paths of the manifests and their lists in a table's folder; they have the bounds of columns."""
+    for folder in (METADATA, HIDDEN_METADATA):
+        for info, is_folder in Folder(f"{table.location}/{folder}").entries(recursive=True):
+            if not is_folder and info.path.endswith(".avro"):
+                yield info.path
 
 
 def _paths(spark: SparkSession, location: str, metadata_table: str, column: str) -> set[str]:

@@ -271,7 +271,11 @@ def test_an_operation_that_is_killed_is_undone_or_done_again(lake: Lake, mode: s
             expected = [rows for rows in (expected[0], sorted(after)) if rows == rows_of(lake, "t")]
             assert expected, place
     results = [lake.run(what.work("t", source, "again"))["results"] for _ in range(2)]
-    assert results[1] == ([[None, False]] if what.load else results[0])
+    # A compaction that is repeated finds no small files.
+    assert results[1] == ([[None, False]] if what.load else results[0]) or (mode, results[1]) == (
+        "compact",
+        [[[0, 0, 0]]],
+    )
     for table in ("t", "undisturbed"):
         if mode == "forget":
             assert numbers_on_disk(lake, table) == {number for number, _, _ in KEPT}, "before any vacuum"

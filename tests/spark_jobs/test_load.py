@@ -604,21 +604,15 @@ def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(
     assert [each.row_count for each in catalog.get_partitions("shop.orders")] == [1]
 
 
-def test_two_spellings_of_one_partition_are_named(make_loader: Callable[..., Any], tmp_path: Path) -> None:
-    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,01,2,2\n")
-    with pytest.raises(InvalidPartitionError, match=r"country=US/day=0?1 and country=US/day=0?1; deliver"):
-        make_loader().load(source)
-
-
 def test_keys_may_be_of_any_type(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     loader = make_loader(keys={"at": "timestamp", "price": "decimal(5,2)", "ok": "boolean", "x": "double"})
     first = "at,price,ok,x,id\n2024-01-01 10:30:00.0,1.5,true,-0.0,1\n2024-01-01 10:30:00.5,2,FALSE,NaN,2\n,,,,3\n"
     assert loader.load(deliver(tmp_path / "first", "a.csv", first), null_keys="allow")["partitions"] == 3
     [found] = catalog.get_partitions("shop.orders", "at < '2024-01-01 10:30:00.5' and price = 1.50 and ok = true")
-    assert found.values == ("2024-01-01 10:30:00.0", "1.5", "true", "-0.0")
-    assert found.location.endswith("/at=2024-01-01 10%3A30%3A00.0/price=1.5/ok=true/x=-0.0")
+    assert found.values == ("2024-01-01 10:30:00", "1.50", "true", "0.0")
+    assert found.location.endswith("/at=2024-01-01 10%3A30%3A00/price=1.50/ok=true/x=0.0")
     assert list(Path(found.location).glob("*.parquet"))
-    with pytest.raises(PartitionAlreadyExistsError, match=r"price=1\.5/ok=TRUE"):
+    with pytest.raises(PartitionAlreadyExistsError, match=r"price=1\.50/ok=true"):
         loader.load(deliver(tmp_path / "again", "b.csv", "at,price,ok,x,id\n2024-01-01 10:30:00,1.5,TRUE,0,4\n"))
 
 

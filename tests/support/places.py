@@ -40,7 +40,7 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("remove", "hive"): ("catalog.loading.loading Loading.remove: changed",),
     ("forget", "iceberg"): (
         "spark_jobs.changing.forgetting forget_rows: files-deleted",
-        "spark_jobs.changing.forgetting forget_rows: changed",
+        "spark_jobs.changing.iceberg_forgetting finish_search: changed",
     ),
 }
 """Places of the matrix of `tests/killed`, each by the first of the operations that pass it, and its table's format."""
@@ -104,6 +104,14 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "catalog.migration.flipping Flipper.revert: committed",
         "catalog.migration.migrations Migrations.record_staged: metadata-written",
         "catalog.migration.staging write_staged: staged",
+    ),
+    "tests/spark_jobs/changing/test_killed_changes.py": (
+        "catalog.datafiles.committing Committer.commit_metadata: changed",
+        "catalog.datafiles.committing Committer.commit_metadata: committed",
+        "spark_jobs.changing.iceberg_changes _changed: files-written",
+    ),
+    "tests/spark_jobs/changing/test_iceberg_forgetting.py": (
+        "spark_jobs.changing.iceberg_forgetting _remove: files-deleted",
     ),
     "tests/support/killed_upkeep.py": ("spark_jobs.maintain_iceberg _run: committed",),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import fastavro
 import pyarrow as pa
@@ -13,13 +12,11 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import OperationConflictError, UnsupportedChangeError
+from catalog.operations.failpoints import Point
 from catalog.statements.session import Session
 from tests.spark_jobs.changing.test_forgetting import forget
 from tests.spark_jobs.changing.test_iceberg_changes import rows, session  # noqa: F401 - a fixture
 from tests.support.iceberg_tables import sql_catalog
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -123,3 +120,33 @@ def test_files_are_removed_while_nothing_else_works_on_the_table(
     assert forget(session, AT_ONCE)["files_left"] == 0
     assert len(refused) == 3
     assert len(rows(session)) == 6
+
+
+@pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED, Point.FILES_DELETED])
+def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(
+    session: Session,  # noqa: F811
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    point: Point,
+) -> None:
+    folder = Path(catalog.get_table("demo.orders").location)
+    session.execute("UPDATE orders SET note = 'gone' WHERE id = 4")
+    kept = [row for row in rows(session) if row[1] not in ("n2", "gone")]
+
+    def fail(current: Point) -> None:
+        if current is point:
+            raise OSError("the disk is full")
+
+    for module in ("catalog.datafiles.committing", "spark_jobs.changing.iceberg_forgetting"):
+        monkeypatch.setattr(f"{module}.reached", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        session.execute(AT_ONCE)
+    monkeypatch.undo()
+    report = forget(session, AT_ONCE)
+    if point is Point.CHANGED:
+        # What the statement wrote, and no snapshot has, is left to remove_orphan_files.
+        assert "that no snapshot has" in report["text"]
+        assert all(path in report["text"] for path in holders(folder))
+    else:
+        assert (report["files_left"], holders(folder)) == (0, [])
+    assert rows(session) == kept
