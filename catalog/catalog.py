@@ -15,6 +15,7 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from catalog.errors import (
+    ConflictError,
     InvalidTableError,
     StorageError,
     TableAlreadyExistsError,
@@ -547,7 +548,14 @@ class Catalog:
             delete_metadata(table)
         return altered
 
-    def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> PurgedFiles:
+    def drop_table(
+        self,
+        name: str,
+        *,
+        purge: bool = False,
+        confirmation: Confirmation | None = None,
+        unused_id: int | None = None,
+    ) -> PurgedFiles:
         """Drop a table with its partitions and indexes, or a view.
 
         An Iceberg table is dropped with its pointer and with its former Hive table; its files stay. The table
@@ -561,13 +569,15 @@ class Catalog:
                 tables stay, as in Hive. Until the deletion ends, no table or partition can get a location in the
                 folder.
             confirmation: Asked before a purge.
+            unused_id: Only drop the table with this id, if it has never had a partition or a data file, and no
+                operation holds it.
 
         Returns:
             What a purge has deleted, and the files that it has kept, because Calve did not write them.
 
         Raises:
             TableNotFoundError: It does not exist.
-            ConflictError: An operation is changing it.
+            ConflictError: An operation is changing it, or it is not `unused_id`, or is in use.
             FilesNeededError: A purge would delete files of an Iceberg table.
             UnreadableMetadataError: Which files an Iceberg table needs is unknown.
             FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
@@ -584,6 +594,8 @@ class Catalog:
             refuse_reached_files(self.storage, table)
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
+            if unused_id is not None:
+                self._require_unused(connection, table, unused_id)
             if purge:
                 refuse_needed_files(connection, table)
                 if confirmation is not None:
@@ -595,6 +607,13 @@ class Catalog:
         if drop.operation_id is None:
             return PurgedFiles()
         return finish_drop(self.storage, self.operations, self.operations.get(drop.operation_id))
+
+    def _require_unused(self, connection: Connection, table: Table, table_id: int) -> None:
+        self._definitions.refuse_if_busy(connection, table)
+        self.operations.refuse_if_held(connection, table.full_name)
+        is_same = table.id == table_id and table.live_location == table.published_location
+        if not is_same or self._definitions.has_partitions(connection, table):
+            raise ConflictError(f"table {table.full_name} is in use; it was not dropped")
 
     def _drop_table(self, connection: Connection, table: Table, *, with_files: bool) -> TableDrop:
         """Drop a table that the caller has locked exclusively, in the caller's transaction."""

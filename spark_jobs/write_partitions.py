@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.errors import SourceFileError, VerificationFailedError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.loading.registering import MOVES_ROWS
 from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
@@ -48,8 +49,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 
     Returns:
         The report: the staging folder and its number of rows; with mode `merge` these are all rows of the partitions
-        that it changes, and `removed` has the ids of those that have none left. `evolution` is what the table gets
-        with the files.
+        that it changes, `removed` has the ids of those that have none left, and `moves_rows` is whether rows move to
+        new partitions. `evolution` is what the table gets with the files.
 
     Raises:
         SourceFileError: A file cannot be parsed, or changed since it was found.
@@ -114,7 +115,8 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         read = Observation()
         new = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
-        rows, concerned = merge_rows(spark, catalog, table, new, _checked(new, table), job.merge_rule, persist)
+        columns = _checked(new, table)
+        rows, concerned, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
         written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
     counts = metrics(read)
     if counts.get("bad"):
@@ -123,7 +125,8 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
         *(table.full_name, counts.get("rows", 0), len(concerned), written, staging),
     )
-    return {"staging": staging, "rows": written, "removed": partitions_without_rows(table, staging, concerned)}
+    removed = partitions_without_rows(table, staging, concerned)
+    return {"staging": staging, "rows": written, "removed": removed, MOVES_ROWS: moves_rows}
 
 
 def _write_placed(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _lines(report: LoadReport) -> Iterator[str]:
     for index, state in report.indexes.items():
         yield f"index {index}: {state}"
     if report.checked:
-        yield from _quality(report.checked, report.rules)
+        yield from _quality(report.checked, report.quarantined)
 
 
 def _changes(report: Mapping[str, Any]) -> str:
@@ -213,10 +213,11 @@ def _problem(row: Mapping[str, Any]) -> str:
     return f"  {place}: {row['problem']}"
 
 
-def _quality(checked: Mapping[str, Any], rules: Mapping[str, Any]) -> Sequence[str]:
+def _quality(checked: Mapping[str, Any], quarantined: int) -> Sequence[str]:
     if not checked["failed"]:
         return [f"quality: {checked['passed']:,} partition(s) passed"] if checked["checked"] else []
-    hidden = ", and are quarantined" if rules.get("on_failure") == "quarantine" else ""
+    some = f"; {quarantined:,} of them are quarantined" if quarantined else ""
+    hidden = ", and are quarantined" if quarantined == checked["failed"] else some
     return [
         f"quality: {checked['failed']:,} of {checked['checked']:,} partition(s) failed their checks{hidden}; the "
         f"report is {checked['docs_path']}",

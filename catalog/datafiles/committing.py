@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
+from catalog.datafiles.history import record_changed_partitions
 from catalog.datafiles.intake import lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_manifest
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
@@ -17,7 +18,6 @@ from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.iceberg.pointers import move_pointer
 from catalog.model import Table
 from catalog.operations.attempts import require_own
-from catalog.operations.changes import record_changed, record_dropped
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
@@ -260,10 +260,8 @@ class Committer:
                 "written; nothing was changed. Run the operation again"
             )
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
-        changed = {file.partition_id for file in added} | {*change.after.ids} - {*change.before.ids}
-        record_changed(connection, table, changed, operation.number)
-        gone = sorted({*change.before.ids} - {*change.after.ids})
-        record_dropped(connection, table, [str(partition_id) for partition_id in gone], operation.number)
+        filled = {file.partition_id for file in added} | {*change.relabelled.values()}
+        record_changed_partitions(connection, table, change.after, filled, operation.number)
         swap = None
         if written.file_count or removed or change.relabelled or change.after != change.before:
             marks = {OPERATION_MARK: operation.id}

@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from catalog.model import Table
+from catalog.operations.changes import record_changed, record_dropped
 from catalog.schemes.model import UNPLACED, NumberedScheme, Scheme
 from catalog.storage.bulk import among, batched, insert_rows
 from catalog.storage.clock import CurrentMs
@@ -122,6 +123,34 @@ def recorded_revisions(connection: Connection, table: Table) -> list[Recorded]:
     query = select(row.revision, row.snapshot_id, row.at_ms).where(row.table_id == table.id).order_by(row.revision)
     rows = connection.execute(query).all()
     return [Recorded(*found[:2], number == len(rows), found.at_ms) for number, found in enumerate(rows, 1)]
+
+
+def record_changed_partitions(
+    connection: Connection,
+    table: Table,
+    scheme: Scheme,
+    filled: Iterable[int] | None = None,
+    operation_number: int | None = None,
+) -> None:
+    """Record, to be announced, which partitions have other files than in the last recorded revision, or are dropped.
+
+    Args:
+        table: The table before the change.
+        scheme: Its scheme afterwards.
+        filled: The partitions that have got files; None to look for them among all files.
+        operation_number: The operation that makes the change, if there is one.
+    """
+    assert table.scheme is not None
+    before, after, revision = {*table.scheme.ids}, {*scheme.ids}, next_revision(connection, table)
+    row, former = DataFileRow, FormerFileRow
+    if filled is None:
+        filled = connection.scalars(
+            select(row.partition_id).where(row.table_id == table.id, row.revision == revision).distinct()
+        )
+    emptied = select(former.partition_id).where(former.table_id == table.id, former.until_revision == revision)
+    changed = {*filled, *connection.scalars(emptied.distinct()), *(after - before)}
+    record_changed(connection, table, changed & after, operation_number)
+    record_dropped(connection, table, [str(number) for number in sorted(before - after)], operation_number)
 
 
 # --- changes of rows --------------------------------------------------------------------------------------------------

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile, insert_files, retire_files
-from catalog.datafiles.history import Recorded, nearest_recorded, record_revision, restore
+from catalog.datafiles.history import (
+    Recorded,
+    nearest_recorded,
+    record_changed_partitions,
+    record_revision,
+    restore,
+)
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
 from catalog.errors import ConflictError, InvalidRequestError, UnsupportedCommitError
@@ -194,6 +200,8 @@ def _followed(
     else:
         _remove(connection, after, removed)
         insert_files(connection, after, _new_files(after, added), None)
+        assert after.scheme is not None
+        record_changed_partitions(connection, table, after.scheme)
     return after
 
 

@@ -16,7 +16,12 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from catalog.datafiles.files import Total, count_files
-from catalog.datafiles.history import nearest_recorded, recorded_revisions, restore
+from catalog.datafiles.history import (
+    nearest_recorded,
+    record_changed_partitions,
+    recorded_revisions,
+    restore,
+)
 from catalog.datafiles.intake import lock_to_roll_back, reading_current, take_in
 from catalog.datafiles.publishing import (
     ensure_recorded,
@@ -161,6 +166,7 @@ def _restore(connection: Connection, table: Table, snapshot_id: int) -> None:
     assert recorded is not None
     if not recorded.is_latest or published_snapshots(table).current_id != snapshot_id:
         scheme = restore(connection, table, recorded.revision)
+        record_changed_partitions(connection, table, scheme)
         publish(connection, replace(table, scheme=scheme), rolled_back_to=snapshot_id)
 
 

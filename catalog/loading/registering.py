@@ -16,6 +16,9 @@ from catalog.tables.evolution import Evolution
 VALIDATE, WRITE = ValidateSourceJob.script, WritePartitionsJob.script
 """The steps whose reports a publication needs."""
 
+MOVES_ROWS = "moves_rows"
+"""The field of the report of `WRITE` whether rows move from partitions that readers see to new ones."""
+
 
 def register(loading: Loading, operations: Operations, operation_id: str, step: str) -> dict[str, Any]:
     """Make a load visible whose files are written; repeated after its commit, return the same report.
@@ -40,6 +43,8 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
         return {**loading.publish(operation_id, step, 0, staged["staging"]), **_reported_by_validate(operation)}
     settings = loading.settings_of(operation_id)
     request, rules = settings["request"], settings["quality"]["rules"]
+    # Readers would lose rows that move to a partition which they do not see.
+    is_quarantined = rules.get("on_failure") == OnFailure.QUARANTINE and not staged.get(MOVES_ROWS)
     with operations.attempt(operation_id, step) as attempt:
         report = loading.publish(
             operation_id,
@@ -47,7 +52,7 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
             attempt,
             staged["staging"],
             on_invalid=OnInvalid.SKIP if request["invalid_partitions"] == SKIP else OnInvalid.REFUSE,
-            is_quarantined=rules.get("on_failure") == OnFailure.QUARANTINE,
+            is_quarantined=is_quarantined,
             mode=LoadMode(request["mode"]) if request.get("mode") else None,
             removed=staged.get("removed", ()),
             evolution=Evolution.from_json(staged.get("evolution")),

@@ -115,6 +115,9 @@ class SnapshotPublication:
             if is_hidden:
                 total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())
                 hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
+                if removed := remove_partitions(connection, table, self._attempt.options.removed):
+                    marks = {OPERATION_MARK: operation.id}
+                    publish(connection, table, FileSwap(removed=removed, marks=marks, is_overwrite=True))
                 return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
         is_replacing = self._attempt.options.mode is LoadMode.REPLACE
         removed = self._remove_replaced(connection, table) if is_replacing else []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
 
 from catalog.errors import NotFoundError
 from catalog.model import PARTITION_ID, Table
@@ -107,6 +107,19 @@ class Announcements:
         table = found.table or (partitions.get("table") if found.is_dropped else None)
         return None if table is None else Announcement(number, table, found.is_dropped, partitions["names"])
 
+    def changed_by(self, claimer: str) -> list[str]:
+        """Return the names of the partitions that a load has changed, which announces them itself.
+
+        Unlike `Catalog.operation_partitions`, with those that have only lost rows, or whose files were rewritten since.
+
+        Args:
+            claimer: The operation's id. After `finish`, there are none.
+        """
+        row = PartitionChangeRow
+        with self._storage.read() as connection:
+            own = connection.execute(_RECORD.where(row.claimed_by == claimer, ~row.is_dropped)).all()
+            return [name for *_, name in self._named(connection, map(_record, own))]
+
     def finish(self, claimer: str) -> int:
         """Delete the batches of a claimer, which has announced them; return their number.
 
@@ -162,6 +175,19 @@ class _Record:
         return sum(len(members) for name, members in self.partitions.items() if name != "table")
 
 
+_RECORD = select(
+    PartitionChangeRow.number,
+    PartitionChangeRow.table_id,
+    PartitionChangeRow.partitions,
+    PartitionChangeRow.is_dropped,
+    name_of(PartitionChangeRow.table_id).label("table"),
+).order_by(PartitionChangeRow.number)
+
+
+def _record(row: Row[Any]) -> _Record:
+    return _Record(row.table_id, row.table, row.is_dropped, json.loads(row.partitions))
+
+
 def _take(connection: Connection, claimer: str) -> Sequence[_Record]:
     """Return some records, and delete them in the caller's transaction, which replaces them by batches.
 
@@ -171,16 +197,11 @@ def _take(connection: Connection, claimer: str) -> Sequence[_Record]:
     is_claimable = and_(_IS_CLAIMABLE, or_(row.claimed_by.is_(None), row.claimed_by != claimer))
     chosen = select(row.number).where(is_claimable).order_by(row.number).limit(_RECORDS).with_for_update()
     numbers = list(connection.scalars(chosen))
-    query = (
-        select(row.number, row.table_id, row.partitions, row.is_dropped, name_of(row.table_id).label("table"))
-        .where(among(connection, row.number, numbers))
-        .order_by(row.number)
-    )
     records, taken, count = list[_Record](), list[int](), 0
-    for found in connection.execute(query).all():
+    for found in connection.execute(_RECORD.where(among(connection, row.number, numbers))).all():
         if count >= _PARTITIONS:
             break
-        record = _Record(found.table_id, found.table, found.is_dropped, json.loads(found.partitions))
+        record = _record(found)
         if record.size > _PARTITIONS and "range" in record.partitions:
             record = _first_part(connection, record)
         records.append(record)

@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 from uuid import uuid4
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, NotFoundError
 from catalog.loading.registering import VALIDATE, WRITE, register
 from catalog.model import IndexState, LoadMode
 from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
@@ -44,6 +43,7 @@ class LoadReport:
         file_count: Number of new files.
         is_continued: An earlier process began the load.
         indexes: The partition indexes that were built, with their states.
+        quarantined: Number of new partitions that failed their check, and are hidden.
     """
 
     table: str
@@ -56,6 +56,7 @@ class LoadReport:
     indexes: Mapping[str, str] = field(default_factory=dict)
     checked: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Any] = field(default_factory=dict)
+    quarantined: int = 0
 
 
 class TableLoads:
@@ -105,8 +106,11 @@ class TableLoads:
             completed = None
             with LocalLock(self._catalog.storage, left) as lock:
                 operation = self._catalog.operations.get(left)
-                if operation.is_committed:
-                    completed = self._completed(operation, lock)
+                if operation.is_committed and not self._has_table(operation):
+                    lock.discard()
+                elif operation.is_committed:
+                    # By the present rules: those of then may name a column that the table does not have.
+                    completed = self._completed(operation, lock, settings["quality"])
                 elif operation.state in UNFINISHED and _is_same(operation.request, request):
                     continued = left
                 else:
@@ -135,6 +139,13 @@ class TableLoads:
             and LocalLock(self._catalog.storage, operation.id).is_left
         ]
 
+    def _has_table(self, operation: Operation) -> bool:
+        """Return whether the table of a load has not been dropped since."""
+        try:
+            return self._catalog.get_table(operation.table).id == operation.table_id
+        except NotFoundError:
+            return False
+
     def _loaded(
         self, config: TableConfig, request: Mapping[str, Any], operation_id: str, lock: LocalLock, *, is_continued: bool
     ) -> LoadReport:
@@ -157,17 +168,24 @@ class TableLoads:
             lock.discard()
             return LoadReport(config.table, operation_id, len(files), is_dry_run=True, validated=validated)
         self._step(operation, WRITE, request["settings"]["request"])
-        return self._completed(operation, lock, is_continued=is_continued)
+        return self._completed(operation, lock, request["settings"]["quality"], is_continued=is_continued)
 
-    def _completed(self, operation: Operation, lock: LocalLock, *, is_continued: bool = True) -> LoadReport:
-        """Publish a load whose files are written, and do what comes after; repeat nothing that is done."""
+    def _completed(
+        self, operation: Operation, lock: LocalLock, quality: Mapping[str, Any], *, is_continued: bool = True
+    ) -> LoadReport:
+        """Publish a load whose files are written, and do what comes after; repeat nothing that is done.
+
+        Args:
+            quality: The request of the check.
+        """
         self._on_step(_REGISTER)
         registered = register(self._catalog.loading, self._catalog.operations, operation.id, _REGISTER)
         settings = self._catalog.loading.settings_of(operation.id)
         indexes = self._build_indexes(operation.table, settings["indexes"])
-        checked = self._step(operation, _CHECK, settings["quality"])
+        checked = self._step(operation, _CHECK, quality)
         lock.discard()
-        report = self._catalog.operations.get(operation.id).report
+        operation = self._catalog.operations.get(operation.id)
+        report = operation.report
         return LoadReport(
             operation.table,
             operation.id,
@@ -177,7 +195,8 @@ class TableLoads:
             registered=registered,
             indexes=indexes,
             checked=checked,
-            rules=settings["quality"]["rules"],
+            rules=quality["rules"],
+            quarantined=self._catalog.count_quarantined([operation]).get(operation.id, 0),
         )
 
     def _step(self, operation: Operation, step: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,15 +232,12 @@ class TableLoads:
 
         Not done after a failed run of the DAG, which can be cleared and then needs the table.
         """
-        if not operation.report.get(VALIDATE, {}).get(CREATED_TABLE):
+        if operation.table_id is None or not operation.report.get(VALIDATE, {}).get(CREATED_TABLE):
             return
         try:
-            table = self._catalog.get_table(operation.table)
-            is_empty = not any(islice(self._catalog.get_partitions(operation.table, state=None), 1))
-            if table.id == operation.table_id and is_empty:
-                self._catalog.drop_table(operation.table, purge=True)
+            self._catalog.drop_table(operation.table, purge=True, unused_id=operation.table_id)
         except CatalogError as error:
-            # Another operation works on it, or it is dropped; the error of the load tells what was wrong.
+            # Others use it, or it is dropped; the error of the load tells what was wrong.
             log.warning("%s: the table that the load created is left: %s", operation.table, error)
 
 

@@ -29,23 +29,27 @@ _COMPARED_AS = {
 }
 """The type of a column → the type to which Spark casts a string that it compares with it."""
 
-_MOMENT = re.compile(r"\s*(epoch|now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-"""Words that Spark reads as moments."""
+_MOMENT = re.compile(r"\s*((epoch|now|today|tomorrow|yesterday)\b|T?[0-9]{1,2}:)", re.IGNORECASE)
+"""Words that Spark reads as moments, and times without a date, which it reads as times of the present day."""
 
 
-def check_literals(spark: SparkSession, table: Table, expression: str, alias: str = "") -> None:
+def check_literals(
+    spark: SparkSession, table: Table, expression: str, alias: str | None = None, *, is_unqualified: bool = True
+) -> None:
     """Check that strings in an expression can be values of the columns of a table that they are compared with.
 
     Subqueries are not checked.
 
     Args:
         expression: In Spark SQL; what cannot be parsed is left to Spark's own error.
-        alias: Another name of the table in it.
+        alias: The table's name in it; by default, its own name.
+        is_unqualified: Whether columns without a table's name may be those of the table.
 
     Raises:
         LiteralTypeError: A string cannot be a value of the column's type.
     """
-    compared = dict.fromkeys(_compared(table, expression, {"", table.name, alias.lower()}))
+    qualifiers = {table.name if alias is None else alias.lower(), *([""] if is_unqualified else [])}
+    compared = dict.fromkeys(_compared(table, expression, qualifiers))
     known = [(column, text, kind) for column, text in compared if (kind := _COMPARED_AS.get(_base(column.type)))]
     if not known:
         return

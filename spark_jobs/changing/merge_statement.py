@@ -76,9 +76,9 @@ def merge(
     name = f"{statement.table.database}.{statement.table.name}"
     target = catalog.get_table(name)
     target = with_live_columns(target) if target.is_iceberg else target
-    for expression in _expressions(statement):
+    for expression, sees_target in _expressions(statement):
         check(spark, expression)
-        check_literals(spark, target, expression, statement.alias)
+        check_literals(spark, target, expression, statement.alias, is_unqualified=sees_target)
     operation, table = begin_change(catalog, operation_id, name, {"change": "merge"}, requested_by)
     if table.is_iceberg:
         return iceberg_changes.merge(spark, catalog, operation, statement)
@@ -98,13 +98,16 @@ def merge(
             return _merge_files(spark, catalog, (operation, attempt), statement, persist)
 
 
-def _expressions(statement: MergeRows) -> Iterator[str]:
-    yield statement.condition
+def _expressions(statement: MergeRows) -> Iterator[tuple[str, bool]]:
+    """Yield the expressions of a MERGE, and whether they may have columns of the target."""
+    yield statement.condition, True
     for clause in statement.clauses:
+        sees_target = clause.case is not MergeCase.NOT_MATCHED
         if clause.condition is not None:
-            yield clause.condition
+            yield clause.condition, sees_target
         values = clause.values or ()
-        yield from values.values() if isinstance(values, Mapping) else values
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield value, sees_target
 
 
 def _merge_files(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -13,6 +13,7 @@ from catalog import Catalog, Partition, PartitionState, Table
 from catalog.errors import ConflictError, InvalidRowsError
 from catalog.model.partition_names import partition_path
 from catalog.settings.merge_rules import MergeRule
+from catalog.storage.values import ValueEncoder
 from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.merge_statement import filter_of_values
@@ -28,6 +29,9 @@ from spark_jobs.rows.value_checks import CheckedColumn, shaped_rows
 from spark_jobs.writing.scheme_loading import SchemeRows
 
 _IS_NEW, _PLACE, _IS_MERGED = "calve/is_new", "calve/place", "calve/is_merged"
+_KEY, _TARGET = "calve/key/", "calve/target/"
+
+_Values = tuple[str | None, ...]
 
 
 def merge_rows(
@@ -38,8 +42,10 @@ def merge_rows(
     columns: Sequence[CheckedColumn],
     rule: MergeRule,
     persist: Persist,
-) -> tuple[DataFrame, list[Partition]]:
+) -> tuple[DataFrame, list[Partition], bool]:
     """Return the rows of all partitions that a merge changes, as they are after it, and these partitions if they exist.
+
+    The third value is whether rows move from an existing partition to one that does not exist yet.
 
     A row of the source takes the place of the table's rows with the same key, in whatever partition they are, unless
     one of these is later by `rule.order`. Of equally late rows, one of the source stays. A row that stays and meets
@@ -58,8 +64,8 @@ def merge_rows(
         ConflictError: A partition that gets rows, or has rows with the keys of new ones, is quarantined.
     """
     typed = _typed(spark, table, new, columns, rule, persist)
-    concerned = _concerned(spark, catalog, table, typed, rule)
-    return _merged(table, rows_of(spark, catalog, table, concerned), typed, rule), concerned
+    concerned, moves_rows = _concerned(spark, catalog, table, typed, rule)
+    return _merged(table, rows_of(spark, catalog, table, concerned), typed, rule), concerned, moves_rows
 
 
 def merge_into_files(
@@ -77,7 +83,7 @@ def merge_into_files(
     """
     typed = _typed(spark, table, new, columns, rule, persist)
     scan = catalog.scan_files(table.full_name, filter_of_values(table, typed, [(key, key) for key in rule.keys]))
-    existing = with_files(rows_of_files(spark, scan.table, scan.files))
+    existing = _with_all_columns(table, with_files(rows_of_files(spark, scan.table, scan.files)))
     same = existing.join(*_same_keys(existing, typed, rule), "left_semi").select(quoted(FILE)).distinct()
     paths = {relative_path(scan.table, path) for (path,) in same.toLocalIterator()}
     retired = [file for file in scan.files if file.path in paths]
@@ -115,10 +121,7 @@ def _names(table: Table) -> list[str]:
 def _merged(table: Table, old: DataFrame, typed: DataFrame, rule: MergeRule) -> DataFrame:
     """Return rows of the table, merged with rows of the source."""
     names = _names(table)
-    # A column that the table gets with this load is not in its rows yet.
-    added = {column.name: f.lit(None).cast(spark_type(column.type)) for column in table.columns}
-    old = old.withColumns({name: null for name, null in added.items() if name not in old.columns})
-    old = old.select(*map(quoted, names))
+    old = _with_all_columns(table, old).select(*map(quoted, names))
     both = old.withColumn(_IS_NEW, f.lit(False)).union(
         typed.select(*map(quoted, names)).withColumn(_IS_NEW, f.lit(True))
     )
@@ -136,21 +139,55 @@ def _merged(table: Table, old: DataFrame, typed: DataFrame, rule: MergeRule) -> 
     return latest.drop(_IS_NEW, _PLACE, _IS_MERGED)
 
 
+def _with_all_columns(table: Table, old: DataFrame) -> DataFrame:
+    """Return rows of the table with null in the columns that it gets with this load."""
+    added = {column.name: f.lit(None).cast(spark_type(column.type)) for column in table.columns}
+    return old.withColumns({name: null for name, null in added.items() if name not in old.columns})
+
+
 def _latest_first(same: WindowSpec, rule: MergeRule) -> WindowSpec:
     order: list[SparkColumn] = [f.col(quoted(rule.order)).desc_nulls_last()] if rule.order else []
     return same.orderBy(*order, f.col(quoted(_IS_NEW)).desc())
 
 
-def _concerned(spark: SparkSession, catalog: Catalog, table: Table, new: DataFrame, rule: MergeRule) -> list[Partition]:
-    """Return the partitions that have rows with keys of the new ones, or get new rows."""
-    places = new.select(*map(quoted, table.key_names))
+def _concerned(
+    spark: SparkSession, catalog: Catalog, table: Table, new: DataFrame, rule: MergeRule
+) -> tuple[list[Partition], bool]:
+    """Return the partitions that have rows with keys of the new ones, or get new rows.
+
+    The second value is whether rows move from one of them to a partition that does not exist yet.
+    """
+    concerned, targets = identities_of_rows(table, new.select(*map(quoted, table.key_names))), set[bytes]()
     if not set(table.key_names) <= set(rule.keys):
-        existing = read_table(spark, table.full_name, catalog=catalog)
-        keys, is_same = _same_keys(existing, new, rule)
-        _refuse_hidden(spark, catalog, table, keys, rule)
-        same = existing.join(keys, is_same, "left_semi")
-        places = places.union(same.select(*map(quoted, table.key_names)))
-    return partitions_among(catalog, table, identities_of_rows(table, places))
+        existing = _with_all_columns(table, read_table(spark, table.full_name, catalog=catalog))
+        _refuse_hidden(spark, catalog, table, new, rule)
+        encoder = ValueEncoder(table)
+        for before, after in _places(table, existing, new, rule):
+            identity, target = encoder.identity(before), encoder.identity(after)
+            concerned.setdefault(identity, before)
+            targets |= {target} - {identity}
+    partitions = partitions_among(catalog, table, concerned)
+    if not targets:
+        return partitions, False
+    return partitions, not targets <= {ValueEncoder(table).identity(partition.values) for partition in partitions}
+
+
+def _places(table: Table, existing: DataFrame, new: DataFrame, rule: MergeRule) -> Iterator[tuple[_Values, _Values]]:
+    """Yield the partitions of existing rows with keys of the new ones, each with a partition of such a new one."""
+    targets = new.select(
+        *[f.col(quoted(key)).alias(_KEY + key) for key in rule.keys],
+        *[_text(new, key).alias(_TARGET + key) for key in table.key_names],
+    ).distinct()
+    is_same = [existing[quoted(key)].eqNullSafe(targets[quoted(_KEY + key)]) for key in rule.keys]
+    before = [_text(existing, key).alias(key) for key in table.key_names]
+    after = [f.col(quoted(_TARGET + key)) for key in table.key_names]
+    count = len(table.key_names)
+    for row in existing.join(targets, is_same).select(*before, *after).distinct().toLocalIterator():
+        yield tuple(row[:count]), tuple(row[count:])
+
+
+def _text(rows: DataFrame, key: str) -> SparkColumn:
+    return f.nullif(rows[quoted(key)].cast("string"), f.lit(""))
 
 
 def _same_keys(existing: DataFrame, new: DataFrame, rule: MergeRule) -> tuple[DataFrame, list[SparkColumn]]:
@@ -159,7 +196,7 @@ def _same_keys(existing: DataFrame, new: DataFrame, rule: MergeRule) -> tuple[Da
     return keys, [existing[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
 
 
-def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, keys: DataFrame, rule: MergeRule) -> None:
+def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, new: DataFrame, rule: MergeRule) -> None:
     """Refuse a merge if quarantined partitions have rows with its keys, which would exist twice after their release.
 
     Raises:
@@ -170,9 +207,8 @@ def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, keys: Da
         return
     what, shown = "may have rows with the keys of the new ones", hidden[0].name(table)
     if not table.is_stored_as_iceberg:
-        rows = with_padded_chars(read_partitions(spark, table, hidden), table)
-        is_same = [rows[quoted(key)].eqNullSafe(keys[quoted(key)]) for key in rule.keys]
-        same = rows.join(keys, is_same, "left_semi").select(*map(quoted, table.key_names))
+        rows = _with_all_columns(table, with_padded_chars(read_partitions(spark, table, hidden), table))
+        same = rows.join(*_same_keys(rows, new, rule), "left_semi").select(*map(quoted, table.key_names))
         found = identities_of_rows(table, same.limit(1))
         if not found:
             return

@@ -266,3 +266,36 @@ def test_a_later_load_that_is_refused_leaves_the_table(
         patched.setattr(write_partitions, "_require_unchanged", lambda files: 1 / 0)
         assert load(TABLE).exit_code == 1
     assert len(list(catalog.get_partitions(TABLE))) == 2
+
+
+@pytest.mark.usefixtures("listed")
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("file_format", ["parquet", "iceberg"])
+def test_readers_never_miss_a_row_that_a_merge_moves_to_a_new_partition(
+    spark: SparkSession,
+    catalog: Catalog,
+    landing: Path,
+    tmp_path: Path,
+    file_format: str,
+) -> None:
+    tables = tmp_path / "tables.yaml"
+    entry = f"mode: merge\n    merge: {{keys: [id], delete: amount = 9}}\n    format: {file_format}"
+    tables.write_text(tables.read_text().replace("mode: append", entry))
+    assert load(TABLE).exit_code == 0
+    # Its partition would be quarantined, and the former one has no rows left.
+    (landing / "b.csv").write_text(f"{HEADER}1,-1,DE,2026-01-02\n")
+    done = load(TABLE)
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1 file(s) loaded, 1 row(s): 1 partition(s) added, 1 partition(s) removed"
+    assert lines[1].startswith("quality: 1 of 1 partition(s) failed their checks; the report is /")
+    expected = [(1, -1.0, "DE", "2026-01-02"), (2, 5.5, "US", "2026-01-01")]
+    assert rows(spark, catalog) == expected
+    assert not list(catalog.get_partitions(TABLE, state=PartitionState.QUARANTINED))
+    # Nothing moves: the new partition is hidden, and what is deleted is gone.
+    (landing / "c.csv").write_text(f"{HEADER}2,9,US,2026-01-01\n3,-1,FR,2026-01-02\n")
+    done = load(TABLE)
+    assert "quality: 1 of 1 partition(s) failed their checks, and are quarantined; the report" in done.stdout
+    assert rows(spark, catalog) == expected[:1]
+    assert catalog.release_partitions(TABLE) == 1
+    assert rows(spark, catalog) == [*expected[:1], (3, -1.0, "FR", "2026-01-02")]

@@ -343,7 +343,9 @@ class ReportQuarantineOperator(BaseOperator):
 
 
 class AnnounceNewPartitionsOperator(BaseOperator):
-    """Task that emits an event of the table's asset for each new partition, so that other DAGs run once for each.
+    """Task that emits an event of the table's asset for each partition that a load has added or changed.
+
+    Other DAGs run once for each.
 
     Of more than `MAX_KEYS` partitions, it returns the others.
 
@@ -367,11 +369,13 @@ class AnnounceNewPartitionsOperator(BaseOperator):
 
         with open_catalog() as catalog:
             table = catalog.get_table(catalog.operations.get(self.operation_id).table)
-            batches = announcement_batches(
+            names = [
                 partition.name(table)
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.VISIBLE
-            )
+            ]
+            names += catalog.announcements.changed_by(self.operation_id)
+            batches = announcement_batches(dict.fromkeys(names))
             catalog.announcements.finish(self.operation_id)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)

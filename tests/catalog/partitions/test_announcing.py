@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select, update
 
-from catalog import Catalog, NewPartition, Table
+from catalog import Catalog, Column, NewPartition, Table
 from catalog.errors import CatalogError
 from catalog.model.batches import PartitionUpdate
 from catalog.operations import changes
@@ -20,11 +21,18 @@ from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind
 from catalog.partitions import announcing
 from catalog.partitions.changing import set_quarantined
+from catalog.rebalancing.changes import DropPartitions
 from catalog.schemes.hashing import HashScheme
 from catalog.storage.schema import PartitionChangeRow, PartitionRow
 from catalog.tables import dropping
+from catalog.tables.schemes import scheme_from_properties
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.killed_changes import load
+from tests.support.published import published
 
 CHANGED, DROPPED = False, True
+ANNOUNCED = {"settings": {ANNOUNCES: True}}
+"""The request of a load that announces its partitions itself."""
 
 
 @pytest.fixture
@@ -172,6 +180,40 @@ def test_the_partitions_of_a_dropped_table_with_a_scheme_are_announced(catalog: 
     announced(catalog)
     catalog.drop_table("demo.t")
     assert announced(catalog) == [(DROPPED, [f"_partition_id={number}" for number in scheme.ids])]
+
+
+def test_files_of_a_scheme_are_announced_by_whomever_they_were_changed(catalog: Catalog, catalog_url: str) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30"})
+    catalog.create_table("demo.t", columns=[("c", "int")], scheme=scheme)
+    load(catalog, "first", "demo.t", range(40))
+    every = [f"_partition_id={number}" for number in range(4)]
+    assert announced(catalog) == [(CHANGED, every)]
+    first = published(catalog, "demo.t").metadata.current_snapshot_id
+    catalog.committer.delete_files("deletion", "demo.t", "c < 10")
+    assert announced(catalog) == [(CHANGED, every[1:2])]
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table("demo.t").append(pa.table({"c": pa.array([12, 13], pa.int32())}))
+        iceberg.load_table("demo.t").delete("c >= 30")
+    assert len(catalog.scan_files("demo.t").files) == 3
+    assert announced(catalog) == [(CHANGED, [every[0], every[2]])]
+    assert catalog.rebalancing.change_catalog("drop", "demo.t", DropPartitions((1,))) is not None
+    assert announced(catalog) == [(DROPPED, every[1:2])]
+    assert first is not None
+    catalog.roll_backs.to_snapshot("demo.t", first, operation_id="back")
+    assert announced(catalog) == [(CHANGED, every[:3])]
+
+
+def test_a_load_knows_what_it_has_changed_until_it_has_announced_it(catalog: Catalog, table: Table) -> None:
+    changed = ids(catalog, "a", "c")
+    operation = catalog.operations.begin("load", OperationKind.ADD_PARTITIONS, "demo.t", ANNOUNCED)
+    with catalog.storage.write() as connection:
+        record_changed(connection, table, changed, operation.number)
+    catalog.drop_partitions("demo.t", "k = 'c'")
+    assert catalog.announcements.changed_by("load") == ["k=a/n=1"]
+    assert catalog.announcements.changed_by("another") == []
+    catalog.announcements.finish("load")
+    assert catalog.announcements.changed_by("load") == []
+    assert announced(catalog) == [(DROPPED, ["k=c/n=1"])]
 
 
 def test_a_killed_drop_of_a_table_announces_each_partition_once(

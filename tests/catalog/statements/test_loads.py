@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from catalog import Catalog, NewPartition, Table
-from catalog.errors import OperationConflictError, SourceFileError
+from catalog.errors import InvalidConfigurationError, OperationConflictError, SourceFileError
 from catalog.operations.failpoints import Point
+from catalog.operations.job_requests import CREATED_TABLE
 from catalog.operations.local_locks import LocalLock
-from catalog.operations.records import OperationState
+from catalog.operations.records import Operation, OperationKind, OperationState
 from tests.catalog.loading.test_loading import table as table
 from tests.support.effort import effort
-from tests.support.killed_loads import TABLE, load_and_die, load_files
+from tests.support.killed_loads import TABLE, ArrowEngine, load_and_die, load_files
 from tests.support.processes import context
 
 BEFORE_COMMIT = (
@@ -157,6 +160,72 @@ def test_a_check_that_was_stopped_is_made_up_for(catalog: Catalog, landing: Path
     completed, own = load_files(catalog, str(landing), quality=quality)
     assert (completed.checked["passed"], own.operation_id) == (3, None)
     assert len(counts(catalog)) == 3
+
+
+@pytest.mark.usefixtures("table")
+def test_a_check_is_made_up_for_by_the_present_rules(
+    catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = []
+
+    def check(self: ArrowEngine, operation: Operation, step: str, request: Mapping[str, Any], conf: object) -> Any:
+        if step != "check_quality":
+            return run_step(self, operation, step, request, conf)
+        checks.append(request["rules"])
+        if "columns" in request["rules"]:
+            raise InvalidConfigurationError("quality.columns names vv, which demo.t does not have")
+        return run_step(self, operation, step, request, conf)
+
+    run_step: Any = ArrowEngine.run_step
+    monkeypatch.setattr(ArrowEngine, "run_step", check)
+    wrong = {"columns": {"vv": {"min": 0}}}
+    for _ in range(2):
+        with pytest.raises(InvalidConfigurationError):
+            load_files(catalog, str(landing), quality=wrong)
+    completed, own = load_files(catalog, str(landing), quality={"on_failure": "fail"})
+    assert checks == [wrong, wrong, {"on_failure": "fail"}]
+    assert (completed.rules, own.operation_id) == ({"on_failure": "fail"}, None)
+
+
+def test_a_load_whose_table_was_dropped_is_not_completed(
+    catalog: Catalog, catalog_url: str, home: Path, landing: Path, table: Table
+) -> None:
+    kill(catalog_url, home, landing, "check_quality")
+    catalog.drop_table(TABLE, purge=True)
+    catalog.create_table(TABLE, columns=table.columns, partition_keys=table.partition_keys)
+    [report] = load_files(catalog, str(landing))
+    assert (report.is_continued, report.file_count) == (False, 2)
+    assert counts(catalog) == {("JFK", "1"): 2, ("LGA", "1"): 1, ("EWR", "2"): 1}
+    assert list((home / "operations").iterdir()) == []
+
+
+@pytest.mark.parametrize("use", ["", "partition", "operation"])
+def test_the_table_of_a_refused_load_is_dropped_unless_it_is_used(
+    catalog: Catalog, catalog_url: str, landing: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    catalog.create_database("demo", if_not_exists=True)
+
+    def refuse(self: ArrowEngine, operation: Operation, step: str, *_: Any) -> Any:
+        with catalog.operations.attempt(operation.id, step) as attempt:
+            if step == "write_partitions":
+                raise SourceFileError("a test")
+            catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("month", "int")])
+            catalog.operations.finish_job(operation.id, step, attempt, {CREATED_TABLE: True})
+
+    def drop_late(name: str, **options: Any) -> Any:
+        with Catalog.open(catalog_url) as other:
+            if use == "partition":
+                other.add_partitions(TABLE, [NewPartition(["1"])])
+            if use == "operation":
+                other.operations.begin("other", OperationKind.APPEND_ROWS, TABLE, is_exclusive=True)
+        return drop_table(name, **options)
+
+    drop_table = catalog.drop_table
+    monkeypatch.setattr(ArrowEngine, "run_step", refuse)
+    monkeypatch.setattr(catalog, "drop_table", drop_late)
+    with pytest.raises(SourceFileError, match="a test"):
+        load_files(catalog, str(landing))
+    assert [table.full_name for table in catalog.list_tables("demo")] == ([TABLE] if use else [])
 
 
 def test_a_lock_belongs_to_one_operation_of_one_catalog(catalog: Catalog) -> None:

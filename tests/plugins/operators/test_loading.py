@@ -15,6 +15,7 @@ from sqlalchemy import update
 from calve_airflow.operators.loading import (
     CREATE_INDEXES,
     QUARANTINED,
+    AnnounceNewPartitionsOperator,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
@@ -27,6 +28,7 @@ from calve_airflow.operators.loading import (
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.loading.loading import STAGING
+from catalog.operations.changes import ANNOUNCES, record_changed
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage.schema import PartitionRow
 
@@ -189,6 +191,29 @@ def test_each_run_loads_the_day_that_its_source_names_and_no_form_is_a_template(
     assert sources == {f"{tmp_path}/in/{day}/*.csv" for day in days}
     with pytest.raises(AirflowFailException, match="SourceFileError"):
         discover("2024-05-01", source=source)
+
+
+def test_all_partitions_that_a_load_has_changed_are_announced(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"settings": {ANNOUNCES: True}}
+    operation = catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE, settings)
+    table, (first, second, *_) = catalog.get_table(TABLE), list(catalog.get_partitions(TABLE))
+    with catalog.storage.write() as connection:
+        own = update(PartitionRow).where(PartitionRow.id == second.id)
+        connection.execute(own.values(operation_number=operation.number))
+        # The first has been rewritten by another operation since.
+        record_changed(connection, table, [first.id, second.id], operation.number)
+    announced: list[str] = []
+    monkeypatch.setattr(
+        "calve_airflow.operators.loading.announce", lambda _context, _table, names: announced.extend(names)
+    )
+    task = AnnounceNewPartitionsOperator(task_id="announce", operation_id=RUN)
+    assert task.execute(Context()) == []
+    assert sorted(announced) == sorted([first.name(table), second.name(table)])
+    announced.clear()
+    task.execute(Context())
+    assert announced == [second.name(table)], "a retry"
 
 
 def test_quarantined_partitions_are_named_by_a_task_that_fails(catalog: Catalog) -> None:

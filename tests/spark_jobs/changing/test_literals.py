@@ -25,6 +25,8 @@ REFUSED = {
     "'x' < (id)": ("id", "x"),
     "paid = 'perhaps'": ("paid", "perhaps"),
     "at < 'now'": ("at", "now"),
+    "at < '23:59'": ("at", "23:59"),
+    "at < ' T9:30:00'": ("at", "T9:30:00"),
     "price = 'cheap'": ("price", "cheap"),
 }
 ACCEPTED = [
@@ -79,3 +81,12 @@ def test_a_string_that_spark_reads_as_a_value_is_accepted(orders: Session) -> No
     condition = " AND ".join([*ACCEPTED, "name IN (SELECT 'b' AS day FROM orders o WHERE name = 'b' AND id = 2)"])
     orders.execute(f"DELETE FROM orders WHERE {condition}")
     assert count(orders) == 1
+
+
+def test_strings_that_are_compared_with_columns_of_a_source_are_accepted(orders: Session) -> None:
+    orders.execute(
+        "MERGE INTO orders t USING (SELECT 9 AS number, 'x' AS day, 'y' AS paid) orders ON id = number AND "
+        "orders.paid = 'y' WHEN NOT MATCHED AND day = 'x' THEN INSERT (id, name, paid, at, price, day) VALUES "
+        "(number, CASE WHEN day = 'x' THEN 'c' END, true, null, null, date '2026-01-03')"
+    )
+    assert count(orders, "id = 9 AND name = 'c'") == 1
