@@ -49,6 +49,8 @@ CHANGES = (
     "INSERT INTO orders SELECT id + 100, note, country, year FROM orders WHERE id < 8",
 )
 
+MERGE = "MERGE INTO orders t USING (SELECT 1 AS id) s ON t.id = s.id "
+
 
 @pytest.fixture
 def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
@@ -167,6 +169,17 @@ def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> 
         ("UPDATE orders SET id = 'abc'", InvalidQueryError, "(?i)safely cast"),
         ("DELETE FROM orders WHERE reflect('java.lang.System', 'exit', 1) = ''", RefusedStatementError, "reflect"),
         ("DELETE FROM orders WHERE id IN (SELECT id FROM parquet.`/etc`)", TableNotFoundError, "does not exist"),
+        (
+            MERGE + "WHEN NOT MATCHED THEN INSERT VALUES (s.id)",
+            InvalidRowsError,
+            "INSERT has 1 values for the 4 columns",
+        ),
+        (
+            MERGE + "WHEN MATCHED THEN UPDATE SET nothing = 1",
+            InvalidRowsError,
+            "column nothing of demo.orders does not",
+        ),
+        (MERGE + "WHEN NOT MATCHED THEN INSERT *", InvalidRowsError, "the source has no column note, country, year"),
         (
             "MERGE INTO orders t USING (SELECT 1 AS id UNION ALL SELECT 1) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET note = 'x'",
