@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
+    FixedType,
     IcebergType,
     IntegerType,
     ListType,
@@ -23,6 +24,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
 from catalog.errors import UnreadableMetadataError
@@ -35,8 +37,10 @@ _NAMES: Final[dict[type[IcebergType], str]] = {
     LongType: "bigint",
     TimestamptzType: "timestamp",
     TimestampType: "timestamp_ntz",
+    UUIDType: "string",
+    FixedType: "binary",
 }
-"""Names that differ from Iceberg's own."""
+"""Names that differ from Iceberg's own; for types that Spark does not have, those that it reads and writes."""
 
 
 def with_live_columns(table: Table) -> Table:

@@ -1,8 +1,8 @@
-"""Rows of a table after DELETE and UPDATE, whose conditions and new values are untrusted expressions."""
+"""Rows of a table after DELETE, UPDATE and MERGE, whose conditions and new values are untrusted expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.errors import InvalidRowsError, TableNotFoundError, UnsupportedChangeError
+from catalog.statements.model import MergeClause, MergeRows
 from spark_jobs.queries.checked_plans import check_expression
 from spark_jobs.queries.query import with_expressions
 from spark_jobs.reading.paths import quoted
@@ -63,6 +64,37 @@ def check_assignments(table: Table, assignments: Mapping[str, str]) -> None:
         raise InvalidRowsError(
             f"column {', '.join(unknown)} of {table.full_name} does not exist; its columns are {', '.join(names)}"
         )
+
+
+def clause_values(
+    table: Table, statement: MergeRows, clause: MergeClause, source_columns: Sequence[str]
+) -> dict[str, str]:
+    """Return the values that a clause of a MERGE gives to columns: column → expression.
+
+    Raises:
+        InvalidRowsError: A column does not exist, or the number of values differs from that of the columns.
+    """
+    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    if clause.values is None:
+        known = {name.lower(): name for name in source_columns}
+        if missing := [name for name in names if name not in known]:
+            raise InvalidRowsError(
+                f"the source has no column {', '.join(missing)} of {table.full_name}, which {clause.action} with * "
+                f"needs; its columns are {', '.join(source_columns)}. Name the columns instead"
+            )
+        return {name: f"{quoted(statement.source_alias)}.{quoted(known[name])}" for name in names}
+    if isinstance(clause.values, Mapping):
+        if unknown := [name for name in clause.values if name not in names]:
+            raise InvalidRowsError(
+                f"column {', '.join(unknown)} of {table.full_name} does not exist; its columns are {', '.join(names)}"
+            )
+        return dict(clause.values)
+    if len(clause.values) != len(names):
+        raise InvalidRowsError(
+            f"INSERT has {len(clause.values)} values for the {len(names)} columns of {table.full_name} "
+            f"({', '.join(names)}); give one for each, or name the columns"
+        )
+    return dict(zip(names, clause.values, strict=True))
 
 
 def with_hits(spark: SparkSession, catalog: Catalog, table: Table, rows: DataFrame, where: str) -> DataFrame:

@@ -22,7 +22,8 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
 from catalog.partitions.specs import PartitionSpec, spec_values
 from catalog.statements.merges import MergeAction, MergeCase
-from catalog.statements.model import MergeClause, MergeRows
+from catalog.statements.model import MergeRows
+from spark_jobs.changing.changed_rows import clause_values
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters, prune_query
 from spark_jobs.reading.bad_files import cached
@@ -189,7 +190,11 @@ def _merged(
     ]
     for clause in statement.clauses:
         condition = "" if clause.condition is None else f" AND {checked(clause.condition, clause.case)}"
-        lines.append(f"WHEN {clause.case}{condition} THEN {_action(table, clause, checked)}")
+        values = {}
+        if clause.action is not MergeAction.DELETE:
+            new = clause_values(table, statement, clause, source.columns)
+            values = {quoted(name): checked(expression, clause.case) for name, expression in new.items()}
+        lines.append(f"WHEN {clause.case}{condition} THEN {_action(clause.action, values)}")
     try:
         _run(spark, "\n".join(lines), parameters)
     except PySparkException as error:
@@ -204,17 +209,17 @@ def _merged(
     }
 
 
-def _action(table: Table, clause: MergeClause, checked: Callable[[str, MergeCase], str]) -> str:
-    """Return what a clause of a MERGE does, in SQL."""
-    if clause.action is MergeAction.DELETE:
-        return "DELETE"
-    if clause.values is None:
-        return f"{clause.action} SET *" if clause.action is MergeAction.UPDATE else "INSERT *"
-    names = [column.name for column in (*table.columns, *table.partition_keys)]
-    given = clause.values if isinstance(clause.values, Mapping) else dict(zip(names, clause.values, strict=True))
-    values = {quoted(name): checked(expression, clause.case) for name, expression in given.items()}
-    if clause.action is MergeAction.UPDATE:
-        return f"UPDATE SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
+def _action(action: MergeAction, values: Mapping[str, str]) -> str:
+    """Return what a clause of a MERGE does, in SQL.
+
+    Args:
+        values: Quoted column → its new value.
+    """
+    match action:
+        case MergeAction.DELETE:
+            return "DELETE"
+        case MergeAction.UPDATE:
+            return f"UPDATE SET {', '.join(f'{name} = {value}' for name, value in values.items())}"
     return f"INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
 
 

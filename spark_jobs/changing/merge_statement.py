@@ -29,7 +29,7 @@ from catalog.statements.model import MergeClause, MergeRows
 from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
 from spark_jobs.changing import iceberg_changes
-from spark_jobs.changing.changed_rows import check, chosen
+from spark_jobs.changing.changed_rows import check, chosen, clause_values
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.row_changes import CHANGE, begin_change, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
@@ -353,36 +353,7 @@ class _Merge:
         return condition
 
     def _values(self, clause: MergeClause) -> dict[str, str]:
-        """Return the values of a clause by column.
-
-        Raises:
-            InvalidRowsError: A column does not exist, or the number of values differs from that of the columns.
-        """
-        names = [column.name for column in self._columns]
-        if clause.values is None:
-            known = {name.lower(): name for name in self._source_columns}
-            given = {
-                name: f"{quoted(self._statement.source_alias)}.{quoted(known[name])}" for name in names if name in known
-            }
-            if missing := [name for name in names if name not in known]:
-                raise InvalidRowsError(
-                    f"the source has no column {', '.join(missing)} of {self.table.full_name}, which {clause.action} "
-                    f"with * needs; its columns are {', '.join(self._source_columns)}. Name the columns instead"
-                )
-            return given
-        if isinstance(clause.values, Mapping):
-            if unknown := [name for name in clause.values if name not in names]:
-                raise InvalidRowsError(
-                    f"column {', '.join(unknown)} of {self.table.full_name} does not exist; its columns are "
-                    f"{', '.join(names)}"
-                )
-            return dict(clause.values)
-        if len(clause.values) != len(names):
-            raise InvalidRowsError(
-                f"INSERT has {len(clause.values)} values for the {len(names)} columns of {self.table.full_name} "
-                f"({', '.join(names)}); give one for each, or name the columns"
-            )
-        return dict(zip(names, clause.values, strict=True))
+        return clause_values(self.table, self._statement, clause, self._source_columns)
 
 
 def filter_of_values(table: Table, source: DataFrame, pairs: Iterable[tuple[str, str]]) -> str | None:

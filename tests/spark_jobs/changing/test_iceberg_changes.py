@@ -49,6 +49,8 @@ CHANGES = (
     "INSERT INTO orders SELECT id + 100, note, country, year FROM orders WHERE id < 8",
 )
 
+MERGE = "MERGE INTO orders t USING (SELECT 1 AS id) s ON t.id = s.id "
+
 
 @pytest.fixture
 def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
@@ -167,6 +169,17 @@ def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> 
         ("UPDATE orders SET id = 'abc'", InvalidQueryError, "(?i)safely cast"),
         ("DELETE FROM orders WHERE reflect('java.lang.System', 'exit', 1) = ''", RefusedStatementError, "reflect"),
         ("DELETE FROM orders WHERE id IN (SELECT id FROM parquet.`/etc`)", TableNotFoundError, "does not exist"),
+        (
+            MERGE + "WHEN NOT MATCHED THEN INSERT VALUES (s.id)",
+            InvalidRowsError,
+            "INSERT has 1 values for the 4 columns",
+        ),
+        (
+            MERGE + "WHEN MATCHED THEN UPDATE SET nothing = 1",
+            InvalidRowsError,
+            "column nothing of demo.orders does not",
+        ),
+        (MERGE + "WHEN NOT MATCHED THEN INSERT *", InvalidRowsError, "the source has no column note, country, year"),
         (
             "MERGE INTO orders t USING (SELECT 1 AS id UNION ALL SELECT 1) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET note = 'x'",
@@ -331,3 +344,19 @@ def test_strings_are_compared_with_the_columns_of_the_metadata(session: Session,
         with pytest.raises(LiteralTypeError, match="'yesterday' is not a value"):
             session.execute(text.format("day = 'yesterday'"))
     assert session.execute("SELECT count(*) FROM orders").rows == [[7]]
+
+
+def test_types_that_only_iceberg_has_are_written(session: Session, catalog: Catalog) -> None:
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").update_schema() as schema:
+        from pyiceberg.types import FixedType, UUIDType
+
+        schema.add_column("key", UUIDType()).add_column("code", FixedType(2))
+    key = "8c9a2f00-0a52-4f0b-9d3c-0f6a3a0b7c11"
+    session.execute(f"INSERT INTO orders VALUES (8, 'n8', 'nl', 2024, '{key}', X'00FF')")
+    session.execute(f"INSERT INTO orders SELECT 9, 'n9', 'nl', 2024, '{key}', NULL")
+    assert [row[4:] for row in rows(session)[-2:]] == [(key, "00ff"), (key, None)]
+    assert [(row[0], str(row[4]), row[5]) for row in iceberg_rows(url, row_filter="id > 7")] == [
+        (8, key, b"\x00\xff"),
+        (9, key, None),
+    ]
