@@ -18,7 +18,7 @@ from catalog.model import ICEBERG, PARTITION_ID, Column, FileFormat, IndexState,
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import CREATED_TABLE, SKIP, ValidateSourceJob
 from catalog.operations.records import OperationState
-from catalog.schemes.model import DEFAULT_PARTITION
+from catalog.schemes.model import DEFAULT_PARTITION, SchemeType
 from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_loadable
 from catalog.tables.evolution import Evolution
@@ -63,7 +63,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line. Or the types of a new table are
-            to be inferred from files without rows.
+            to be inferred from files without rows. Or files without rows would replace all rows of a table.
         InvalidTableError: The table is new, and the request names no partition keys.
         InvalidPartitionError: An index does not admit a partition, and the request does not say to skip it.
         PartitionAlreadyExistsError: The table has one of the partitions, and the mode is `new`.
@@ -263,6 +263,11 @@ def _check(
     if table.scheme is not None:
         # Each value has a partition, so none is refused.
         row_counts = [row_count for _, row_count in partitions.collect()]
+        if not sum(row_counts) and job.mode == LoadMode.REPLACE and table.scheme.type is SchemeType.HASH:
+            raise SourceFileError(
+                f"the source files have no rows, and mode replace would leave table {table.full_name} without any, "
+                "because its partitions are of type HASH; nothing was loaded. Deliver the rows, or use TRUNCATE TABLE"
+            )
         return {"rows": sum(row_counts), "partitions": len(row_counts), "refused": 0, "refused_reasons": []}
     counts, mode = {"rows": 0, "partitions": 0}, LoadMode.of(job.mode, table)
 

@@ -297,9 +297,9 @@ class Folder:
         """Open a file for random reads; the result is PyArrow's, and a context manager."""
         return self._files.open_input_file(self._path(name))
 
-    def open_text(self, name: str = "") -> io.TextIOWrapper:
-        """Open a file as UTF-8 text; invalid bytes are replaced."""
-        return io.TextIOWrapper(self._files.open_input_stream(self._path(name)), "utf-8", errors="replace", newline="")
+    def open_text(self, name: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
+        """Open a file as text; invalid bytes are replaced."""
+        return io.TextIOWrapper(self._files.open_input_stream(self._path(name)), encoding, errors="replace", newline="")
 
     @contextmanager
     def writing(self, name: str) -> Iterator[io.TextIOBase]:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from catalog.errors import RefusedPartition, SourceFileError
-from catalog.files.filesystem import Folder
 from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.encodings import encoding_of, open_text
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import (
@@ -27,7 +27,6 @@ from spark_jobs.reading.source_checks import (
     PROBLEM,
     REPLACED,
     TEXT_FORMATS,
-    has_encoding,
 )
 from spark_jobs.reading.source_lines import OWN, has_long_values, line_of
 from spark_jobs.reading.sources import Source
@@ -196,20 +195,20 @@ def _unparsed(path: str, record: str, job: SourceJob) -> BadRow:
     """Return a row that Spark could not parse, with the number of its first line."""
     first_line = record.splitlines()[0] if record else ""
     shown = first_line if len(first_line) <= _LONGEST_RECORD else first_line[:_LONGEST_RECORD] + "…"
-    if job.source_format == "json" and is_document(path):
-        return BadRow(path, *_json_error(path, shown))
+    if job.source_format == "json" and is_document(path, job):
+        return BadRow(path, *_json_error(path, shown, job))
     if job.source_format == "csv" and first_line.count('"') % 2 and not has_long_values(job):
         shown += " (if values have line breaks, set multiLine in `source_options`)"
-    if REPLACED in record and not has_encoding(job):
+    if REPLACED in record and encoding_of(job) is None:
         shown += f" (it is not UTF-8; {ENCODING_HINT})"
-    with Folder(path).open_text() as lines:
+    with open_text(path, job) as lines:
         numbers = (number for number, line in enumerate(lines, 1) if line.rstrip("\r\n") == first_line)
         return BadRow(path, next(numbers, None), shown)
 
 
-def _json_error(path: str, shown: str) -> tuple[int | None, str]:
+def _json_error(path: str, shown: str, job: SourceJob) -> tuple[int | None, str]:
     """Return the line and the problem of a document that is not JSON."""
-    with Folder(path).open_text() as text:
+    with open_text(path, job) as text:
         content = text.read(LONGEST_DOCUMENT)
     try:
         json.loads(content)

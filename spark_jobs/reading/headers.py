@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.files.filesystem import FileInfo, in_parallel
 from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.encodings import open_text
 
 _MOST_CHARACTERS = 1_000_000
 """Of a header that is compared; a file without lines would be read whole."""
@@ -26,7 +28,7 @@ def by_header(files: Sequence[FileInfo], job: SourceJob) -> list[list[FileInfo]]
         return [list(files)]
     groups: dict[str, list[FileInfo]] = {}
     others = []
-    for file, line in zip(files, in_parallel(_first_line, files), strict=True):
+    for file, line in zip(files, in_parallel(partial(_first_line, job=job), files), strict=True):
         if line:
             groups.setdefault(line, []).append(file)
         else:
@@ -35,9 +37,9 @@ def by_header(files: Sequence[FileInfo], job: SourceJob) -> list[list[FileInfo]]
     return [[*first, *others], *rest]
 
 
-def _first_line(file: FileInfo) -> str:
+def _first_line(file: FileInfo, job: SourceJob) -> str:
     try:
-        with Folder(file.path).open_text() as text:
+        with open_text(file.path, job) as text:
             return text.readline(_MOST_CHARACTERS).rstrip("\r\n")
     except OSError:
         return ""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from catalog.errors import StorageError
-from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.files.filesystem import FileInfo, in_parallel
 from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.encodings import open_text
 
 _FIRST_CHARACTERS = 1 << 16
 LONGEST_DOCUMENT = 1 << 26
@@ -21,14 +23,15 @@ LONGEST_DOCUMENT = 1 << 26
 _MULTI_LINE = "multiLine"
 
 
-def by_layout(files: Sequence[FileInfo]) -> list[tuple[list[FileInfo], bool]]:
+def by_layout(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[list[FileInfo], bool]]:
     """Return the files with records on lines, and those that are documents, each with whether they are documents.
 
     Files that cannot be read are among the first; Spark says what is wrong.
     """
     lines: list[FileInfo] = []
     documents: list[FileInfo] = []
-    for file, is_one in zip(files, in_parallel(is_document, [file.path for file in files]), strict=True):
+    are_documents = in_parallel(partial(is_document, job=job), [file.path for file in files])
+    for file, is_one in zip(files, are_documents, strict=True):
         (documents if is_one else lines).append(file)
     return [(group, group is documents) for group in (lines, documents) if group]
 
@@ -66,10 +69,10 @@ def _after_blanks(text: str, at: int) -> int:
     return at
 
 
-def is_document(path: str) -> bool:
+def is_document(path: str, job: SourceJob) -> bool:
     """Return whether a file is one document over many lines; False if it cannot be read."""
     try:
-        with Folder(path).open_text() as text:
+        with open_text(path, job) as text:
             start = text.read(_FIRST_CHARACTERS).lstrip(" \t\r\n\ufeff")
             first_line, is_longer, rest = start.partition("\n")
             if not is_longer or not rest.strip():

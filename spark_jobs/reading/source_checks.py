@@ -20,6 +20,7 @@ from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
 from catalog.types.key_types import parse_key_type
+from spark_jobs.reading.encodings import encoding_of
 from spark_jobs.reading.folder_keys import key_of_folder
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_lines import OWN
@@ -203,25 +204,22 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     return checks
 
 
-def has_encoding(job: SourceJob) -> bool:
-    """Return whether the settings of a load name the encoding of its files."""
-    return not {"encoding", "charset"}.isdisjoint(name.lower() for name in job.source_options)
-
-
 def _texts(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedColumn]:
-    """Yield the columns of text files with text, checked for bytes that are not UTF-8.
+    """Yield the columns of text files with text, checked for bytes that are not in their encoding.
 
     Spark replaces such bytes, so that files in another encoding would be loaded with wrong letters. A file may have
     the replacement character itself: it is loaded if the settings say that the encoding is UTF-8.
     """
-    if target.job.source_format not in TEXT_FORMATS or has_encoding(target.job):
+    encoding = encoding_of(target.job)
+    if target.job.source_format not in TEXT_FORMATS or encoding == "utf-8":
         return
+    hint = ENCODING_HINT if encoding is None else _ENCODING
     others = {*target.key_names, *target.unknown(list(columns))}
     for name, kind in columns.items():
         if isinstance(kind, _WITH_TEXT) and name not in others and not name.startswith(OWN):
             column, value = Column(name, kind.simpleString()), f.col(quoted(name))
             text = value.cast("string")
-            yield CheckedColumn(column, value, _not_decoded(f"column {name}", text, ENCODING_HINT), text)
+            yield CheckedColumn(column, value, _not_decoded(f"column {name}", text, hint), text)
 
 
 def _given_keys(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedColumn]:

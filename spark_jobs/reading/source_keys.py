@@ -17,7 +17,7 @@ from catalog.errors import SourceFileError
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.json_documents import by_layout, with_layout
 from spark_jobs.reading.paths import plain_path, read_path
-from spark_jobs.reading.sources import Source
+from spark_jobs.reading.sources import Source, reader_options
 
 _SHOWN = 100
 """Maximum number of characters of a record in an error."""
@@ -39,11 +39,11 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
     reader = spark.read.format("json").options(singleVariantColumn="content", mode="PERMISSIVE")
     frames = [
         _records(
-            reader.options(**with_layout(job, is_document=is_document).source_options).load(
+            reader.options(**reader_options(with_layout(job, is_document=is_document))).load(
                 [read_path(file.path) for file in files]
             )
         )
-        for files, is_document in by_layout(source.files)
+        for files, is_document in by_layout(source.files, job)
     ]
     records = reduce(DataFrame.unionAll, frames)
     lacking = {key: _is_missing(source, key) for key in keys}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from catalog.files.filesystem import Folder
 from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.encodings import open_text
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document, records_of
 
 OWN = "_calve_"
@@ -31,8 +31,8 @@ def line_of(path: str, record: Mapping[str, Any], job: SourceJob) -> int | None:
     if job.source_format not in ("csv", "json") or not compared:
         return None
     nulls = (None, "", _options(job).get("nullvalue", ""))
-    with Folder(path).open_text() as lines:
-        rows = _csv_rows(lines, job) if job.source_format == "csv" else _json_rows(path, lines)
+    with open_text(path, job) as lines:
+        rows = _csv_rows(lines, job) if job.source_format == "csv" else _json_rows(path, lines, job)
         for number, row in rows:
             is_same = (_is_same(row.get(name), value, nulls) for name, value in compared.items())
             if row.keys() & compared.keys() and all(is_same):
@@ -91,8 +91,8 @@ def _split(
         end = reader.line_num
 
 
-def _json_rows(path: str, text: TextIO) -> Iterator[tuple[int, dict[str, str | None]]]:
-    for number, record in _records_of_document(text) if is_document(path) else _records_on_lines(text):
+def _json_rows(path: str, text: TextIO, job: SourceJob) -> Iterator[tuple[int, dict[str, str | None]]]:
+    for number, record in _records_of_document(text) if is_document(path, job) else _records_on_lines(text):
         if isinstance(record, dict):
             texts = {name.lower(): _LITERALS.get(value, value) for name, value in record.items() if _is_plain(value)}
             yield number, texts

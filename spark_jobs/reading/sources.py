@@ -24,6 +24,7 @@ from catalog.operations.job_requests import SKIP, SourceJob
 from catalog.settings.contracts import ContractMode
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import DateType, TimestampType
+from spark_jobs.reading.encodings import encoding_of, is_wide
 from spark_jobs.reading.evolving import SourceGroup, evolved_for, missing_columns
 from spark_jobs.reading.files import listing_in_few_tasks
 from spark_jobs.reading.folder_keys import keys_of_folders
@@ -40,13 +41,15 @@ from spark_jobs.reading.source_checks import (
     Target,
     UnfitFilesError,
     converted,
-    has_encoding,
 )
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.sessions.packages import require_avro
 
 _SHOWN = 10
+_UNORDERED = ("utf-16", "utf-32")
+"""Encodings that leave the order of bytes to a mark at the beginning of a file."""
+
 _NUMBERS: Sequence[type[DataType]] = (IntegerType, LongType, DoubleType)
 """Types that Spark infers for numbers, in the order in which it widens them."""
 
@@ -168,7 +171,7 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     JSON files are at most two groups, because each of their records may have its own fields.
     """
     job = target.job
-    reader = spark.read.format(job.source_format).options(**_reader_options(job))
+    reader = spark.read.format(job.source_format).options(**reader_options(job))
     if job.source_format in TYPED_FORMATS:
         if job.source_format == "avro":
             require_avro(spark)
@@ -182,25 +185,38 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     schemas = [_text_schema(spark, group, replace(target, job=own)) for group, own in groups]
     # One after another, because they are one object, whose schema changes.
     readers = (
-        (reader.options(**_reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
+        (reader.options(**reader_options(own)).schema(schema.add(CORRUPT, StringType())), group)
         for schema, (group, own) in zip(_agreeing(schemas), groups, strict=True)
     )
     return _named_groups(readers, job, refused)
 
 
-def _reader_options(job: SourceJob) -> dict[str, str]:
+def reader_options(job: SourceJob) -> dict[str, str]:
     """Return the options of Spark's reader.
 
     In quoted values of CSV files, a quote is doubled, as nearly all programs do, unless the options say otherwise.
     Spark's default is a backslash before it, with which both of the doubled quotes become part of the value. Of JSON
-    records in another encoding than UTF-8, Spark has to be told where lines end.
+    records in another encoding than UTF-8, Spark has to be told where lines end; it does not find the lines of CSV
+    files in UTF-16 unless values may have line breaks.
+
+    Raises:
+        SourceFileError: Spark cannot read JSON records on lines in this encoding.
     """
     options = dict(job.source_options)
     given = {name.lower(): value for name, value in options.items()}
     if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
         options["escape"] = quote
-    if job.source_format == "json" and has_encoding(job) and "linesep" not in given:
-        options["lineSep"] = "\n"
+    encoding = encoding_of(job)
+    if job.source_format == "csv" and is_wide(encoding):
+        options.setdefault("multiLine", "true")
+    if job.source_format == "json" and encoding is not None:
+        if encoding in _UNORDERED and given.get("multiline") == "false":
+            raise SourceFileError(
+                f"JSON records on lines cannot be read with encoding {encoding}, which leaves the order of bytes open; "
+                f"name it in `source_options`: {encoding}le, or {encoding}be"
+            )
+        if "linesep" not in given:
+            options["lineSep"] = "\n"
     return options
 
 
@@ -208,14 +224,14 @@ def _text_groups(files: Sequence[FileInfo], job: SourceJob) -> list[tuple[Sequen
     """Return CSV files with the same header, or JSON files with the same layout, and the settings to read them."""
     if job.source_format == "csv":
         return [(group, job) for group in by_header(files, job)]
-    return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files)]
+    return [(group, with_layout(job, is_document=is_document)) for group, is_document in by_layout(files, job)]
 
 
 def _named_groups(
     readers: Iterable[tuple[DataFrameReader, Sequence[FileInfo]]], job: SourceJob, refused: dict[str, str]
 ) -> list[SourceGroup]:
     """Return groups of files, without those with a column whose name no table can have, or is in another encoding."""
-    groups, is_checked = [], job.source_format in TEXT_FORMATS and not has_encoding(job)
+    groups, is_checked = [], job.source_format in TEXT_FORMATS and encoding_of(job) is None
     for reader, files in readers:
         try:
             group = _group(reader, files)
@@ -300,7 +316,7 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             )
         fields = [(name, declared[name]) for name in job.column_types]
     else:
-        sniffer = spark.read.format(job.source_format).options(**_reader_options(job))
+        sniffer = spark.read.format(job.source_format).options(**reader_options(job))
         sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may omit a field.

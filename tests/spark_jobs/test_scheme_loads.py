@@ -209,6 +209,21 @@ def test_bad_rows_are_named_or_their_files_set_aside(make: Callable[[str], Loads
 
 
 @on_sqlite
+@pytest.mark.parametrize("kind", ["hash", "range"])
+def test_files_without_rows_replace_nothing(make: Callable[[str], Loads], kind: str) -> None:
+    loads = make(kind)
+    loads.load(loads.deliver("a.csv", [(1, 1, 1, 1), (2, 1, 1, 3)]))
+    empty = loads.deliver("empty.csv", [])
+    if kind == "hash":
+        with pytest.raises(SourceFileError, match=r"no rows, and mode replace would leave table demo.t without any"):
+            loads.load(empty, "replace")
+    else:
+        assert loads.load(empty, "replace").registered["row_count"] == 0
+    loads.rows = [(1, 1, 1, 1), (2, 1, 1, 3)]
+    loads.check()
+
+
+@on_sqlite
 def test_json_records_need_the_partition_column(make: Callable[[str], Loads]) -> None:
     loads = make("list")
     path = loads.folder / "a.json"
