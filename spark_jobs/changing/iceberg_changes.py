@@ -26,7 +26,6 @@ from catalog.statements.model import MergeRows
 from spark_jobs.changing.changed_rows import clause_values
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters, prune_query
-from spark_jobs.reading.bad_files import cached
 from spark_jobs.reading.iceberg import read_metadata_file
 from spark_jobs.reading.paths import quoted
 from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
@@ -103,7 +102,7 @@ def delete(
             condition, parameters = _of_partition(table, values or {}), dict[str, DataFrame]()
         else:
             condition, parameters = as_parameters(spark, catalog, where, _named(table))
-        count = _count(spark, table, condition, parameters)
+        count = _count(spark, catalog, table, condition if where is None else where)
         mode = target.java.properties().get(_DELETE_MODE) if for_good else None
         if for_good and _total(target, "total-delete-files"):
             options = "map('delete-file-threshold', '1', 'remove-dangling-deletes', 'true')"
@@ -131,7 +130,7 @@ def update(
 
     def change(table: Table, target: PrivateTable) -> Report:
         condition, parameters = as_parameters(spark, catalog, where, _named(table))
-        count = _count(spark, table, condition, parameters)
+        count = _count(spark, catalog, table, where)
         if count:
             sets = []
             for name, expression in assignments.items():
@@ -152,9 +151,9 @@ def merge(spark: SparkSession, catalog: Catalog, operation: Operation, statement
         AmbiguousMergeError: Several rows of the source match a row of the table.
     """
     sql = f"SELECT * FROM {statement.source} AS {quoted(statement.source_alias)}"
-    with cached() as persist:
-        source = persist(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame)
-        return _changed(spark, catalog, operation, partial(_merged, spark, catalog, statement, source))
+    # Read once. Spark does not plan a MERGE whose source has a query of an Iceberg table.
+    source = prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.localCheckpoint()
+    return _changed(spark, catalog, operation, partial(_merged, spark, catalog, statement, source))
 
 
 def _merged(
@@ -166,7 +165,9 @@ def _merged(
     target: PrivateTable,
 ) -> Report:
     assert table.metadata_location is not None
-    given = {_TARGET: read_metadata_file(spark, table.metadata_location), _SOURCE: source}
+    frames = {_TARGET: read_metadata_file(spark, table.metadata_location), _SOURCE: source}
+    # Only their columns are needed. Spark would confuse those of a source that reads the table itself.
+    given = {name: spark.createDataFrame([], frame.schema) for name, frame in frames.items()}
     own, others = (
         f"{quoted(name)} AS {quoted(alias)}"
         for name, alias in ((_TARGET, statement.alias), (_SOURCE, statement.source_alias))
@@ -344,13 +345,10 @@ def _run(spark: SparkSession, text: str, parameters: Mapping[str, Any]) -> None:
     spark.sql(text, **parameters)
 
 
-def _count(spark: SparkSession, table: Table, condition: str, parameters: Mapping[str, DataFrame]) -> int:
+def _count(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> int:
     """Return the number of rows that meet a condition; Iceberg's metadata tell it for whole files."""
-    assert table.metadata_location is not None
-    rows: dict[str, Any] = {**parameters, "calve_rows": read_metadata_file(spark, table.metadata_location)}
-    text = condition if parameters else condition.replace("{", "{{").replace("}", "}}")
-    sql = f"SELECT count(*) FROM {{calve_rows}} AS {quoted(table.name)} WHERE (\n{text}\n)"
-    return int(spark.sql(sql, **rows).collect()[0][0])
+    sql = f"SELECT count(*) FROM {_named(table)} WHERE (\n{where}\n)"
+    return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
 
 
 def _of_partition(table: Table, values: PartitionSpec) -> str:

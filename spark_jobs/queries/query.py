@@ -331,6 +331,7 @@ class _Statement:
         self._views: list[str] = []
         # Those of Iceberg tables, and those that the caller has given.
         self._known_views: dict[str, DataFrame] = {}
+        self._iceberg_views: dict[tuple[str, str | None], str] = {}
         edits = list(references.edits)
         unaliased = set()
         for number, node in enumerate(table_nodes(tree) if given else (), len(occurrences)):
@@ -340,7 +341,7 @@ class _Statement:
         for number, (node, table) in enumerate(occurrences):
             view = f"{prefix}_{number}"
             if is_read_by_iceberg(node, table):
-                self._known_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
+                view = self._iceberg_view(table, node.name.lower() if node.catalog else None, view)
             else:
                 self._views.append(view)
             start, end = start_of(node.parts[0]), end_of(node.parts[-1])
@@ -361,6 +362,16 @@ class _Statement:
             check_query(spark, text, untrusted, {*self._views, *self._known_views})
         # Spark's parameters are in braces.
         self.text = re.sub(rf"{prefix}_[0-9]+", r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
+
+    def _iceberg_view(self, table: Table, metadata_table: str | None, view: str) -> str:
+        """Return the view of an Iceberg table or its metadata table; by default, make it with a given name.
+
+        All occurrences have one view: Spark confuses the columns of several frames of an Iceberg table.
+        """
+        known = self._iceberg_views.setdefault((table.full_name, metadata_table), view)
+        if known is view:
+            self._known_views[view] = _iceberg_frame(self._spark, table, metadata_table)
+        return known
 
     def parameters(self, frames: Sequence[DataFrame]) -> dict[str, Any]:
         """Return what the parameters in the text stand for."""

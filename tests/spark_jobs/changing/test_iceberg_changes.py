@@ -47,6 +47,10 @@ CHANGES = (
     "ON t.id = s.id WHEN MATCHED AND s.text = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET note = s.text "
     "WHEN NOT MATCHED THEN INSERT (id, note, country, year) VALUES (s.id, s.text, 'be', 1)",
     "INSERT INTO orders SELECT id + 100, note, country, year FROM orders WHERE id < 8",
+    "DELETE FROM orders WHERE id = (SELECT max(id) AS m FROM orders)",
+    "UPDATE orders SET note = '{y}' WHERE id IN (SELECT a.id FROM orders AS a JOIN orders AS b ON a.id = b.id + 100)",
+    "MERGE INTO orders AS t USING (SELECT id - 100 AS id, note AS text FROM orders WHERE id > 100) AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET note = s.text || '!' WHEN NOT MATCHED BY SOURCE AND t.id = 20 THEN DELETE",
 )
 
 MERGE = "MERGE INTO orders t USING (SELECT 1 AS id) s ON t.id = s.id "
