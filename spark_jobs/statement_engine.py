@@ -419,7 +419,7 @@ class SparkEngine:
     def compact_iceberg(
         self, operation: NewOperation, table: Table, values: Mapping[str, str | None]
     ) -> Mapping[str, Any]:
-        """Let Iceberg's own procedure compact an Iceberg table, or its partitions with some values."""
+        """Compact an Iceberg table, or its partitions with some values, by Iceberg's own procedure."""
         with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
             spark, requested_by = self._session_for(table), operation.requested_by
             return compact_iceberg(

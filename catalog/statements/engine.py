@@ -205,7 +205,7 @@ class Engine(Protocol):
     def compact_iceberg(
         self, operation: NewOperation, table: Table, values: Mapping[str, str | None]
     ) -> Mapping[str, Any]:
-        """Let Iceberg's own procedure compact such a table.
+        """Compact such a table by Iceberg's own procedure.
 
         Args:
             values: Values of some partition keys, to compact only the partitions with them.

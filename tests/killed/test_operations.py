@@ -66,7 +66,7 @@ def replaced(part_of: Callable[[int], int]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Mode:
-    """What is done: a load with a mode, or a statement; and the rows afterwards."""
+    """An operation, which is a load with a mode or a statement, and the rows after it."""
 
     after: list[Row]
     load: Mapping[str, Any] | None = None
