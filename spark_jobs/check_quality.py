@@ -62,11 +62,9 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     log.info("%s: %d of %d partitions passed", table.full_name, report["passed"], report["checked"])
     for failure in report["failures"]:
         log.warning("%s", failure)
-    if table.scheme is not None:
-        # Those of a scheme have no rows in the catalog whose checks could be stored: the report has the result.
-        catalog.quality.record(job.operation_id, job.step, job.attempt, [], report)
-        return
-    checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
+    # Those of a scheme have no rows in the catalog whose checks could be stored: the report has the result.
+    stored = partitions if table.scheme is None else ()
+    checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in stored)
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
 
 

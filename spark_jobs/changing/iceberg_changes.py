@@ -27,7 +27,7 @@ from spark_jobs.changing.changed_rows import clause_values
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters, prune_query
 from spark_jobs.reading.iceberg import read_metadata_file
-from spark_jobs.reading.paths import quoted
+from spark_jobs.reading.paths import quoted, quoted_table, text_literal
 from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here
 
@@ -101,7 +101,7 @@ def delete(
         if where is None:
             condition, parameters = _of_partition(table, values or {}), dict[str, DataFrame]()
         else:
-            condition, parameters = as_parameters(spark, catalog, where, _named(table))
+            condition, parameters = as_parameters(spark, catalog, where, quoted_table(table))
         count = _count(spark, catalog, table, condition if where is None else where)
         mode = target.java.properties().get(_DELETE_MODE) if for_good else None
         if for_good and _total(target, "total-delete-files"):
@@ -129,12 +129,12 @@ def update(
     """
 
     def change(table: Table, target: PrivateTable) -> Report:
-        condition, parameters = as_parameters(spark, catalog, where, _named(table))
+        condition, parameters = as_parameters(spark, catalog, where, quoted_table(table))
         count = _count(spark, catalog, table, where)
         if count:
             sets = []
             for name, expression in assignments.items():
-                value, more = as_parameters(spark, catalog, expression, _named(table))
+                value, more = as_parameters(spark, catalog, expression, quoted_table(table))
                 sets.append(f"{quoted(name)} = (\n{value}\n)")
                 parameters |= more
             text = f"UPDATE {target.sql_name} AS {quoted(table.name)} SET {', '.join(sets)} WHERE (\n{condition}\n)"
@@ -231,7 +231,7 @@ def compact(
     values: PartitionSpec | None = None,
     target_bytes: int | None = None,
 ) -> Report:
-    """Let Iceberg's `rewrite_data_files` write small files again.
+    """Compact small files by Iceberg's `rewrite_data_files`.
 
     Args:
         values: Values of some partition keys; None for all partitions.
@@ -244,8 +244,7 @@ def compact(
     def change(table: Table, target: PrivateTable) -> Report:
         arguments = f"table => '{target.sql_name}'"
         if values:
-            where = _of_partition(table, values).replace("\\", "\\\\").replace("'", "\\'")
-            arguments += f", where => '{where}'"
+            arguments += f", where => {text_literal(_of_partition(table, values))}"
         if target_bytes is not None:
             arguments += f", options => map('target-file-size-bytes', '{target_bytes}')"
         row = spark.sql(f"CALL {PRIVATE}.system.rewrite_data_files({arguments})").collect()[0]
@@ -336,10 +335,6 @@ def _set_delete_mode(spark: SparkSession, target: PrivateTable, mode: str) -> No
     spark.sql(f"ALTER TABLE {target.sql_name} SET TBLPROPERTIES ('{_DELETE_MODE}'='{mode}')")
 
 
-def _named(table: Table) -> str:
-    return f"{quoted(table.database)}.{quoted(table.name)}"
-
-
 def _run(spark: SparkSession, text: str, parameters: Mapping[str, Any]) -> None:
     # Spark takes braces for parameters only if there are any.
     spark.sql(text, **parameters)
@@ -347,7 +342,7 @@ def _run(spark: SparkSession, text: str, parameters: Mapping[str, Any]) -> None:
 
 def _count(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> int:
     """Return the number of rows that meet a condition; Iceberg's metadata tell it for whole files."""
-    sql = f"SELECT count(*) FROM {_named(table)} WHERE (\n{where}\n)"
+    sql = f"SELECT count(*) FROM {quoted_table(table)} WHERE (\n{where}\n)"
     return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
 
 
@@ -363,6 +358,5 @@ def _of_partition(table: Table, values: PartitionSpec) -> str:
         if value is None:
             parts.append(f"{quoted(key.name)} IS NULL")
         else:
-            text = value.replace("\\", "\\\\").replace("'", "\\'")
-            parts.append(f"{quoted(key.name)} = CAST('{text}' AS {key.type})")
+            parts.append(f"{quoted(key.name)} = CAST({text_literal(value)} AS {key.type})")
     return " AND ".join(parts) or "true"

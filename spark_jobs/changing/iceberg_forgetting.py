@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -33,7 +34,7 @@ from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters
 from spark_jobs.reading.iceberg import read_metadata_file
-from spark_jobs.reading.paths import quoted
+from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.sessions.session import attempt_here
 
 FORGET = "forget"
@@ -170,11 +171,11 @@ def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation)
 def _remove(spark: SparkSession, catalog: Catalog, table: Table, before: str) -> int:
     """Delete the files that snapshots of former metadata have, and the current one does not; return their number."""
     after = str(table.metadata_location)
-    lists, manifests = _lists(before) - _lists(after), set[str]()
+    lists, manifests = _lists(read_metadata(before)) - _lists(read_metadata(after)), set[str]()
     count = 0
-    if all(map(_exists, lists)):
+    if all(in_parallel(_exists, lists)):
         manifests = _paths(spark, before, "all_manifests", "path") - _paths(spark, after, "all_manifests", "path")
-        if all(map(_exists, manifests)):
+        if all(in_parallel(_exists, manifests)):
             data = _paths(spark, before, "all_files", "file_path") - _paths(spark, after, "all_files", "file_path")
             reachability = Reachability(catalog.storage, [table.location])
             count = _delete(data - set(reachability.reached(data, besides=(table.full_name,))))
@@ -210,8 +211,8 @@ def _proof(
     """
     location = str(table.metadata_location)
     rows = read_metadata_file(spark, location)
-    names = f"{quoted(table.database)}.{quoted(table.name)}"
-    condition, parameters = as_parameters(spark, catalog, where, names)
+    metadata = read_metadata(location)
+    condition, parameters = as_parameters(spark, catalog, where, quoted_table(table))
     given: dict[str, Any] = {**parameters, "calve_rows": rows.select("*", f.col("_file").alias(_FILE))}
     sql = f"SELECT {quoted(_FILE)}, count(*) FROM {{calve_rows}} AS {quoted(table.name)} WHERE (\n{condition}\n)"
     found = {comparable(path): count for path, count in spark.sql(f"{sql} GROUP BY 1", **given).collect()}
@@ -219,11 +220,11 @@ def _proof(
     data, deletes = (_collected(current.where(kind), "file_path") for kind in ("content = 0", "content <> 0"))
     every = _paths(spark, location, "all_files", "file_path")
     in_folder = {comparable(path) for path in (*_data_files(table), *_manifests_in(table))}
-    known = every | _paths(spark, location, "all_manifests", "path") | _lists(location)
+    known = every | _paths(spark, location, "all_manifests", "path") | _lists(metadata)
     return len(data), [
         ("of the table, whose rows arrived meanwhile; run the statement again", found),
         ("of deletes, which may hide such rows; run the statement again", dict.fromkeys(deletes, 0)),
-        (_of_former(location), dict.fromkeys(every - data - deletes, 0)),
+        (_of_former(metadata), dict.fromkeys(every - data - deletes, 0)),
         (
             "that no snapshot has, and that are not searched; remove_orphan_files of the DAG maintain_iceberg deletes "
             "them, as far as a revert does not need them",
@@ -232,9 +233,8 @@ def _proof(
     ]
 
 
-def _of_former(location: str) -> str:
+def _of_former(metadata: TableMetadata) -> str:
     """Return why the files of former snapshots are left: branches and tags keep those that they name."""
-    metadata = read_metadata(location)
     kept = sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id != metadata.current_snapshot_id)
     named, dropped = (f" and of the branches or tags {', '.join(kept)}", "drop these, then ") if kept else ("", "")
     return (
@@ -267,14 +267,13 @@ def _collected(frame: DataFrame, column: str) -> set[str]:
     return {comparable(row[0]) for row in frame.select(column).distinct().toLocalIterator()}
 
 
-def _lists(location: str) -> set[str]:
+def _lists(metadata: TableMetadata) -> set[str]:
     """Return the manifest lists of all snapshots."""
-    return {comparable(snapshot.manifest_list) for snapshot in read_metadata(location).snapshots}
+    return {comparable(snapshot.manifest_list) for snapshot in metadata.snapshots}
 
 
 def _exists(path: str) -> bool:
-    folder, _, name = path.rpartition("/")
-    return Folder(folder).exists(name)
+    return Folder(path).file() is not None
 
 
 def _delete(paths: Collection[str]) -> int:

@@ -37,7 +37,7 @@ from spark_jobs.changing.changed_rows import (
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
-from spark_jobs.reading.paths import quoted
+from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.value_checks import shaped_rows
@@ -289,7 +289,7 @@ def append_to_iceberg(
 ) -> dict[str, Any]:
     """Add rows to an Iceberg table, as `append_rows` does to others; a repeated call returns the same report."""
     request = {"change": "append", **(request or {})}
-    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    operation, _ = begin_change(catalog, operation_id, table, request, requested_by)
     return iceberg_changes.write(spark, catalog, operation, frame)
 
 
@@ -304,7 +304,7 @@ def truncate_iceberg(
 ) -> dict[str, Any]:
     """Delete all rows of an Iceberg table, or those of the partitions with some values, without reading them."""
     request = {"change": "truncate", "values": dict(values)}
-    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    operation, _ = begin_change(catalog, operation_id, table, request, requested_by)
     return iceberg_changes.delete(spark, catalog, operation, None, values)
 
 
@@ -317,9 +317,9 @@ def compact_iceberg(
     *,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
-    """Let Iceberg's own procedure compact an Iceberg table, or its partitions with some values."""
+    """Compact an Iceberg table, or its partitions with some values, by Iceberg's own procedure."""
     request = {"change": COMPACT, "values": dict(values)}
-    operation = _begin(catalog, operation_id, _changeable(catalog, table), request, requested_by)
+    operation, _ = begin_change(catalog, operation_id, table, request, requested_by)
     return iceberg_changes.compact(spark, catalog, operation, values)
 
 
@@ -409,7 +409,7 @@ def _updated(
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
     """Return the partitions that have rows which meet a condition."""
     keys = ", ".join(map(quoted, table.key_names))
-    sql = f"SELECT DISTINCT {keys} FROM {quoted(table.database)}.{quoted(table.name)} WHERE ({where}\n)"
+    sql = f"SELECT DISTINCT {keys} FROM {quoted_table(table)} WHERE ({where}\n)"
     pruned = prune_query(spark, sql, catalog=catalog, untrusted=sql)
     matching = identities_of_rows(table, pruned.frame)
     concerned = partitions_among(catalog, table, matching, pruned.tables[0].where if pruned.tables else None)

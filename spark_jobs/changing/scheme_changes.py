@@ -26,7 +26,7 @@ from catalog.rebalancing.planning import with_target_file_bytes
 from spark_jobs.changing.changed_rows import IS_HIT, rows_updated, rows_without, with_hits
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.iceberg import read_live_rows
-from spark_jobs.reading.paths import plain_path, quoted
+from spark_jobs.reading.paths import plain_path, quoted, quoted_table
 from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.value_checks import shaped_rows
 from spark_jobs.sessions.session import attempt_here
@@ -149,7 +149,7 @@ def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> H
         RefusedStatementError: The condition uses what is not allowed.
     """
     table = catalog.get_table(name)
-    sql = f"SELECT 1 FROM {quoted(table.database)}.{quoted(table.name)} WHERE (\n{where}\n)"
+    sql = f"SELECT 1 FROM {quoted_table(table)} WHERE (\n{where}\n)"
     pruned = prune_query(spark, sql, catalog=catalog, untrusted=sql)
     try:
         scan = catalog.scan_files(name, pruned.tables[0].where if pruned.tables else "false")

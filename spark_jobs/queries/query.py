@@ -50,7 +50,7 @@ from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_metadata_file
-from spark_jobs.reading.paths import quoted
+from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
 from spark_jobs.rows.char_columns import char_metadata
 from spark_jobs.rows.placement import partition_id
@@ -172,7 +172,7 @@ def with_expressions(
     kept = [quoted(name) for name in rows.columns]
     # On lines of their own, because an expression may end with a comment.
     new = [f"(\n{expression}\n) AS {quoted(name)}" for name, expression in expressions.items()]
-    sql = f"SELECT {', '.join([*kept, *new])} FROM {quoted(table.database)}.{quoted(table.name)}"
+    sql = f"SELECT {', '.join([*kept, *new])} FROM {quoted_table(table)}"
     statement = _Statement(spark, catalog, sql, untrusted=sql)
     others = [_prune(spark, catalog, other, None).frame for other in statement.tables[:-1]]
     frames = [

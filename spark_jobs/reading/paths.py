@@ -1,10 +1,11 @@
-"""Paths of files and names of columns, as Spark expects and reports them."""
+"""Paths of files, names and texts, as Spark expects and reports them."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import unquote
 
+from catalog import Table
 from catalog.errors import InvalidLocationError
 
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
@@ -43,3 +44,14 @@ def plain_path(uri: str) -> str:
 def quoted(name: str) -> str:
     """Return a column's name as a quoted SQL identifier."""
     return f"`{name.replace('`', '``')}`"
+
+
+def quoted_table(table: Table) -> str:
+    """Return a table's `database.name` as quoted SQL identifiers."""
+    return f"{quoted(table.database)}.{quoted(table.name)}"
+
+
+def text_literal(text: str) -> str:
+    """Return a text as a literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from catalog.errors import SourceFileError
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.json_documents import by_layout, with_layout
-from spark_jobs.reading.paths import plain_path, read_path
+from spark_jobs.reading.paths import plain_path, read_path, text_literal
 from spark_jobs.reading.sources import Source, reader_options
 
 _SHOWN = 100
@@ -70,5 +70,5 @@ def _records(frame: DataFrame) -> DataFrame:
 
 
 def _is_missing(source: Source, key: str) -> SparkColumn:
-    name = source.names[key].replace("\\", "\\\\").replace("'", "\\'")
-    return f.expr(f"variant_get(record, '$[\"{name}\"]', 'variant') IS NULL")
+    path = text_literal(f'$["{source.names[key]}"]')
+    return f.expr(f"variant_get(record, {path}, 'variant') IS NULL")
