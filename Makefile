@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino up down cluster cluster-down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino ui up down cluster cluster-down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ audit: setup ## Check requirements.txt for known vulnerabilities, in PyPI's data
 	@$(BIN)/pip-audit --vulnerability-service $(AUDIT) --requirement requirements.txt --disable-pip --require-hashes --strict \
 		--progress-spinner off || { echo "make audit: failed. Either a package has a known vulnerability, listed above, or the" \
 		"database $(AUDIT) cannot be reached; check the connection, or use AUDIT=pypi or AUDIT=osv" >&2; exit 1; }
+
+ui: ## Build the scripts and styles of the pages, which are committed; needs Node.js 20 or later
+	cd ui && npm ci --no-audit --no-fund && npm run --silent build
 
 lock: setup ## Compile requirements.txt and requirements-dev.txt again
 	$(COMPILE) requirements.in -o requirements.txt

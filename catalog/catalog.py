@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.announcing import Announcements
+    from catalog.partitions.counting import TableSize
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.indexing import Indexing
     from catalog.partitions.purging import PartitionPurge
@@ -469,6 +470,15 @@ class Catalog:
             DatabaseNotFoundError: The database does not exist.
         """
         return self._definitions.list_tables(database)
+
+    def table_sizes(self) -> dict[int, TableSize]:
+        """Return the sizes of all tables that have partitions or data files in the catalog, by `Table.id`.
+
+        Reads the rows of all partitions and files, in two statements.
+        """
+        from catalog.partitions.counting import measure_tables
+
+        return measure_tables(self.storage)
 
     def alter_table(
         self,

@@ -187,7 +187,14 @@ class Operations:
         return None if row is None else to_operation(row)
 
     def list(
-        self, table: str | None = None, *, states: Sequence[OperationState] = (), limit: int = 50
+        self,
+        table: str | None = None,
+        *,
+        states: Sequence[OperationState] = (),
+        kinds: Sequence[OperationKind] = (),
+        since_ms: int | None = None,
+        before: int | None = None,
+        limit: int = 50,
     ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
 
@@ -195,8 +202,17 @@ class Operations:
 
         Args:
             states: Only operations in one of these states; empty for all.
+            kinds: Only operations of one of these kinds; empty for all.
+            since_ms: Only operations that began at this time or later, in milliseconds since 1970 UTC.
+            before: Only operations with a number below this one, for the next page.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
+        if kinds:
+            query = query.where(OperationRow.kind.in_(kinds))
+        if since_ms is not None:
+            query = query.where(OperationRow.created_at_ms >= since_ms)
+        if before is not None:
+            query = query.where(OperationRow.number < before)
         with self._storage.read() as connection:
             return [to_operation(row) for row in connection.execute(query.where(*_chosen(connection, table, states)))]
 

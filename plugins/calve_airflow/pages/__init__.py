@@ -1,0 +1,1 @@
+"""Calve's pages in Airflow's UI."""

@@ -1,0 +1,63 @@
+"""Who may see the pages, and what their buttons may do.
+
+Airflow gives mounted applications no protection of their own (apache/airflow issue 72655). The pages ask its
+authentication manager for each request: reading them needs what Airflow's own list of plugins needs, and each action
+the access to the DAG that performs it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import get_user, requires_access_view
+from fastapi import Depends, HTTPException, Request
+
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+def same_origin(request: Request) -> None:
+    """Refuse a change that another site asks for with the cookie of a person who is logged in.
+
+    Raises:
+        HTTPException: 403; the request's origin is not this server.
+    """
+    if request.method in _READING or "authorization" in request.headers:
+        return
+    origin = request.headers.get("origin")
+    if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
+        raise HTTPException(403, "the request comes from another site; use the buttons of Calve's pages")
+
+
+READERS = [Depends(get_user), Depends(requires_access_view(AccessView.PLUGINS)), Depends(same_origin)]
+"""The dependencies of all pages: a user who is logged in and may see plugins."""
+
+User = Annotated[BaseUser, Depends(get_user)]
+"""The user of a request."""
+
+
+def may_start(user: BaseUser, dag_id: str) -> bool:
+    """Return whether a user may start runs of a DAG."""
+    return get_auth_manager().is_authorized_dag(
+        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+    )
+
+
+def may_answer(user: BaseUser, dag_id: str) -> bool:
+    """Return whether a user may answer the questions of a DAG's runs, such as approvals."""
+    return get_auth_manager().is_authorized_dag(
+        method="PUT", access_entity=DagAccessEntity.HITL_DETAIL, details=DagDetails(id=dag_id), user=user
+    )
+
+
+def require_start(user: BaseUser, dag_id: str) -> None:
+    """Refuse an action that is for those who may start runs of a DAG.
+
+    Raises:
+        HTTPException: 403; the user may not.
+    """
+    if not may_start(user, dag_id):
+        raise HTTPException(403, f"you may not start runs of the DAG {dag_id}; ask an administrator of Airflow for it")

@@ -1,0 +1,72 @@
+"""The application of the pages: its routes, its files and its errors."""
+
+from __future__ import annotations
+
+import logging
+from importlib.resources import as_file
+
+from airflow.api_fastapi.app import get_auth_manager
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from calve_airflow.pages import operations, overview, running, tables
+from calve_airflow.pages.access import READERS
+from calve_airflow.pages.rendering import STATIC, is_part, render
+from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
+
+log = logging.getLogger(__name__)
+
+ROUTERS = (overview.router, tables.router, operations.router, running.router)
+"""The routes of all pages."""
+
+
+def create_application() -> FastAPI:
+    """Return the application, with access checked for all its routes but the scripts and styles."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    guarded = APIRouter(dependencies=READERS)
+    for router in ROUTERS:
+        guarded.include_router(router)
+    app.include_router(guarded)
+    with as_file(STATIC) as folder:
+        app.mount("/static", StaticFiles(directory=folder))
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(CatalogError, _failed)
+    app.add_exception_handler(Exception, _broken)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 401 and not is_part(request) and "text/html" in request.headers.get("accept", ""):
+        login = get_auth_manager().get_url_login(next_url=str(request.url))
+        return RedirectResponse(login, status_code=303)
+    titles = {401: "Not logged in", 403: "Not allowed", 404: "Not found", 405: "Not allowed"}
+    return _error(request, error.status_code, titles.get(error.status_code, "Not possible"), str(error.detail))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = [f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}" for problem in error.errors()]
+    return _error(request, 422, "Not possible", "; ".join(problems))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, NotFoundError):
+        return _error(request, 404, "Not found", str(error))
+    if isinstance(error, CatalogUnavailableError):
+        return _error(request, 503, "The catalog cannot be reached", str(error))
+    return _error(request, 400, "Not possible", str(error))
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.exception("The page %s failed", request.url.path, exc_info=error)
+    return _error(request, 500, "This page failed", "The reason is in the log of Airflow's API server.")
+
+
+def _error(request: Request, status: int, title: str, message: str) -> Response:
+    template = "error_part.html" if is_part(request) else "error.html"
+    return render(request, template, status=status, title=title, message=message, active=None)

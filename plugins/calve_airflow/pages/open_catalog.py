@@ -1,0 +1,71 @@
+"""The catalog of the API server's process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
+
+from catalog import Catalog
+
+T = TypeVar("T")
+
+_KEPT = 256
+
+
+class _OpenCatalog:
+    """The catalog, opened by the first request that needs it."""
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> Catalog:
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = Catalog.open()
+            return self._catalog
+
+    def close(self) -> None:
+        with self._lock:
+            if self._catalog is not None:
+                self._catalog.close()
+            self._catalog = None
+
+
+_OPEN = _OpenCatalog()
+close_catalog = _OPEN.close
+"""Close the catalog; the next request opens it again."""
+
+OpenCatalog = Annotated[Catalog, Depends(_OPEN.get)]
+"""The catalog that `CALVE_CATALOG_URL` names, in a route's arguments.
+
+Raises:
+    CatalogUnavailableError: The catalog cannot be opened.
+"""
+
+
+class Remembered:
+    """Results of queries that read much, kept for a few seconds: many people look at the same page."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._results: dict[Hashable, tuple[float, Any]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the result of a query, made again if the last one is too old."""
+        now = time.monotonic()
+        with self._lock:
+            made_at, result = self._results.get(key, (-self._seconds, None))
+        if now - made_at < self._seconds:
+            return result  # type: ignore[no-any-return]
+        result = make()
+        with self._lock:
+            if len(self._results) >= _KEPT:
+                self._results.clear()
+            self._results[key] = (time.monotonic(), result)
+        return result

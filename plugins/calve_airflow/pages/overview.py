@@ -1,0 +1,95 @@
+"""The page with an overview of the catalog."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+
+from calve_airflow.pages.access import User
+from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
+from calve_airflow.pages.rendering import render
+from calve_airflow.pages.waiting import waiting_questions
+from catalog import Catalog
+from catalog.model import IndexState, Table
+from catalog.operations.records import UNFINISHED, OperationKind, OperationState
+from catalog.partitions.counting import TableSize
+
+router = APIRouter()
+
+_SMALL_BYTES = 16 * 1024 * 1024
+_FEW_FILES = 100
+_SKEWED = 10.0
+_SHOWN = 8
+_DAY_MS = 24 * 60 * 60 * 1000
+
+sizes = Remembered(seconds=15)
+"""The sizes of all tables, which pages share."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A table whose files or partitions are of uneven or too small sizes."""
+
+    table: Table
+    size: TableSize
+    reason: str
+
+
+def table_sizes(catalog: Catalog) -> dict[int, TableSize]:
+    """Return the sizes of all tables, as they were a few seconds ago."""
+    return sizes.get("all", catalog.table_sizes)
+
+
+@router.get("/")
+def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
+    """Show totals, what failed, what waits, and what was done today."""
+    tables = catalog.list_tables()
+    measured = table_sizes(catalog)
+    known = [measured[table.id] for table in tables if table.id in measured]
+    since = int(time.time() * 1000) - _DAY_MS
+    running = catalog.operations.list(states=UNFINISHED, limit=_SHOWN)
+    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, limit=_SHOWN)
+    loads = catalog.operations.list(kinds=(OperationKind.ADD_PARTITIONS,), since_ms=since, limit=_SHOWN)
+    states = catalog.get_partition_index_states(table.full_name for table in tables)
+    return render(
+        request,
+        "overview.html",
+        active="overview",
+        tables=len(tables),
+        partitions=sum(size.partitions for size in known),
+        rows=sum(size.rows for size in known),
+        size_bytes=sum(size.size_bytes for size in known),
+        quarantined={table.full_name: measured[table.id].quarantined for table in tables if _is_held(measured, table)},
+        failed_indexes=[
+            (table, index)
+            for table, indexes in states.items()
+            for index, state in indexes.items()
+            if state is IndexState.FAILED
+        ],
+        running=running,
+        failed=failed,
+        loads=loads,
+        waiting=waiting_questions(user),
+        warned=warnings(tables, measured)[:_SHOWN],
+    )
+
+
+def _is_held(measured: dict[int, TableSize], table: Table) -> bool:
+    return table.id in measured and measured[table.id].quarantined > 0
+
+
+def warnings(tables: list[Table], measured: dict[int, TableSize]) -> list[Warned]:
+    """Return the tables with many small files or with one partition that is much larger than others."""
+    found = []
+    for table in tables:
+        size = measured.get(table.id)
+        if size is None:
+            continue
+        mean = size.mean_file_bytes
+        if mean is not None and mean < _SMALL_BYTES and size.files >= _FEW_FILES:
+            found.append(Warned(table, size, "small files"))
+        elif (skew := size.skew) is not None and skew >= _SKEWED:
+            found.append(Warned(table, size, "skew"))
+    return sorted(found, key=lambda warned: -warned.size.files)

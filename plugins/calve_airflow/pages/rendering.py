@@ -1,0 +1,133 @@
+"""Templates of the pages, and how they show values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+STATIC = files("calve_airflow.pages") / "static"
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_UNKNOWN = "—"
+
+
+def size(value: int | float | None) -> str:
+    """Return a number of bytes for people, in binary units."""
+    if value is None:
+        return _UNKNOWN
+    number = float(value)
+    for unit in _UNITS:
+        if abs(number) < 1024 or unit == _UNITS[-1]:
+            return f"{number:,.0f} {unit}" if unit == "B" or number >= 100 else f"{number:,.1f} {unit}"
+        number /= 1024
+    raise AssertionError
+
+
+def count(value: int | float | None) -> str:
+    """Return a number with separators of thousands; a dash if it is unknown."""
+    return _UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def short_count(value: int | float | None) -> str:
+    """Return a number in at most four characters and a unit, such as `1.2 M`."""
+    if value is None:
+        return _UNKNOWN
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            number = value / (1e3 if unit == "k" else limit)
+            return f"{number:,.0f} {unit}" if number >= 100 else f"{number:,.1f} {unit}"
+    return count(value)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None:
+        return _UNKNOWN
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def moment(milliseconds: int | None) -> Markup | str:
+    """Return a time element, which the page's script shows in the reader's own time zone."""
+    if milliseconds is None:
+        return _UNKNOWN
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON for an attribute; the template escapes it."""
+    return json.dumps(value, default=str, separators=(",", ":"))
+
+
+def with_query(path: str, **fields: Any) -> str:
+    """Return a path with the fields that have a value as its query."""
+    kept = {name: value for name, value in fields.items() if value not in (None, "")}
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("calve_airflow.pages"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        size=size, count=count, short_count=short_count, duration=duration, moment=moment, as_json=as_json
+    )
+    return environment
+
+
+def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page or a part of one.
+
+    Args:
+        request: The request; its mount and Airflow's own path become the prefixes of links.
+        template: The template's file name.
+        status: The status of the response.
+        values: What the template shows.
+    """
+    root = request.scope.get("root_path", "")
+    airflow = root.removesuffix("/calve")
+
+    def url(path: str, /, **fields: Any) -> str:
+        return f"{root}{with_query(path, **fields)}"
+
+    text = _environment().get_template(template).render(values, url=url, airflow=airflow)
+    return HTMLResponse(text, status, headers=_HEADERS)
+
+
+_HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    # Airflow shows the pages in frames of its own UI.
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
+    "frame-ancestors 'self'; form-action 'self'; base-uri 'none'; object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+
+
+def is_part(request: Request) -> bool:
+    """Return whether a page's script asks for a part of a page."""
+    return request.headers.get("hx-request") == "true"

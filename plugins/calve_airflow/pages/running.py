@@ -1,0 +1,93 @@
+"""The page that starts a run of one of Calve's DAGs, with its form filled in.
+
+Airflow's own form cannot be opened with values. This one shows the same fields, and starts the run through Airflow's
+API, which checks the values and the user's access.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.models.dag import DagModel
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.rendering import render
+
+router = APIRouter()
+
+
+@router.get("/run/{dag_id}")
+def form(request: Request, user: User, dag_id: str) -> Response:
+    """Show the form of a DAG; the query has values of its fields.
+
+    Raises:
+        HTTPException: 404; there is no such DAG, or the user may not start it.
+    """
+    with create_session(scoped=False) as session:
+        model = session.get(DagModel, dag_id)
+        stored = SerializedDagModel.get(dag_id, session=session) if model is not None and not model.is_stale else None
+        params = {} if stored is None else _schemas(stored.dag.params)
+        is_paused = bool(model and model.is_paused)
+    if stored is None:
+        raise HTTPException(404, f"there is no DAG {dag_id}; Airflow has not read it yet, or its file has errors")
+    return render(
+        request,
+        "run.html",
+        active=None,
+        dag_id=dag_id,
+        fields=[field_of(name, schema, dict(request.query_params)) for name, schema in params.items()],
+        may_start=may_start(user, dag_id),
+        is_paused=is_paused,
+    )
+
+
+def _schemas(params: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the fields of a DAG: name → schema with `value` and `description`."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in params:
+        param = params.get_param(name)
+        found[name] = {**param.schema, "value": param.value, "description": param.description or ""}
+    return found
+
+
+def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the template needs for a field.
+
+    Args:
+        name: The field's name.
+        schema: Its JSON schema, with `value` and `description`.
+        given: Values from the page's address, as text; JSON for fields that are not texts.
+    """
+    types = schema.get("type") or "string"
+    types = [types] if isinstance(types, str) else list(types)
+    kinds = [kind for kind in types if kind != "null"]
+    kind = "enum" if schema.get("enum") else kinds[0] if kinds else "string"
+    value = schema.get("value")
+    if name in given:
+        value = _parsed(given[name], kind)
+    return {
+        "name": name,
+        "title": schema.get("title") or name,
+        "description": schema.get("description") or "",
+        "kind": kind,
+        "is_optional": "null" in types,
+        "choices": schema.get("enum") or (),
+        "value": value,
+        "text": value if isinstance(value, str) else "" if value is None else json.dumps(value),
+        "section": schema.get("section"),
+        "is_given": name in given,
+    }
+
+
+def _parsed(text: str, kind: str) -> Any:
+    if kind == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [line for line in text.splitlines() if line] if kind == "array" else text

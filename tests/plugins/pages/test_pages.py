@@ -1,0 +1,154 @@
+"""Pages as users of each role see them, and as nobody may."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from calve_airflow.pages.rendering import STATIC, duration, short_count, size
+from standalone.environment import REPOSITORY
+from tests.plugins.pages.conftest import COUNTRIES, DAYS
+from tests.support.pages_server import ROLES, PagesServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+
+PAGES = (
+    "/calve/",
+    "/calve/tables",
+    "/calve/tables/shop.orders",
+    "/calve/operations",
+    "/calve/operation?id=none",
+    "/calve/run/build_partition_index",
+)
+"""A page of each kind."""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_is_for_users_who_are_logged_in(pages_server: PagesServer, tokens: dict[str, str], path: str) -> None:
+    with httpx.Client(base_url=pages_server.url) as client:
+        anonymous = client.get(path)
+        assert (anonymous.status_code, "shop" in anonymous.text) == (401, False)
+        browser = client.get(path, headers={"Accept": "text/html"})
+        assert browser.status_code == 303
+        assert "/auth/login" in browser.headers["location"]
+        wrong = client.get(path, headers={"Authorization": "Bearer x"})
+        assert wrong.status_code in (401, 403)
+        for role in ROLES:
+            answer = client.get(path, headers={"Authorization": f"Bearer {tokens[role]}"})
+            assert answer.status_code == 200, (role, answer.text)
+
+
+def test_a_change_that_another_site_asks_for_is_refused(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    with httpx.Client(base_url=pages_server.url, cookies={"_token": tokens["admin"]}) as client:
+        for origin in ({}, {"Origin": "https://elsewhere.example"}):
+            assert client.post("/calve/tables", headers=origin).status_code in (403, 405)
+
+
+def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    with httpx.Client(base_url=pages_server.url, headers=headers) as client:
+        missing = client.get("/calve/tables/shop.nothing")
+        assert missing.status_code == 404
+        assert "shop.nothing" in missing.text
+        assert client.get("/calve/nothing").status_code == 404
+        assert "Traceback" not in missing.text
+
+
+def test_only_those_who_may_start_a_dag_can_press_its_button(open_page: Callable[..., Page]) -> None:
+    path = "/calve/run/build_partition_index?table=shop.orders&keys=%5B%22country%22%5D"
+    for user, is_disabled in (("viewer", True), ("user", False)):
+        page = open_page(path, user)
+        assert page.get_by_role("button", name="Start").is_disabled() is is_disabled
+        assert page.get_by_label("Table").input_value() == "shop.orders"
+        assert page.get_by_label("Keys").input_value() == '["country"]'
+
+
+def test_a_form_starts_a_run_with_its_values(
+    open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str]
+) -> None:
+    page = open_page("/calve/run/build_partition_index?table=shop.orders&name=by_country&keys=country")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Start").click()
+    headers = {"Authorization": f"Bearer {tokens['admin']}"}
+    (run,) = httpx.get(f"{pages_server.url}/api/v2/dags/build_partition_index/dagRuns", headers=headers).json()[
+        "dag_runs"
+    ]
+    assert run["conf"]["table"] == "shop.orders"
+    assert run["conf"]["keys"] == ["country"]
+
+
+def test_tables_are_searched_as_one_types(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/tables")
+    assert page.get_by_role("link", name="shop.customers").is_visible()
+    page.get_by_label("Search by name").fill("ord")
+    page.get_by_role("link", name="shop.customers").wait_for(state="detached")
+    assert page.get_by_role("link", name="shop.orders").is_visible()
+    page.get_by_label("Search by name").fill("<b>")
+    page.get_by_text("No table has “<b>” in its name.").wait_for()
+
+
+def test_the_overview_counts_partitions(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/")
+    partitions = len(COUNTRIES) * DAYS - 1
+    assert page.locator(".figure", has_text="Partitions").locator("dd").inner_text() == str(partitions)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_are_accessible_and_fit_narrow_screens(open_page: Callable[..., Page], path: str, dark: bool) -> None:
+    page = open_page(path, width=400, dark=dark)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    found = page.evaluate("axe.run()")
+    serious = [violation for violation in found["violations"] if violation["impact"] in ("serious", "critical")]
+    assert serious == [], json.dumps(serious, indent=1)[:3000]
+
+
+def test_the_built_scripts_are_those_of_the_sources() -> None:
+    ui = REPOSITORY / "ui"
+    sources = ["package-lock.json", "build.mjs", *(f"src/{path.name}" for path in sorted((ui / "src").iterdir()))]
+    digest = hashlib.sha256(b"".join((ui / source).read_bytes() for source in sources)).hexdigest()
+    found = re.match(r"/\* sources (\w+);", (STATIC / "calve.js").read_text())
+    assert found is not None
+    assert found[1] == digest, "run `make ui` and commit what it builds"
+
+
+def test_pages_load_nothing_from_elsewhere() -> None:
+    for name in ("calve.js", "calve.css"):
+        text = (STATIC / name).read_text()
+        assert re.findall(r"(?:url\(|src=|import\()\s*[\"']?https?://[^\s\"')]+", text) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "—"), (0, "0 B"), (1023, "1,023 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")]
+)
+def test_sizes_are_in_binary_units(value: int | None, text: str) -> None:
+    assert size(value) == text
+
+
+def test_counts_and_durations_are_short() -> None:
+    assert [short_count(value) for value in (None, 9999, 12_345, 1_234_567, 2.5e9)] == [
+        "—",
+        "9,999",
+        "12.3 k",
+        "1.2 M",
+        "2.5 G",
+    ]
+    assert [duration(value) for value in (None, 1.25, 75, 3725, 90_000)] == [
+        "—",
+        "1.2 s",
+        "1 min 15 s",
+        "1 h 2 min",
+        "1 d 1 h",
+    ]
