@@ -10,12 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.models.dag import DagModel
-from airflow.models.serialized_dag import SerializedDagModel
-from airflow.utils.session import create_session
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.airflow_records import find_form
 from calve_airflow.pages.rendering import render
 
 router = APIRouter()
@@ -28,31 +26,18 @@ def form(request: Request, user: User, dag_id: str) -> Response:
     Raises:
         HTTPException: 404; there is no such DAG, or the user may not start it.
     """
-    with create_session(scoped=False) as session:
-        model = session.get(DagModel, dag_id)
-        stored = SerializedDagModel.get(dag_id, session=session) if model is not None and not model.is_stale else None
-        params = {} if stored is None else _schemas(stored.dag.params)
-        is_paused = bool(model and model.is_paused)
-    if stored is None:
+    found = find_form(dag_id)
+    if found is None:
         raise HTTPException(404, f"there is no DAG {dag_id}; Airflow has not read it yet, or its file has errors")
     return render(
         request,
         "run.html",
         active=None,
         dag_id=dag_id,
-        fields=[field_of(name, schema, dict(request.query_params)) for name, schema in params.items()],
+        fields=[field_of(name, schema, dict(request.query_params)) for name, schema in found.fields.items()],
         may_start=may_start(user, dag_id),
-        is_paused=is_paused,
+        is_paused=found.is_paused,
     )
-
-
-def _schemas(params: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the fields of a DAG: name → schema with `value` and `description`."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for name in params:
-        param = params.get_param(name)
-        found[name] = {**param.schema, "value": param.value, "description": param.description or ""}
-    return found
 
 
 def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,14 +1,21 @@
-"""Questions of Calve's DAGs that wait for a person's answer."""
+"""What the pages read of Airflow's own database: forms of DAGs, and questions that wait for a person's answer.
+
+They run in the API server, which reads it in the same way. All that depends on Airflow's tables is here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -78,3 +85,31 @@ def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Q
         query = query.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     with create_session(scoped=False) as session:
         return [Question(*row) for row in session.execute(query)]
+
+
+@dataclass(frozen=True)
+class DagForm:
+    """The form of a DAG.
+
+    Attributes:
+        fields: Name → the field's JSON schema, with `value` and `description`.
+        is_paused: Whether runs wait until somebody unpauses the DAG.
+    """
+
+    fields: Mapping[str, Mapping[str, Any]]
+    is_paused: bool
+
+
+def find_form(dag_id: str) -> DagForm | None:
+    """Return the form of a DAG; None if Airflow does not know the DAG."""
+    with create_session(scoped=False) as session:
+        model = session.get(DagModel, dag_id)
+        stored = None if model is None or model.is_stale else SerializedDagModel.get(dag_id, session=session)
+        if model is None or stored is None:
+            return None
+        params = stored.dag.params
+        fields = {}
+        for name in params:
+            param = params.get_param(name)
+            fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
+        return DagForm(fields, bool(model.is_paused))
