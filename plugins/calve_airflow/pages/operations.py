@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.airflow_records import waiting_questions
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import is_part, render
-from calve_airflow.pages.airflow_records import waiting_questions
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 
 router = APIRouter()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.airflow_records import waiting_questions
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.rendering import render
-from calve_airflow.pages.airflow_records import waiting_questions
 from catalog import Catalog
 from catalog.model import IndexState, Table
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
