@@ -28,6 +28,8 @@ PAGES = (
     "/calve/",
     "/calve/tables",
     "/calve/tables/shop.orders",
+    "/calve/tables/shop.orders/explain?where=day+%3E+%272024-02-01%27+and+country+%3D+%27DE%27",
+    "/calve/tables/shop.orders/explain?where=day+%3E",
     "/calve/operations",
     "/calve/operation?id=none",
     "/calve/approvals",
