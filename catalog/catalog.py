@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from catalog.partitions.counting import TableSize
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.indexing import Indexing
+    from catalog.partitions.previews import Previews
     from catalog.partitions.purging import PartitionPurge
     from catalog.partitions.quarantine import LoadedPartitions
     from catalog.partitions.scanning import Scan, Scanner
@@ -171,6 +172,13 @@ class Catalog:
         from catalog.importing.imports import Imports
 
         return Imports(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def previews(self) -> Previews:
+        """Bounded searches for people who write filters: what they read, values of keys, and better indexes."""
+        from catalog.partitions.previews import Previews
+
+        return Previews(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def _repairs(self) -> Repairs:

@@ -1,6 +1,8 @@
 // What all pages need; the modules of single pages are imported at the end.
 import htmx from "htmx.org";
 import "./calve.css";
+import "./explain.js";
+import "./operations.js";
 import "./run.js";
 import { followTheme } from "./theme.js";
 
