@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from catalog.maintenance.maintenance import Maintenance
     from catalog.maintenance.reports import VacuumReport
     from catalog.migration.migrations import Migrations
+    from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.announcing import Announcements
@@ -143,6 +144,13 @@ class Catalog:
         from catalog.migration.migrations import Migrations
 
         return Migrations(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def migration_states(self) -> MigrationStates:
+        """How far each table is on its way from Hive to Iceberg."""
+        from catalog.migration.states import MigrationStates
+
+        return MigrationStates(self.storage, self.migrations)
 
     @cached_property
     def announcements(self) -> Announcements:

@@ -78,6 +78,11 @@ def as_json(value: Any) -> str:
     return json.dumps(value, default=str, separators=(",", ":"))
 
 
+def or_none(value: Any) -> Any:
+    """Return a field of a page's address; None if a form sends it without a value."""
+    return value or None
+
+
 def with_query(path: str, **fields: Any) -> str:
     """Return a path with the fields that have a value as its query."""
     kept = {name: value for name, value in fields.items() if value not in (None, "")}

@@ -10,6 +10,7 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from tests.support.browser import require_chromium
+from tests.support.pages_samples import fill
 from tests.support.pages_server import ROLES, PagesServer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def pages_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]
             ],
         )
         catalog.create_table("shop.customers", columns=[("id", "bigint"), ("name", "string")])
+        fill(catalog)
         yield catalog
 
 
