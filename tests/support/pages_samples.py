@@ -74,7 +74,7 @@ def verify(catalog: Catalog, operation_id: str) -> None:
 
 def make_scheme_tables(catalog: Catalog) -> None:
     """Create tables with ranges, lists and hash partitions, with rows in the catalog; no file exists."""
-    catalog.create_database("demo")
+    catalog.create_database("demo", if_not_exists=True)
     properties = {
         "visits": (Column("day", "date"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": ", ".join(RANGES)}),
         "devices": (Column("device", "string"), {"PARTITION_TYPE": "LIST", "LIST_INFO": ", ".join(DEVICES)}),
@@ -86,8 +86,10 @@ def make_scheme_tables(catalog: Catalog) -> None:
             columns=[("note", "string"), (column.name, column.type)],
             scheme=scheme_from_properties(column, scheme),
         )
-    days = (date(2024, 1, 1) + timedelta(day) for day in range(-20, 110))
-    add_files(catalog, "demo.visits", ((str(day), str(day), 1000 + 40 * day.day) for day in days))
+    months = ["2023-12", "2024-01", "2024-02", "2024-03", "2024-04"]
+    thirds = (("01", "10", 4000), ("11", "20", 6000), ("21", "29", 9000))
+    files = ((f"{month}-{first}", f"{month}-{last}", rows) for month in months for first, last, rows in thirds)
+    add_files(catalog, "demo.visits", files)
     devices = (("phone", 9000), ("tablet", 2500), ("desktop", 6000), ("tv", 800), ("car", 90), ("radio", 10))
     add_files(catalog, "demo.devices", ((device, device, rows) for device, rows in devices))
     add_files(catalog, "demo.hits", ((str(number), str(number), 100 + 7 * number) for number in range(40)))

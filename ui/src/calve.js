@@ -3,6 +3,7 @@ import htmx from "htmx.org";
 import "./calve.css";
 import "./migrations.js";
 import "./run.js";
+import "./studio.js";
 import { followTheme } from "./theme.js";
 
 htmx.config.allowEval = false;

@@ -33,6 +33,8 @@ PAGES = (
     "/calve/migrations",
     "/calve/migrations?state=ready",
     "/calve/migrations/warehouse.migrated",
+    "/calve/tables/demo.visits/studio?partition_ids=3",
+    "/calve/tables/demo.devices/studio?partition_ids=3",
 )
 """A page of each kind."""
 
