@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta, tzinfo
 from functools import cached_property
@@ -1213,11 +1213,18 @@ class Catalog:
             return count_by_table(connection)
 
     def release_partitions(
-        self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        ids: Collection[int] | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
     ) -> int:
         """Make the quarantined partitions that match an expression visible; return their number.
 
         Args:
+            ids: Release only these (`Partition.id`); others, also those released before, are ignored.
             reason: Why they are released; the journal records it. None to record nothing.
             requested_by: The requester, for the journal.
 
@@ -1228,10 +1235,10 @@ class Catalog:
         from catalog.partitions.quarantine import lock_to_release, release_partitions
 
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
-        ids = [partition.id for partition in quarantined]
+        chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
         with self.storage.write() as connection:
             held = lock_to_release(connection, self._definitions, table)
-            released = release_partitions(connection, self._definitions, held, ids)
+            released = release_partitions(connection, self._definitions, held, chosen)
             if reason and released:
                 request = {"reason": reason, "partitions": released}
                 operation_id = f"release-partitions-{held.full_name}-{uuid4().hex}"

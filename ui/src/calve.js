@@ -2,6 +2,7 @@
 import htmx from "htmx.org";
 import "./calve.css";
 import "./migrations.js";
+import "./quality.js";
 import "./run.js";
 import "./studio.js";
 import { followTheme } from "./theme.js";

@@ -87,6 +87,13 @@ def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Q
         return [Question(*row) for row in session.execute(query)]
 
 
+def has_dag(dag_id: str) -> bool:
+    """Return whether Airflow knows a DAG."""
+    with create_session(scoped=False) as session:
+        model = session.get(DagModel, dag_id)
+        return model is not None and not model.is_stale
+
+
 @dataclass(frozen=True)
 class DagForm:
     """The form of a DAG.

@@ -12,14 +12,22 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from calve_airflow.pages import migrations, operations, overview, running, studio, tables
+from calve_airflow.pages import migrations, operations, overview, quality, running, studio, tables
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.rendering import STATIC, is_part, render
 from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
 
 log = logging.getLogger(__name__)
 
-ROUTERS = (overview.router, tables.router, operations.router, migrations.router, studio.router, running.router)
+ROUTERS = (
+    overview.router,
+    tables.router,
+    operations.router,
+    migrations.router,
+    studio.router,
+    quality.router,
+    running.router,
+)
 """The routes of all pages."""
 
 

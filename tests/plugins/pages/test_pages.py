@@ -35,6 +35,7 @@ PAGES = (
     "/calve/migrations/warehouse.migrated",
     "/calve/tables/demo.visits/studio?partition_ids=3",
     "/calve/tables/demo.devices/studio?partition_ids=3",
+    "/calve/quality",
 )
 """A page of each kind."""
 
