@@ -73,8 +73,8 @@ class Card:
     """A table on the board.
 
     Attributes:
-        files, size_bytes: As counted by the catalog, or by the last dry run; None if nobody has counted them.
-        seconds: How long its migration takes, about; None if its files were not counted.
+        latest: Its latest migration or revert.
+        partitions, files, rows, size_bytes: As counted by the catalog, or by the last stage; None if unknown.
     """
 
     table: Table
@@ -87,7 +87,7 @@ class Card:
 
     @property
     def seconds(self) -> float | None:
-        """How long its migration takes, about."""
+        """How long its migration takes, about; None if its files were not counted."""
         return None if self.files is None else estimated_seconds(self.files)
 
     @property
@@ -98,12 +98,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Column:
-    """The tables of a state.
-
-    Attributes:
-        shown: The first of them.
-        files, size_bytes: Totals of those whose files were counted.
-    """
+    """The tables of a state."""
 
     state: MigrationState
     cards: Sequence[Card]
@@ -290,9 +285,9 @@ def snapshots(request: Request, catalog: OpenCatalog, user: User, name: str) -> 
 
 
 def _revert(table: Table, *, lose_data: bool) -> str:
-    names = (name.replace("'", "''") for name in (table.database, table.name))
-    arguments = ", ".join(f"'{name}'" for name in names)
-    return f"CALL iceberg.system.revert({arguments}{', lose_data => true' if lose_data else ''})"
+    arguments = {"schema_name": f"'{table.database}'", "table_name": f"'{table.name}'"}
+    arguments |= {"lose_data": "true"} if lose_data else {}
+    return f"CALL iceberg.system.revert({', '.join(f'{name} => {value}' for name, value in arguments.items())})"
 
 
 def _facts(catalog: Catalog, user: User, table: Table) -> dict[str, Any]:

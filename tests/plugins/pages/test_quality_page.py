@@ -11,6 +11,7 @@ import pytest
 from catalog import Catalog
 from catalog.loading.quality_lists import QualityState
 from catalog.operations.records import OperationKind
+from tests.support.browser import serious_problems
 from tests.support.pages_server import PagesServer
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def test_a_quarantined_partition_is_released_with_a_reason(
     page.get_by_role("button", name="Release…").click()
     dialog = page.get_by_role("dialog", name="Release quarantined partitions")
     assert dialog.locator(".names").inner_text() == f"{NAME} day=2024-05-21"
+    assert serious_problems(page) == []
     # The browser asks for a reason before anything is sent.
     dialog.get_by_role("button", name="Release").click()
     assert dialog.is_visible()

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from catalog import Catalog
+from tests.support.browser import serious_problems
 from tests.support.pages_server import PagesServer
 
 if TYPE_CHECKING:
@@ -140,3 +141,11 @@ def test_tables_without_a_scheme_have_no_studio(pages_server: PagesServer, token
     assert "has no partition scheme" in answer.text
     missing = httpx.get(f"{pages_server.url}/calve/tables/shop.nothing/studio/plan", headers=headers)
     assert missing.status_code == 404
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_plan_of_a_split_is_accessible_and_fits_narrow_screens(open_page: Callable[..., Page], dark: bool) -> None:
+    page = open_page(f"{VISITS}?partition_ids=2", width=400, dark=dark)
+    page.get_by_role("link", name="Request this change…").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert serious_problems(page) == []
