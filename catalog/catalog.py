@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta, tzinfo
 from functools import cached_property
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from catalog.maintenance.maintenance import Maintenance
     from catalog.maintenance.reports import VacuumReport
     from catalog.migration.migrations import Migrations
+    from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.announcing import Announcements
@@ -144,6 +145,13 @@ class Catalog:
         from catalog.migration.migrations import Migrations
 
         return Migrations(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def migration_states(self) -> MigrationStates:
+        """How far each table is on its way from Hive to Iceberg."""
+        from catalog.migration.states import MigrationStates
+
+        return MigrationStates(self.storage, self.migrations)
 
     @cached_property
     def announcements(self) -> Announcements:
@@ -1213,11 +1221,18 @@ class Catalog:
             return count_by_table(connection)
 
     def release_partitions(
-        self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        ids: Collection[int] | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
     ) -> int:
         """Make the quarantined partitions that match an expression visible; return their number.
 
         Args:
+            ids: Release only these (`Partition.id`); others, also those released before, are ignored.
             reason: Why they are released; the journal records it. None to record nothing.
             requested_by: The requester, for the journal.
 
@@ -1228,10 +1243,10 @@ class Catalog:
         from catalog.partitions.quarantine import lock_to_release, release_partitions
 
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
-        ids = [partition.id for partition in quarantined]
+        chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
         with self.storage.write() as connection:
             held = lock_to_release(connection, self._definitions, table)
-            released = release_partitions(connection, self._definitions, held, ids)
+            released = release_partitions(connection, self._definitions, held, chosen)
             if reason and released:
                 request = {"reason": reason, "partitions": released}
                 operation_id = f"release-partitions-{held.full_name}-{uuid4().hex}"

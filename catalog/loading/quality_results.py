@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 
+from catalog.loading.quality_lists import (
+    PROBLEMS,
+    CheckedPartition,
+    QualityState,
+    QualitySummary,
+    list_checked,
+    summarise,
+)
 from catalog.model.partition_names import unpack_values
 from catalog.operations.journal import Operations
 from catalog.partitions.quarantine import lock_to_release, release_partitions
@@ -95,6 +103,32 @@ class QualityResults:
                     failures = tuple(FailedCheck(**failure) for failure in row.failures)
                     checks[row.partition_id] = PartitionCheck(row.partition_id, failures)
         return checks
+
+    def list(
+        self,
+        states: Collection[QualityState] = PROBLEMS,
+        *,
+        table_ids: Sequence[int] | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[CheckedPartition]:
+        """Return partitions with their latest checks, the newest partitions first.
+
+        Args:
+            states: Only partitions in one of these states.
+            table_ids: Only partitions of these tables (`Table.id`); None for all.
+            before: Only partitions with an id below this one, for the next page.
+        """
+        with self._storage.read() as connection:
+            return list_checked(connection, states, table_ids, before, limit)
+
+    def summaries(self) -> dict[int, QualitySummary]:
+        """Return counts of the latest checks of each table that has any, or quarantined partitions, by `Table.id`.
+
+        Reads the checks of all partitions, in two statements.
+        """
+        with self._storage.read() as connection:
+            return summarise(connection)
 
     def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
         """Return row counts of a table's partitions, grouped by some of its keys.

@@ -3,7 +3,10 @@ import htmx from "htmx.org";
 import "./calve.css";
 import "./explain.js";
 import "./operations.js";
+import "./migrations.js";
+import "./quality.js";
 import "./run.js";
+import "./studio.js";
 import { followTheme } from "./theme.js";
 
 htmx.config.allowEval = false;

@@ -33,9 +33,6 @@ PLANS = "plans"
 PLANNED, REFUSED, SKIPPED = "planned", "refused", "skipped"
 """Verdicts on a table; a table that a pattern matches and that has nothing to migrate is skipped."""
 
-DRY_RUN = "DRY_RUN"
-"""The failure code of an operation that only looked at files."""
-
 _REPORTED = ("partitions", "manifests", "warnings", "problem_count", "problems")
 _VERIFIED = {"partitions": "partitions_verified", "partitions_total": "partitions_total"}
 
@@ -150,6 +147,8 @@ class StageMigrationOperator(SparkJobOperator):
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
         """Log what was staged; end the operation of a dry run."""
+        from catalog.operations.records import DRY_RUN
+
         if self.request["dry_run"]:
             catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
         files, rows = f"{result['files']:,}", f"{result['rows']:,}"
@@ -317,6 +316,8 @@ class SummariseMigrationsOperator(SummaryOperator):
     def _outcome_of_dry_run(
         self, catalog: Catalog, planned: Mapping[str, Any], operation: Operation | None, form: MigrationForm
     ) -> Outcome:
+        from catalog.operations.records import DRY_RUN
+
         table = planned["table"]
         if not form.read_files:
             return _row(planned, "can be migrated, as far as the catalog knows; its files were not read")

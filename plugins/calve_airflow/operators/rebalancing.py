@@ -74,16 +74,12 @@ class PlanRebalanceOperator(FormOperator):
         return planned
 
     def _plan(self, catalog: Catalog, request: RebalanceRequest) -> RebalancePlan:
-        from catalog.errors import CatalogError, InvalidSchemeError
+        from catalog.errors import WrongFieldError
 
         try:
-            return catalog.rebalancing.plan(request.table, request.change)
-        except CatalogError as error:
-            if error.retryable:
-                raise
-            has_scheme = not isinstance(error, InvalidSchemeError) or catalog.get_table(request.table).scheme
-            field = request.field_of(error, has_scheme=bool(has_scheme))
-            raise AirflowFailException(f"{field}: {type(error).__name__}: {error}") from error
+            return catalog.rebalancing.plan_request(request)
+        except WrongFieldError as error:
+            raise AirflowFailException(str(error)) from error
 
 
 class RewritePartitionsOperator(SparkJobOperator):

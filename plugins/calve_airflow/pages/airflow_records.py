@@ -166,6 +166,13 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
         return Run(dag_id, run_id, str(state), tuple(TaskRun(*row) for row in rows))
 
 
+def has_dag(dag_id: str) -> bool:
+    """Return whether Airflow knows a DAG."""
+    with create_session(scoped=False) as session:
+        model = session.get(DagModel, dag_id)
+        return model is not None and not model.is_stale
+
+
 @dataclass(frozen=True)
 class DagForm:
     """The form of a DAG.

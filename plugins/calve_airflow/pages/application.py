@@ -12,7 +12,17 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from calve_airflow.pages import approvals, explain, operations, overview, running, tables
+from calve_airflow.pages import (
+    approvals,
+    explain,
+    migrations,
+    operations,
+    overview,
+    quality,
+    running,
+    studio,
+    tables,
+)
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.rendering import STATIC, is_part, render
 from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
@@ -25,6 +35,9 @@ ROUTERS = (
     explain.router,
     operations.router,
     approvals.router,
+    migrations.router,
+    studio.router,
+    quality.router,
     running.router,
 )
 """The routes of all pages."""
