@@ -23,6 +23,7 @@ from catalog.tables.definitions import Definitions
 from catalog.types.key_types import DecimalType, FloatingType, IntegerType, KeyType
 
 if TYPE_CHECKING:
+    from catalog.iceberg.described import TableSnapshots
     from catalog.partitions.gaps import Calendar, MissingPartitions
 
 NO_VALUE = (NULL_VALUE, "%")
@@ -88,7 +89,7 @@ class PartitionGroup:
 
 @dataclass(frozen=True)
 class PartitionGroups:
-    """Groups of partitions; `is_cut` if there are more than the limit, which are left out."""
+    """Groups of partitions, those with the most rows first; `is_cut` if there are more than the limit."""
 
     groups: Sequence[PartitionGroup]
     is_cut: bool
@@ -145,6 +146,14 @@ class Browsing:
             sums = connection.execute(select(*_SUMS).where(*chosen)).one()
         return PartitionPage(PartitionFactory(definition).make_all(rows), sums_of(sums))
 
+    def partition(self, table: str, partition_id: int) -> Partition | None:
+        """Return a partition by its id, visible or quarantined; None if the table has none of this id."""
+        with self.storage.read() as connection:
+            definition = self.definitions.get_hive_table(table, connection)
+            query = partition_query(definition).where(PartitionRow.id == partition_id)
+            rows = connection.execute(query).all()
+        return next(iter(PartitionFactory(definition).make_all(rows)), None)
+
     def _sort_key(self, connection: Connection, table: Table, sort: str) -> ColumnElement[Any]:
         row = PartitionRow
         measures: dict[str, ColumnElement[Any]] = {
@@ -165,7 +174,7 @@ class Browsing:
     def groups(
         self, table: str, keys: Sequence[str], expression: str | None = None, *, limit: int = 5_000
     ) -> PartitionGroups:
-        """Return the partitions that match an expression, grouped by some keys, in no particular order.
+        """Return the partitions that match an expression, grouped by some keys, those with the most rows first.
 
         Raises:
             InvalidRequestError: The table has no such partition key.
@@ -185,7 +194,7 @@ class Browsing:
         """Return groups of partitions by SQL expressions, in the caller's transaction."""
         labelled = [expression.label(f"piece_{number}") for number, expression in enumerate(pieces)]
         query: Select[*tuple[Any, ...]] = select(*labelled, *_SUMS).where(*chosen).group_by(*labelled)
-        rows = connection.execute(query.limit(limit + 1)).all()
+        rows = connection.execute(query.order_by(_ROWS.desc()).limit(limit + 1)).all()
         check, failed = PartitionCheckRow, dict[tuple[str, ...], int]()
         of_failed = select(*labelled, func.count()).join_from(
             PartitionRow, check, check.partition_id == PartitionRow.id
@@ -259,6 +268,18 @@ class Browsing:
             0, 0, count, int(total_rows or 0), int(total_bytes or 0)
         )
 
+    def snapshots(self, table: str) -> TableSnapshots | None:
+        """Return what the metadata of an Iceberg table say; None for a table of which other engines see no metadata.
+
+        Raises:
+            UnreadableMetadataError: The metadata file cannot be read.
+        """
+        from catalog.iceberg.described import read_snapshots
+
+        definition = self.definitions.get_table(table)
+        location = definition.metadata_location or definition.live_location
+        return None if location is None else read_snapshots(definition.full_name, location)
+
 
 def position_of(table: Table, key: str) -> int:
     """Return the position of a partition key.
@@ -287,11 +308,12 @@ def _typed(connection: Connection, position: int, key_type: KeyType) -> ColumnEl
     return case((is_null, null()), else_=number)
 
 
+_ROWS = func.coalesce(func.sum(PartitionRow.row_count), 0)
 _SUMS = (
     func.count(),
     func.coalesce(func.sum(case((PartitionRow.is_quarantined, 1), else_=0)), 0),
     func.coalesce(func.sum(PartitionRow.file_count), 0),
-    func.coalesce(func.sum(PartitionRow.row_count), 0),
+    _ROWS,
     func.coalesce(func.sum(PartitionRow.size_bytes), 0),
     func.max(PartitionRow.created_at_ms),
 )

@@ -21,12 +21,15 @@ from catalog.model import Table
 from catalog.model.partition_names import escape, unpack_values
 from catalog.partitions.browsing import NO_VALUE, Browsing, PartitionGroup, PartitionSums
 from catalog.partitions.conditions import is_among, piece
+from catalog.storage.schema import PartitionRow
 from catalog.storage.texts import Text
 from catalog.types.key_types import DateType, IntegerType, StringType
+from catalog.types.literals import quoted_name
 
 _PARTS = ("year", "month", "day")
 _NAMES = re.compile(r"ds|dt|day|date|(.*_)(ds|dt|day|date)")
 _WRITTEN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
+_SAMPLE = 100
 MAXIMUM_DAYS = 40_000
 MAXIMUM_SERIES = 5_000
 MAXIMUM_MISSING = 100_000
@@ -164,6 +167,55 @@ class _Days:
         return [_Series(values, first, last) for values, first, last in found if first and last]
 
 
+def day_of(table: Table, values: Sequence[str | None]) -> date | None:
+    """Return the day of a partition; None if its values are no day."""
+    texts = [values[table.key_names.index(key)] for key in day_keys(table)]
+    if len(texts) == 1:
+        return parse_day(texts[0])
+    try:
+        return date(*(int(text or "") for text in texts)) if texts else None
+    except ValueError:
+        return None
+
+
+def day_range(browsing: Browsing, table: Table, first: str, last: str) -> str:
+    """Return the filter expression of the partitions from one day to another, both inclusive.
+
+    Args:
+        first, last: As for `Browsing.missing`.
+
+    Raises:
+        InvalidRequestError: A day is invalid, or the table has no days.
+    """
+    low, high = _required_day(first), _required_day(last)
+    keys = _required_keys(table)
+    if len(keys) == len(_PARTS):
+        year, month, day = map(quoted_name, keys)
+        number = f"{year} {{0}} {{1.year}} or ({year} = {{1.year}} and ({month} {{0}} {{1.month}} or "
+        number += f"({month} = {{1.month}} and {day} {{0}}= {{1.day}})))"
+        return f"({number.format('>', low)}) and ({number.format('<', high)})"
+    [key] = keys
+    position = table.key_names.index(key)
+    is_number = isinstance(table.key_types[position], IntegerType)
+    pattern = "%Y-%m-%d" if not is_number and _is_dashed(browsing, table, position) else "%Y%m%d"
+    texts = (f"{day:{pattern}}" if is_number else f"'{day:{pattern}}'" for day in (low, high))
+    return f"{quoted_name(key)} between {next(texts)} and {next(texts)}"
+
+
+def _is_dashed(browsing: Browsing, table: Table, position: int) -> bool:
+    """Return whether a key's days are written as 2024-05-01, as the table's first partitions are."""
+    query = select(piece(position)).where(PartitionRow.table_id == table.id).order_by(PartitionRow.id).limit(_SAMPLE)
+    with browsing.storage.read() as connection:
+        texts = connection.scalars(query).all()
+    return all("-" in text for text in texts if parse_day(text))
+
+
+def _required_keys(table: Table) -> tuple[str, ...]:
+    if not (keys := day_keys(table)):
+        raise InvalidRequestError(f"table {table.full_name} has no partition key with days")
+    return keys
+
+
 def read_calendar(browsing: Browsing, name: str, expression: str | None) -> Calendar | None:
     """Return a table's partitions by day; see `Browsing.calendar`."""
     with browsing.storage.read() as connection:
@@ -267,9 +319,8 @@ def find_missing(browsing: Browsing, name: str, first: str, last: str, expressio
     from_day, to_day = (_required_day(text) for text in (first, last))
     with browsing.storage.read() as connection:
         table = browsing.definitions.get_hive_table(name, connection)
+        _required_keys(table)
         days = _Days(connection, table)
-        if not days.keys:
-            raise InvalidRequestError(f"table {table.full_name} has no partition key with days")
         chosen = browsing.chosen(connection, table, expression)
         calendar, series, texts = _read(browsing, connection, table, chosen)
         lacking = [day for day in calendar.days if day.missing and from_day <= day.at <= to_day]

@@ -1,6 +1,7 @@
 // What all pages need; the modules of single pages are imported at the end.
 import htmx from "htmx.org";
 import "./calve.css";
+import "./picture.js";
 import "./run.js";
 import { followTheme } from "./theme.js";
 

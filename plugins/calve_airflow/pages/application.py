@@ -12,14 +12,22 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from calve_airflow.pages import operations, overview, running, tables
+from calve_airflow.pages import operations, overview, running, table_files, table_partitions, table_picture, tables
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.rendering import STATIC, is_part, render
 from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
 
 log = logging.getLogger(__name__)
 
-ROUTERS = (overview.router, tables.router, operations.router, running.router)
+ROUTERS = (
+    overview.router,
+    tables.router,
+    table_partitions.router,
+    table_picture.router,
+    table_files.router,
+    operations.router,
+    running.router,
+)
 """The routes of all pages."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,11 +13,16 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, update
 
 from catalog import Catalog, IndexDefinition, NewPartition, Partition, Table
-from catalog.errors import ExpressionError, IcebergTableError, InvalidRequestError
+from catalog.datafiles.files import NewFile
+from catalog.errors import ExpressionError, IcebergTableError, InvalidRequestError, UnreadableMetadataError
+from catalog.model import Column
 from catalog.partitions.browsing import PartitionSums
 from catalog.storage.schema import PartitionCheckRow, PartitionRow
+from catalog.tables.schemes import scheme_from_properties
 from tests.support.effort import effort
 from tests.support.filters import Given, cases, distinct, fits
+from tests.support.iceberg_tables import make_orders, migrate
+from tests.support.published import add_files
 
 pytestmark = pytest.mark.smoke
 
@@ -52,7 +58,7 @@ def check(catalog: Catalog, passed: dict[int, bool]) -> None:
         connection.execute(insert(PartitionCheckRow), rows)
 
 
-@settings(max_examples=effort(9, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(5, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), with_indexes=st.booleans(), data=st.data())
 def test_pages_and_groups_are_those_of_the_partitions_that_match(
     catalog: Catalog, case: Given, with_indexes: bool, data: st.DataObject
@@ -175,3 +181,48 @@ def test_what_cannot_be_browsed_is_refused_with_a_reason(catalog: Catalog, fligh
         connection.exec_driver_sql("UPDATE calve_table SET table_type = 'ICEBERG'")
     with pytest.raises(IcebergTableError):
         catalog.browsing.page(name)
+
+
+def test_a_partition_is_found_by_its_id_in_its_own_table_only(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, NewPartition(("a", "1", None)))
+    (found,) = catalog.get_partitions(flights.full_name)
+    other = catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
+    assert catalog.browsing.partition(flights.full_name, found.id) == found
+    assert catalog.browsing.partition(other.full_name, found.id) is None
+    assert catalog.browsing.partition(flights.full_name, found.id + 1) is None
+
+
+def test_files_are_those_of_a_partition_or_of_the_table_smallest_first(catalog: Catalog) -> None:
+    scheme = scheme_from_properties(Column("n", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table("demo.hashed", columns=[("n", "int")], scheme=scheme)
+    sizes = [30, 10, 20, 40]
+    add_files(
+        catalog,
+        "demo.hashed",
+        [NewFile(number % 2, f"f-{number}", number, size, {}) for number, size in enumerate(sizes)],
+    )
+
+    def listed(partition_id: int | None = None, **more: int) -> tuple[list[str], tuple[int, int, int]]:
+        found, total = catalog.browsing.files("demo.hashed", partition_id, **more)
+        return [file.path for file in found], (total.files, total.rows, total.size_bytes)
+
+    assert listed() == (["f-1", "f-2", "f-0", "f-3"], (4, 6, 100))
+    assert listed(1) == (["f-1", "f-3"], (2, 4, 50))
+    assert listed(offset=1, limit=2) == (["f-2", "f-0"], (4, 6, 100))
+    assert listed(7) == ([], (0, 0, 0))
+
+
+def test_snapshots_tell_the_totals_of_an_iceberg_table(catalog: Catalog, flights: Table) -> None:
+    make_orders(catalog, "demo.migrated")
+    assert catalog.browsing.snapshots("demo.migrated") is None
+    assert catalog.browsing.snapshots(flights.full_name) is None
+    migrate(catalog, "demo.migrated")
+    found = catalog.browsing.snapshots("demo.migrated")
+    assert found is not None
+    assert (found.files, found.rows, found.count, found.partitioned_by) == (4, 7, 1, ["country", "year"])
+    assert [(line.operation, line.added_files, line.added_rows) for line in found.latest] == [("append", 4, 7)]
+    location = catalog.get_table("demo.migrated").metadata_location
+    assert location is not None
+    Path(location.removeprefix("file:")).write_text("no metadata")
+    with pytest.raises(UnreadableMetadataError, match=r"demo\.migrated"):
+        catalog.browsing.snapshots("demo.migrated")

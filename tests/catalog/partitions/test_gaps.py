@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition
 from catalog.errors import InvalidRequestError
-from catalog.partitions.gaps import day_keys, expected_days, parse_day
+from catalog.partitions.gaps import day_keys, day_range, expected_days, parse_day
+from catalog.partitions.gaps import day_of as day_of_values
 from tests.support.effort import effort
 
 pytestmark = pytest.mark.smoke
@@ -82,6 +83,11 @@ def test_missing_days_are_those_between_the_first_and_the_last_of_each_series(
     }
     assert found == {(country, day) for country, day in lacking if low <= day <= high}
     assert len(found) == len(missing.partitions)
+    table = catalog.get_table(name)
+    expression = day_range(catalog.browsing, table, low.isoformat(), high.isoformat())
+    matching = [day_of_values(table, partition.values) for partition in catalog.get_partitions(name, expression)]
+    inside = [day for days in days_of.values() for day in days if low <= day <= high]
+    assert sorted(map(str, matching)) == sorted(map(str, inside))
     assert {key for partition in missing.partitions for key in partition} <= {key for key, _ in keys}
 
 
