@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from itertools import compress, islice
+from itertools import compress
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, any_, false, func, literal, not_, or_, select, true
@@ -26,7 +26,7 @@ from catalog.storage.texts import Text
 from catalog.storage.values import read_packed
 
 _BY_ID = 5_000
-"""Searches through an index that find at most this number of partitions become a list of ids."""
+"""Searches through an index that read at most this number of items become a list of ids."""
 
 
 def piece(position: int) -> ColumnElement[Any]:
@@ -45,12 +45,9 @@ def condition_of(
     tree = parse_expression(expression, table)
     if tree == ALL:
         return None
-    scan = scanner.scan(table.full_name, expression, use_indexes=True, state=None)
-    # A search that skips a key may turn out to read all partitions.
-    if scan.plan.index is not None and scan.plan.skip is None:
-        ids = [partition.id for partition in islice(scan.partitions, _BY_ID + 1)]
-        if len(ids) <= _BY_ID:
-            return among(connection, PartitionRow.id, ids)
+    ids = scanner.find_few(connection, table, expression, _BY_ID)
+    if ids is not None:
+        return among(connection, PartitionRow.id, ids)
     return _Translation(connection, table).condition(tree)
 
 

@@ -160,7 +160,9 @@ class _Days:
             chosen = [*chosen, not_(is_among(self.connection, self.text, undated))]
         labelled = [part.label(f"piece_{number}") for number, part in enumerate(self.series_pieces)]
         query = select(*labelled, func.min(self.sortable), func.max(self.sortable)).where(*chosen, self.is_dated)
-        rows = self.connection.execute(query.group_by(*labelled).limit(MAXIMUM_SERIES + 1)).all()
+        # Without an order, PostgreSQL expects to need only the first of many groups, and sorts all partitions on disk.
+        grouped = query.group_by(*labelled).order_by(func.count().desc()).limit(MAXIMUM_SERIES + 1)
+        rows = self.connection.execute(grouped).all()
         if len(rows) > MAXIMUM_SERIES:
             return None
         found = [(tuple(row[:-2]), parse_day(row[-2]), parse_day(row[-1])) for row in rows]

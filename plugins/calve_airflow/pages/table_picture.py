@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import known_dags
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
+from calve_airflow.pages.rendering import is_part
 from calve_airflow.pages.table_actions import form_query, load_dag
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
@@ -208,8 +209,11 @@ def _offer(user: User, table: Table) -> LoadOffer:
 def missing(
     request: Request, catalog: OpenCatalog, user: User, name: str, first: str, last: str, where: str = ""
 ) -> Response:
-    """Show what some days lack and what failed on them, and offer to load it."""
+    """Show what some days lack and what failed on them, and offer to load it; the page asks for its part."""
     table = _require_partitions(catalog, name)
+    shown = {"first": first, "last": last, "where": where}
+    if not is_part(request):
+        return render_table(request, user, catalog, table, "picture", "table_missing.html", **shown)
     browsing, expression = catalog.browsing, where.strip() or None
     lacking, problem = explained(lambda: browsing.missing(table.full_name, first, last, expression))
     bad = None
@@ -225,10 +229,8 @@ def missing(
         catalog,
         table,
         "picture",
-        "table_missing.html",
-        first=first,
-        last=last,
-        where=where,
+        "table_missing_part.html",
+        **shown,
         problem=problem,
         missing=lacking.partitions[:_SHOWN] if lacking else [],
         missing_count=len(lacking.partitions) if lacking else 0,

@@ -248,8 +248,10 @@ def test_what_is_missing_is_loaded_by_a_backfill_or_by_days(
 ) -> None:
     path = f"{ORDERS}/missing?first=2023-12-28&last=2024-01-01"
     viewer = open_page(path, "viewer")
+    viewer.get_by_role("button", name="Backfill").wait_for()
     assert viewer.get_by_role("button", name="Backfill").is_disabled()
     page = open_page(path)
+    page.get_by_role("region", name="Missing partitions").wait_for()
     assert page.get_by_role("region", name="Missing partitions").locator("tbody tr").count() >= 8
     page.get_by_role("link", name="Load 2023-12-30").click()
     assert page.get_by_text("The run is the one of 2023-12-30.").is_visible()
@@ -270,17 +272,18 @@ def test_what_is_missing_is_loaded_by_a_backfill_or_by_days(
 
 
 def test_failed_partitions_are_loaded_again_and_replaced(get: Callable[..., httpx.Response]) -> None:
-    page = get(f"{ORDERS}/missing?first=2024-03-01&last=2024-03-02").text
+    part = {"hx-request": "true"}
+    page = get(f"{ORDERS}/missing?first=2024-03-01&last=2024-03-02", **part).text
     assert "Load again what failed" in page
     address = re.search(r'href="(/calve/run/[^"]+logical_date=2024-03-01[^"]*reload[^"]*)"', page)
     assert address is not None
     assert "mode=replace" in address[1]
-    other = get("/calve/tables/shop.parts/missing?first=2023-12-01&last=2023-12-31").text
+    other = get("/calve/tables/shop.parts/missing?first=2023-12-01&last=2023-12-31", **part).text
     assert "source=%2Fdata%2Fparts" in other
     assert cells(other) == ["2023", "2023"]
-    empty = get("/calve/tables/shop.parts/missing?first=2023-11-01&last=2023-11-02").text
+    empty = get("/calve/tables/shop.parts/missing?first=2023-11-01&last=2023-11-02", **part).text
     assert "Nothing is missing, and nothing failed." in empty
-    assert "is no day; write it as 2024-05-01" in get(f"{ORDERS}/missing?first=soon&last=2024-03-02").text
+    assert "is no day; write it as 2024-05-01" in get(f"{ORDERS}/missing?first=soon&last=2024-03-02", **part).text
 
 
 def test_groups_lead_to_their_partitions(open_page: Callable[..., Page]) -> None:
