@@ -199,3 +199,23 @@ def find_form(dag_id: str) -> DagForm | None:
             param = params.get_param(name)
             fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
         return DagForm(fields, bool(model.is_paused))
+
+
+@dataclass(frozen=True)
+class KnownDag:
+    """A DAG that Airflow has read.
+
+    Attributes:
+        is_periodic: Whether it has a schedule in time, so that Airflow can backfill it.
+    """
+
+    is_periodic: bool
+    is_paused: bool
+
+
+def known_dags(dag_ids: Sequence[str]) -> dict[str, KnownDag]:
+    """Return those of some DAGs that Airflow has, by their ids."""
+    query = select(DagModel.dag_id, DagModel.timetable_periodic, DagModel.is_paused)
+    query = query.where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale.is_(False))
+    with create_session(scoped=False) as session:
+        return {dag_id: KnownDag(bool(periodic), bool(paused)) for dag_id, periodic, paused in session.execute(query)}

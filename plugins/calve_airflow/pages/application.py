@@ -21,6 +21,9 @@ from calve_airflow.pages import (
     quality,
     running,
     studio,
+    table_files,
+    table_partitions,
+    table_picture,
     tables,
 )
 from calve_airflow.pages.access import READERS
@@ -32,6 +35,9 @@ log = logging.getLogger(__name__)
 ROUTERS = (
     overview.router,
     tables.router,
+    table_partitions.router,
+    table_picture.router,
+    table_files.router,
     explain.router,
     operations.router,
     approvals.router,

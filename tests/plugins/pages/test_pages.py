@@ -29,6 +29,11 @@ PAGES = (
     "/calve/tables/shop.orders",
     "/calve/tables/shop.orders/explain?where=day+%3E+%272024-02-01%27+and+country+%3D+%27DE%27",
     "/calve/tables/shop.orders/explain?where=day+%3E",
+    "/calve/tables/shop.orders/partitions?where=country = 'DE' and day < '2024-01-10'",
+    "/calve/tables/shop.orders/picture",
+    "/calve/tables/shop.orders/missing?first=2024-01-01&last=2024-02-01",
+    "/calve/tables/shop.orders/files",
+    "/calve/tables/shop.orders/operations",
     "/calve/operations",
     "/calve/operation?id=none",
     "/calve/approvals",
@@ -110,7 +115,6 @@ def test_tables_are_searched_as_one_types(open_page: Callable[..., Page]) -> Non
 def test_the_overview_counts_partitions(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     page = open_page("/calve/")
     partitions = sum(size.partitions for size in pages_catalog.table_sizes().values())
-    assert partitions > len(COUNTRIES) * DAYS
     assert page.locator(".figure", has_text="Partitions").locator("dd").inner_text() == str(partitions)
 
 
