@@ -298,6 +298,16 @@ def rebalance_rules(table: str) -> RebalanceRules:
     return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
 
 
+def has_quality_rules(table: str) -> bool:
+    """Return whether the table's entry in the list has quality rules; False without an entry, or without a list.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`, or the table's entry is invalid.
+    """
+    listed = _listed(str(TableName.parse(table)))
+    return listed is not None and bool(listed.quality)
+
+
 @dataclass(frozen=True)
 class WantedIndexes:
     """The partition indexes that tables should have.
