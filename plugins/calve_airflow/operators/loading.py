@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.assets import announce, announcement_batches
+from calve_airflow.assets import Change, announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
@@ -17,6 +17,7 @@ from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, re
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.outcomes import report_outcome
 from catalog.settings.quality_rules import OnFailure
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class ReportQuarantineOperator(BaseOperator):
 class AnnounceNewPartitionsOperator(BaseOperator):
     """Task that emits an event of the table's asset for each partition that a load has added or changed.
 
-    Other DAGs run once for each.
+    Other DAGs run once for each. It also emits one event of the load with its counts (`change_asset`).
 
     Of more than `MAX_KEYS` partitions, it returns the others.
 
@@ -368,7 +369,8 @@ class AnnounceNewPartitionsOperator(BaseOperator):
         from catalog import PartitionState
 
         with open_catalog() as catalog:
-            table = catalog.get_table(catalog.operations.get(self.operation_id).table)
+            operation = catalog.operations.get(self.operation_id)
+            table = catalog.get_table(operation.table)
             names = [
                 partition.name(table)
                 for partition in catalog.operation_partitions(self.operation_id)
@@ -377,8 +379,12 @@ class AnnounceNewPartitionsOperator(BaseOperator):
             names += catalog.announcements.changed_by(self.operation_id)
             batches = announcement_batches(dict.fromkeys(names))
             catalog.announcements.finish(self.operation_id)
+            quarantined = catalog.count_quarantined([operation]).get(operation.id, 0)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)
+        if operation.is_committed:
+            report = {**_publication(operation), "quarantined": quarantined}
+            report_outcome(context, table.full_name, Change.LOADED, operation.id, report)
         return others
 
 
@@ -403,6 +409,11 @@ class AnnouncePartitionsOperator(BaseOperator):
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)
+
+
+def _publication(load: Operation) -> Mapping[str, Any]:
+    """Return the report of the step that made a load visible, see `Loading.publish`."""
+    return next((report for report in load.report.values() if "partitions_extended" in report), {})
 
 
 def _skip_downstream(context: Context, result: Mapping[str, Any], task_id: str) -> NoReturn:

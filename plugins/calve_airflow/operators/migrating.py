@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.assets import Change
 from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
@@ -18,6 +19,7 @@ from calve_airflow.operators.rebalancing import size
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator, markdown_table
+from calve_airflow.outcomes import report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -249,6 +251,7 @@ class FlipMigrationOperator(BaseOperator):
                 # A retry of this task fails in the same way.
                 raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
         self.log.info("%s is now an Iceberg table: %s", report["target"], report["metadata_location"])
+        report_outcome(context, report["target"], Change.MIGRATED, operation_id, report)
         return report
 
 

@@ -10,12 +10,14 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
+from calve_airflow.assets import Change
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import markdown_table
+from calve_airflow.outcomes import report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -225,6 +227,7 @@ class CommitRebalanceOperator(BaseOperator):
                     f"PlanConflictError: {error}: start the DAG again, or clear `plan`"
                 ) from error
         self.log.info("Done: %s", report["statement"])
+        report_outcome(context, operation.table, Change.REBALANCED, operation.id, report)
         return report
 
 
