@@ -14,10 +14,12 @@ from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
+from calve_airflow.notifying import notify
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.outcomes import report_outcome
+from catalog.settings.notify_rules import NotifyEvent
 from catalog.settings.quality_rules import OnFailure
 
 if TYPE_CHECKING:
@@ -294,6 +296,8 @@ class CheckQualityOperator(LoadJobOperator):
                 f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
                 f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
             )
+            counts = {name: result[name] for name in ("failed", "checked", "docs_path")}
+            notify(context, NotifyEvent.QUALITY, self.request["table"], message, **counts)
             if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
@@ -314,6 +318,9 @@ class ReportQuarantineOperator(BaseOperator):
         AirflowFailException: Partitions are quarantined.
         AirflowSkipException: None is.
     """
+
+    notifies_failure = False
+    """`CheckQualityOperator` has called the notifiers for the quality check."""
 
     template_fields: Sequence[str] = ("operation_id",)
 

@@ -349,7 +349,7 @@ def deletion_question(plan: RebalancePlan, asker: str) -> Question:
         f"be deleted permanently:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."
     )
-    return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint])
+    return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint], table)
 
 
 def size(size_bytes: int) -> str:

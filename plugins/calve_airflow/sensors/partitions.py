@@ -124,7 +124,7 @@ class PartitionSensor(BaseSensorOperator):
 
     def _demand(self) -> QualityDemand:
         from catalog.partitions.awaited import QualityDemand
-        from catalog.settings.table_config import has_quality_rules
+        from catalog.settings.own_rules import has_quality_rules
 
         if self.quality is None:
             return QualityDemand.REQUIRED if has_quality_rules(self.table) else QualityDemand.IF_CHECKED

@@ -266,10 +266,12 @@ def test_quarantined_partitions_are_named_by_a_task_that_fails(catalog: Catalog)
     [({"on_failure": "quarantine"}, 0, True), ({"on_failure": "quarantine"}, 1, False), ({}, 1, True)],
 )
 def test_the_task_is_skipped_unless_partitions_are_quarantined(
-    catalog: Catalog, rules: dict[str, str], failed: int, is_skipped: bool
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, rules: dict[str, str], failed: int, is_skipped: bool
 ) -> None:
     pushed: dict[str, Any] = {}
     context = Context(ti=SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value})))  # type: ignore[typeddict-item]  # other keys are not used
+    told: list[Any] = []
+    monkeypatch.setattr("calve_airflow.operators.loading.notify", lambda _, *what, **more: told.append((what, more)))
     result = {"failed": failed, "checked": 3, "failures": ["a: b"], "docs_path": "/page"}
     with DAG("load", schedule=None):
         check = CheckQualityOperator(task_id="check", job="check_quality", setting="quality", operation_id=RUN)
@@ -278,6 +280,9 @@ def test_the_task_is_skipped_unless_partitions_are_quarantined(
     for task in (check, alone):
         task.request = {"table": TABLE, "rules": rules}
     assert alone.finish(context, catalog, result) == result
+    counts = {"failed": failed, "checked": 3, "docs_path": "/page"}
+    expected = f"{failed} of 3 new partitions of demo.flights failed their quality checks: a: b. The report is /page"
+    assert told == ([(("on_quality", TABLE, expected), counts)] if failed else [])
     if not is_skipped:
         assert check.finish(context, catalog, result) == result
         return
