@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from calve_airflow.catalog_access import open_catalog
+from calve_airflow.metrics import Metric, count
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,6 +35,8 @@ def notify_failure(context: Context) -> None:
     name = getattr(task, "task_id", None)
     message = str(context.get("exception") or f"task {name} failed")
     for table in _tables_of(context):
+        run = context.get("dag_run")
+        count(Metric.FAILURES, table=table, dag_id=str(getattr(run, "dag_id", "")), task_id=str(name))
         notify(context, NotifyEvent.FAILURE, table, message, task=name)
 
 

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
+from calve_airflow.metrics import Metric, count
 from calve_airflow.notifying import notify
 
 if TYPE_CHECKING:
@@ -143,13 +144,17 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
             from catalog.settings.notify_rules import NotifyEvent
 
             self._refuse_another_question(context)
+            count(Metric.APPROVALS_ASKED, table=question.table)
             notify(context, NotifyEvent.APPROVAL, question.table, self.subject, body=self.body)
             # The answer approves these keys: by then, the task might delete something else.
-            waiting.kwargs = {"keys": list(question.keys)}
+            waiting.kwargs = {"keys": list(question.keys), "table": question.table}
             raise
 
-    def execute_complete(self, context: Context, event: dict[str, Any], keys: Sequence[str] = ()) -> dict[str, Any]:
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], keys: Sequence[str] = (), table: str | None = None
+    ) -> dict[str, Any]:
         """Record the approval, or skip the later tasks."""
+        count(Metric.APPROVALS_ANSWERED, table=table)
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         _refuse_own_approval(context, user)

@@ -14,6 +14,7 @@ from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
+from calve_airflow.metrics import Metric, count
 from calve_airflow.notifying import notify
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
@@ -297,6 +298,7 @@ class CheckQualityOperator(LoadJobOperator):
                 f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
             )
             counts = {name: result[name] for name in ("failed", "checked", "docs_path")}
+            count(Metric.QUALITY_FAILURES, result["failed"], table=self.request["table"])
             notify(context, NotifyEvent.QUALITY, self.request["table"], message, **counts)
             if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
@@ -391,7 +393,7 @@ class AnnounceNewPartitionsOperator(BaseOperator):
         announce(context, table.full_name, first)
         if operation.is_committed:
             report = {**_publication(operation), "quarantined": quarantined}
-            report_outcome(context, table.full_name, Change.LOADED, operation.id, report)
+            report_outcome(context, Change.LOADED, operation, report)
         return others
 
 

@@ -245,13 +245,14 @@ class FlipMigrationOperator(BaseOperator):
         changing_form(context, self.table)
         operation_id = migration_of(context, self.table)
         with open_catalog() as catalog:
+            operation = catalog.operations.get(operation_id)
             try:
                 report = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:
                 # A retry of this task fails in the same way.
                 raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
         self.log.info("%s is now an Iceberg table: %s", report["target"], report["metadata_location"])
-        report_outcome(context, report["target"], Change.MIGRATED, operation_id, report)
+        report_outcome(context, Change.MIGRATED, operation, report, report["target"])
         return report
 
 

@@ -227,7 +227,7 @@ class CommitRebalanceOperator(BaseOperator):
                     f"PlanConflictError: {error}: start the DAG again, or clear `plan`"
                 ) from error
         self.log.info("Done: %s", report["statement"])
-        report_outcome(context, operation.table, Change.REBALANCED, operation.id, report)
+        report_outcome(context, Change.REBALANCED, operation, report)
         return report
 
 

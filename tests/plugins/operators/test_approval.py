@@ -95,7 +95,7 @@ def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context, mo
     assert airflow.kept.subject == ASKED.subject
     assert airflow.kept.body == f"{ASKED.body}\n\nDeletion `{key_of('abc')[:16]}`"
     assert airflow.kept.defaults == ["Reject"]
-    assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"]}, PATIENCE)
+    assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"], "table": "demo.t"}, PATIENCE)
     assert told == [(("on_approval", "demo.t", ASKED.subject), {"body": airflow.kept.body})]
 
 
