@@ -14,6 +14,7 @@ from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
+from calve_airflow.lineage import LineageOperator, source_datasets, table_dataset
 from calve_airflow.metrics import Metric, count
 from calve_airflow.notifying import notify
 from calve_airflow.operators.approval import operation_of
@@ -150,7 +151,7 @@ class WritePartitionsOperator(LoadJobOperator):
             )
 
 
-class RegisterPartitionsOperator(BaseOperator):
+class RegisterPartitionsOperator(LineageOperator):
     """Task that makes a staged load visible: partitions, index items and its source files in one transaction.
 
     Its downstream task `CREATE_INDEXES`, if there is one, is skipped unless an index is missing or not built.
@@ -187,6 +188,9 @@ class RegisterPartitionsOperator(BaseOperator):
                 _settings(catalog, self.operation_id)
             report = register(catalog.loading, catalog.operations, self.operation_id, self.task_id)
             has_work = CREATE_INDEXES not in self.downstream_task_ids or _lacks_index(catalog, operation)
+            written = {"rows": report.get("row_count"), "size_bytes": report.get("size_bytes")}
+            self.lineage.inputs.extend(source_datasets(operation.request.get("source", ())))
+            self.lineage.outputs.append(table_dataset(catalog.get_table(operation.table), **written))
         if not operation.is_committed:
             self._log_report(report)
         if not has_work:

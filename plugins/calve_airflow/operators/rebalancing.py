@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 from calve_airflow.assets import Change
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
+from calve_airflow.lineage import LineageOperator, table_dataset
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
@@ -181,7 +182,7 @@ class VerifyRewriteOperator(VerifyStagedOperator):
         return bool(job.result["folder"] == self.request["folder"])
 
 
-class CommitRebalanceOperator(BaseOperator):
+class CommitRebalanceOperator(LineageOperator):
     """Task that makes the change visible, in one transaction, with exactly the verified files.
 
     Args:
@@ -226,6 +227,9 @@ class CommitRebalanceOperator(BaseOperator):
                 raise AirflowFailException(
                     f"PlanConflictError: {error}: start the DAG again, or clear `plan`"
                 ) from error
+            table = catalog.get_table(operation.table)
+        self.lineage.inputs.append(table_dataset(table))
+        self.lineage.outputs.append(table_dataset(table, rows=report["rows_moved"], size_bytes=report["bytes_moved"]))
         self.log.info("Done: %s", report["statement"])
         report_outcome(context, Change.REBALANCED, operation, report)
         return report

@@ -171,7 +171,10 @@ def test_a_migration_is_an_event_with_its_counts(catalog: Catalog, jobs: dict[st
     form = {**FORM, "tables": [FIRST]}
     run(form)
     task = Task()
-    FlipMigrationOperator(task_id="flip", table=FIRST).execute(task.context(form))
+    flip = FlipMigrationOperator(task_id="flip", table=FIRST)
+    flip.execute(task.context(form))
+    assert [dataset.table for dataset in (*flip.lineage.inputs, *flip.lineage.outputs)] == [FIRST, FIRST]
+    assert flip.lineage.outputs[0].rows == 7
     asset = change_asset(FIRST, Change.MIGRATED)
     assert task.task.outlets == [asset]
     extra = dict(task.events[asset].extra)
