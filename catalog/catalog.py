@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from catalog.partitions.scanning import Scan, Scanner
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
+    from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.schemes.model import Scheme
     from catalog.tables.dropping import TableDrop
@@ -168,6 +169,13 @@ class Catalog:
         from catalog.partitions.browsing import Browsing
 
         return Browsing(self.storage, self._definitions, self._scanner)
+
+    @cached_property
+    def waits(self) -> PartitionWaits:
+        """Questions of those who wait for partitions."""
+        from catalog.partitions.waiting import PartitionWaits
+
+        return PartitionWaits(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def committer(self) -> Committer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -60,7 +61,7 @@ def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where
     size = table_sizes(catalog).get(table.id)
     total = 0 if size is None else size.partitions + size.quarantined
     answer = _answer(catalog, table, where, total) if is_served else {"problem": None, "preview": None}
-    shown = {
+    shown: dict[str, Any] = {
         "where": where,
         "total": total,
         "is_served": is_served,
