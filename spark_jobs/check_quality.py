@@ -7,18 +7,20 @@ in a ratio, and a few late rows are no partition with too few rows.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.loading.publishing import WRITTEN_BY
+from catalog.loading.quality_pages import QualityPages
 from catalog.operations.job_requests import CheckQualityJob
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.environment import quality_pages
 from catalog.settings.quality_rules import PartitionCheck, QualityRules
 from spark_jobs.checking.expectations import validate
-from spark_jobs.checking.partition_summary import summarise, usual_ratios, with_new_rows
+from spark_jobs.checking.partition_summary import measures_of, summarise, usual_ratios, with_new_rows
 from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     """Check all partitions of a load in one pass over their files, and record the result of each.
 
     Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
-    `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (path or URI of the page of
-    Data Docs).
+    `failed`, `released`, `failures` (the first 20, as strings), `row_count` (of the checked partitions) and
+    `docs_path` (path or URI of the page of Data Docs; None if it could not be written).
     """
     loaded = catalog.loaded_partitions(job.operation_id, is_whole=True)
     table, partitions = loaded.table, loaded.partitions
@@ -46,9 +48,11 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
     summary = summarise(spark, loaded, rules, ratios)
     summary = with_new_rows(summary, _new_rows(spark, catalog, job, loaded, rules))
-    validation = validate(summary, table, rules, pages=quality_pages(), run_name=job.operation_id)
+    operation = catalog.operations.get(job.operation_id)
+    validation = validate(summary, table, rules, pages=QualityPages(quality_pages()), operation=operation)
     names = {partition.id: partition.name(table) for partition in partitions}
-    failed = {check.partition_id: check for check in validation.checks if not check.passed}
+    by_id = {check.partition_id: check for check in validation.checks}
+    failed = {number: check for number, check in by_id.items() if not check.passed}
     report = {
         "checked": len(partitions),
         "passed": len(partitions) - len(failed),
@@ -57,6 +61,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
             f"{names[partition_id]}: {'; '.join(map(str, check.failures))}"
             for partition_id, check in list(failed.items())[:_SHOWN]
         ],
+        "row_count": int(summary["row_count"].sum()),
         "docs_path": validation.page,
     }
     log.info("%s: %d of %d partitions passed", table.full_name, report["passed"], report["checked"])
@@ -64,7 +69,11 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         log.warning("%s", failure)
     # Those of a scheme have no rows in the catalog whose checks could be stored: the report has the result.
     stored = partitions if table.scheme is None else ()
-    checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in stored)
+    measures = measures_of(summary)
+    checks = (
+        replace(by_id.get(partition.id, PartitionCheck(partition.id)), measures=measures.get(partition.id, {}))
+        for partition in stored
+    )
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
 
 

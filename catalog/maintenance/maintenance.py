@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.files.filesystem import Folder
 from catalog.indexes import building
 from catalog.loading.loading import Loading
+from catalog.loading.quality_pages import QualityPages
+from catalog.loading.quality_results import QualityResults
 from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
@@ -24,6 +27,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind
 from catalog.partitions.purging import finish_partition_purge
 from catalog.settings.compaction_rules import CompactionRules
+from catalog.settings.environment import quality_days, quality_pages
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.dropping import finish_drop
@@ -161,10 +165,11 @@ class Maintenance:
         tally.add(TableVacuum(table.full_name, unfinished_uploads=count))
 
     def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
-        """End abandoned operations, and remove operations that ended long ago.
+        """End abandoned operations, and remove operations that ended long ago, and old quality checks with their pages.
 
         Abandoned operations (`Operations.abandoned`) become FAILED with the code ABANDONED; a retry continues them.
         Ended operations are removed with their jobs, in batches, unless vacuum still needs them to judge their files.
+        How long the history and the pages of quality checks stay is the setting `CALVE_QUALITY_DAYS`.
 
         Args:
             older_than: The minimum time since the last heartbeat or change of removed operations.
@@ -172,9 +177,20 @@ class Maintenance:
 
         Raises:
             InvalidRequestError: The time is negative.
+            InvalidConfigurationError: The setting is not a whole number.
         """
-        before_ms = self._storage.now_ms() - _milliseconds("the time that operations are kept", older_than)
-        return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+        now_ms = self._storage.now_ms()
+        before_ms = now_ms - _milliseconds("the time that operations are kept", older_than)
+        checked_before_ms = now_ms - _milliseconds("CALVE_QUALITY_DAYS", timedelta(days=quality_days()))
+        report = expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+        results = QualityResults(self._storage, self._definitions, self._operations)
+        checks = results.expire(checked_before_ms, is_dry_run=dry_run)
+        pages, problems = 0, report.problems
+        try:
+            pages = QualityPages(quality_pages()).delete_older(checked_before_ms, is_dry_run=dry_run)
+        except CatalogError as error:
+            problems = (*problems, f"old pages of quality checks could not be removed: {error}")
+        return replace(report, quality_checks=checks, quality_pages=pages, problems=problems)
 
     def plan_compaction(self, table: str, rules: CompactionRules | None = None) -> CompactionPlan:
         """Return the partitions with small files to compact now, by a policy; changes nothing.

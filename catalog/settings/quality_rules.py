@@ -188,10 +188,15 @@ class FailedCheck:
 
 @dataclass(frozen=True)
 class PartitionCheck:
-    """The result of all checks of a partition."""
+    """The result of all checks of a partition.
+
+    Attributes:
+        measures: What the check has counted, by name; empty for a check of an earlier version.
+    """
 
     partition_id: int
     failures: tuple[FailedCheck, ...] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

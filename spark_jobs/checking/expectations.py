@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
 import html
+import logging
 import os
-import re
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
 
 from catalog import Table
-from catalog.errors import VerificationFailedError
-from catalog.files.filesystem import Folder
-from catalog.files.locations import is_local, local_path
+from catalog.errors import StorageError, VerificationFailedError
+from catalog.loading.quality_pages import ASSETS, QualityPages
+from catalog.operations.records import Operation
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck, QualityRules
-from spark_jobs.checking.data_docs import as_one_file, make_self_contained
+from spark_jobs.checking.data_docs import offline_page, page_assets
+from spark_jobs.checking.page_sections import partition_section
 from spark_jobs.checking.partition_summary import claims
 
 if TYPE_CHECKING:
     import pandas
     from great_expectations.core import ExpectationSuiteValidationResult
-    from great_expectations.data_context.data_context.file_data_context import FileDataContext
     from great_expectations.expectations.expectation import ColumnMapExpectation
+    from great_expectations.render.components import RenderedSectionContent
 
-_SITE = "local_site"
+log = logging.getLogger("spark_jobs.checking.expectations")
 
 
 @dataclass(frozen=True)
@@ -53,10 +49,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of all partitions of a summary, and the path or URI of the page that shows them."""
+    """The results of all partitions of a summary, and the path or URI of the page that shows them, if there is one."""
 
     checks: tuple[PartitionCheck, ...]
-    page: str
+    page: str | None
 
 
 def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules) -> list[Check]:
@@ -97,81 +93,83 @@ def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules)
     return checks
 
 
-def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, pages: str, run_name: str) -> Validation:
+def validate(
+    summary: pandas.DataFrame,
+    table: Table,
+    rules: QualityRules,
+    *,
+    pages: QualityPages,
+    operation: Operation,
+) -> Validation:
     """Check a summary, and write a page of Data Docs, which needs no internet.
 
-    Args:
-        pages: A folder, whose pages are one site, or the URI of a place where each page is one file with all it loads.
-        run_name: Name of the run on the page: the operation's id.
+    The check writes its own page, and reads no other one. If the page cannot be written, the result has none: the
+    results are in the catalog.
     """
     # Escaped, because the pages do not escape names, and a partition value may contain HTML.
     summary = summary.assign(partition=[html.escape(name) for name in summary["partition"]])
     checks = planned_checks(summary, table, rules)
-    with _home(pages) as home, _project(home) as context:
-        result, page = _run(context, summary, table, checks, run_name)
-        make_self_contained(page.parents[_depth_below_site(page)])
-        shown = str(page)
-        if not is_local(pages):
-            folder = Folder(pages).inside(table.full_name)
-            name = re.sub(r"[^\w:+-]", "-", run_name) + ".html"
-            folder.write_bytes(name, as_one_file(page).encode())
-            shown = f"{folder.location}/{name}"
-    return Validation(tuple(_partition_checks(result, summary, checks)), shown)
-
-
-@contextmanager
-def _home(pages: str) -> Iterator[Path]:
-    """Yield the folder of the site, which is a temporary one if the page is stored elsewhere."""
-    if is_local(pages):
-        yield Path(local_path(pages))
-        return
-    with tempfile.TemporaryDirectory(prefix="calve-pages") as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def _project(home: Path) -> Iterator[FileDataContext]:
-    """Open the project of all tables, for one job at a time, because Great Expectations does not lock its files."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        context = great_expectations.get_context(mode="file", project_root_dir=home)
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        yield context
+    result = _run(summary, table, checks, operation.id)
+    verdicts = tuple(_partition_checks(result, summary, checks))
+    failed = {check.partition_id for check in verdicts if not check.passed}
+    digest, assets = page_assets()
+    text = offline_page(_rendered(result, table.full_name, partition_section(summary, failed)), f"../{ASSETS}/{digest}")
+    page = None
+    try:
+        pages.add_assets(digest, assets)
+        page = pages.write(table.full_name, operation.number, operation.id, text)
+    except StorageError as error:
+        log.warning("The page of this check could not be written; its results are in the catalog: %s", error)
+    return Validation(verdicts, page)
 
 
 def _run(
-    context: FileDataContext, summary: pandas.DataFrame, table: Table, checks: list[Check], run_name: str
-) -> tuple[ExpectationSuiteValidationResult, Path]:
-    from great_expectations import Checkpoint, ExpectationSuite, RunIdentifier, ValidationDefinition
-    from great_expectations.checkpoint.actions import UpdateDataDocsAction
-
-    # Names become folders: a dot creates another folder, and a slash is refused.
-    name, run_name = re.sub(r"[^\w-]", "-", table.full_name), run_name.replace("/", " ")
-    source = context.data_sources.add_or_update_pandas("partition summaries")
-    batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("partitions of a load")
-    suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(check) for check in checks]))
-    definition = context.validation_definitions.add_or_update(ValidationDefinition(name=name, data=batch, suite=suite))
-    checkpoint = context.checkpoints.add_or_update(
-        Checkpoint(
-            name=name,
-            validation_definitions=[definition],
-            result_format={
-                "result_format": "COMPLETE",
-                "unexpected_index_column_names": ["partition"],
-                "partial_unexpected_count": 20,
-            },
-            actions=[UpdateDataDocsAction(name="docs", site_names=[_SITE])],
-        )
+    summary: pandas.DataFrame, table: Table, checks: list[Check], run_name: str
+) -> ExpectationSuiteValidationResult:
+    """Return the results of all checks, with a context in memory: one on disk would read all earlier results."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    import great_expectations
+    from great_expectations import ExpectationSuite, RunIdentifier, ValidationDefinition
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
     )
-    outcome = checkpoint.run(batch_parameters={"dataframe": summary}, run_id=RunIdentifier(run_name=run_name))
-    ((key, result),) = outcome.run_results.items()
-    url = context.get_docs_sites_urls(resource_identifier=key)[0]["site_url"]
-    return result, Path(unquote(urlparse(url).path))
+
+    # The default would leave a temporary folder for a site behind.
+    stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    config = DataContextConfig(store_backend_defaults=stores, progress_bars=ProgressBarsConfig(globally=False))
+    context = great_expectations.get_context(mode="ephemeral", project_config=config)
+    source = context.data_sources.add_or_update_pandas("partition summaries")
+    batch = source.add_dataframe_asset(table.full_name).add_batch_definition_whole_dataframe("partitions of a load")
+    expectations = [_expectation(check) for check in checks]
+    suite = context.suites.add_or_update(ExpectationSuite(table.full_name, expectations=expectations))
+    definition = context.validation_definitions.add_or_update(
+        ValidationDefinition(name=table.full_name, data=batch, suite=suite)
+    )
+    return definition.run(
+        batch_parameters={"dataframe": summary},
+        run_id=RunIdentifier(run_name=run_name),
+        result_format={
+            "result_format": "COMPLETE",
+            "unexpected_index_column_names": ["partition"],
+            "partial_unexpected_count": 20,
+        },
+    )
+
+
+def _rendered(result: ExpectationSuiteValidationResult, table: str, partitions: RenderedSectionContent) -> str:
+    """Return the page of a result, with a section about the partitions after the overview."""
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultJinjaPageView
+
+    # The page shows it as the name of the data asset, which a data frame does not have.
+    result.meta["batch_kwargs"] = {  # type: ignore[typeddict-unknown-key]
+        "data_asset_name": f"new and extended partitions of {table}"
+    }
+    document = ValidationResultsPageRenderer(run_info_at_end=True).render(result)
+    document.sections.insert(1, partitions)
+    return str(DefaultJinjaPageView().render(document))  # type: ignore[no-untyped-call]
 
 
 def _expectation(check: Check) -> ColumnMapExpectation:
@@ -218,7 +216,3 @@ def _partition_checks(
 
 def _observed(value: Any, check: Check) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value).lower() if check.is_claim else str(value)
-
-
-def _depth_below_site(page: Path) -> int:
-    return next(depth for depth, folder in enumerate(page.parents) if folder.name == _SITE)

@@ -35,6 +35,9 @@ _NOT_MERGED = "CANNOT_MERGE"
 
 _PATH = "calve/path"
 
+_MEASURES = ("_null_ratio", "_distinct", "_age_seconds")
+"""Ends of the names of what is stored of each partition, besides its rows."""
+
 _INTEGERS = ("tinyint", "smallint", "int")
 
 
@@ -170,6 +173,19 @@ def with_new_rows(summary: pandas.DataFrame, new: pandas.DataFrame | None) -> pa
     names = [f"{name} ({count:,} new rows)" for name, count in zip(parts["partition"], parts["row_count"], strict=True)]
     unknown = dict.fromkeys(("row_count", "registered_row_count", "row_count_difference", "usual_ratio"), pandas.NA)
     return pandas.concat([summary, parts.assign(partition=names, **unknown)], ignore_index=True) if names else summary
+
+
+def measures_of(summary: pandas.DataFrame) -> dict[int, dict[str, float | int]]:
+    """Return what was counted in each partition, by partition id and name; without the rows of new rows alone."""
+    whole = summary[summary["row_count"].notna()]
+    names = [name for name in whole.columns if name == "row_count" or name.endswith(_MEASURES)]
+    columns = [whole[name].tolist() for name in names]
+    measures: dict[int, dict[str, float | int]] = {}
+    for number, *values in zip(whole["partition_id"], *columns, strict=True):
+        # An unknown value, of whichever kind, is not equal to itself.
+        known = {name: value for name, value in zip(names, values, strict=True) if (value == value) is True}
+        measures[int(number)] = known
+    return measures
 
 
 def _folder_of(path: str) -> str:

@@ -8,7 +8,7 @@ files of an operation that may still be running.
 | --- | --- |
 | approve | waits for another person if files stay for less than 24 hours or operations for less than 90 days |
 | vacuum | deletes replaced and dropped files, and the files of attempts that did not commit |
-| expire_operations | ends abandoned operations, and deletes the records, and on its host the job logs, of old ones |
+| expire_operations | ends abandoned operations; deletes old operations, job logs of its host, and quality checks |
 | clear_failed_builds | removes what failed builds and deletions of partition indexes left behind |
 | summarise | logs and returns what was removed; fails if something could not be removed, and says why |
 

@@ -291,8 +291,10 @@ class CheckQualityOperator(LoadJobOperator):
         if result["failed"]:
             message = (
                 f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
-                f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
+                f"quality checks: {'; '.join(map(str, result['failures']))}"
             )
+            if result["docs_path"]:
+                message += f". The report is {result['docs_path']}"
             if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
             self.log.warning("%s", message)

@@ -216,6 +216,9 @@ def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
     if report["removed"] or report["kept"]:
         counts = f"{would}deleted: {report['removed']:,} operation(s); as old, but with files: {report['kept']:,}"
         yield _outcome(EXPIRE, None, counts)
+    if report["quality_checks"] or report["quality_pages"]:
+        counts = f"{report['quality_checks']:,} old quality check(s) and {report['quality_pages']:,} page(s)"
+        yield _outcome(EXPIRE, None, f"{would}deleted: {counts}")
     for problem in report["problems"]:
         yield _outcome(EXPIRE, None, problem, problem)
 
