@@ -16,17 +16,22 @@ from catalog import Catalog
 from catalog.loading.publishing import WRITTEN_BY
 from catalog.loading.quality_pages import QualityPages
 from catalog.operations.job_requests import CheckQualityJob
+from catalog.operations.records import Operation
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.environment import quality_pages
 from catalog.settings.quality_rules import PartitionCheck, QualityRules
 from spark_jobs.checking.expectations import validate
+from spark_jobs.checking.learning import learned_checks, with_ages
 from spark_jobs.checking.partition_summary import measures_of, summarise, usual_ratios, with_new_rows
+from spark_jobs.checking.planned_checks import Check
 from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:
     import pandas
 
 _SHOWN = 20
+_MOST_EARLIER = 3_000
+"""The number of earlier partitions among which those with the same keys are looked for."""
 
 log = logging.getLogger("spark_jobs.check_quality")
 
@@ -41,15 +46,17 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     loaded = catalog.loaded_partitions(job.operation_id, is_whole=True)
     table, partitions = loaded.table, loaded.partitions
     rules = QualityRules.from_config(job.rules, keys=table.key_names)
+    operation = catalog.operations.get(job.operation_id)
     if not partitions:
         report: dict[str, Any] = {"checked": 0, "passed": 0, "failed": 0, "failures": [], "docs_path": None}
         catalog.quality.record(job.operation_id, job.step, job.attempt, [], report)
         return
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
-    summary = summarise(spark, loaded, rules, ratios)
+    summary = summarise(spark, loaded, rules, ratios, catalog=catalog)
+    summary, learned = _learned(catalog, loaded, rules, summary, operation)
     summary = with_new_rows(summary, _new_rows(spark, catalog, job, loaded, rules))
-    operation = catalog.operations.get(job.operation_id)
-    validation = validate(summary, table, rules, pages=QualityPages(quality_pages()), operation=operation)
+    pages = QualityPages(quality_pages())
+    validation = validate(summary, table, rules, pages=pages, operation=operation, learned=learned)
     names = {partition.id: partition.name(table) for partition in partitions}
     by_id = {check.partition_id: check for check in validation.checks}
     failed = {number: check for number, check in by_id.items() if not check.passed}
@@ -77,6 +84,23 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
 
 
+def _learned(
+    catalog: Catalog, loaded: LoadedPartitions, rules: QualityRules, summary: pandas.DataFrame, operation: Operation
+) -> tuple[pandas.DataFrame, list[Check]]:
+    """Return the summary with the columns of checks against earlier partitions, and these checks."""
+    if rules.learn is None:
+        return summary, []
+    table, values = loaded.table, [partition.values for partition in loaded.partitions]
+    summary = with_ages(summary, table, values, catalog.storage.now_ms())
+    loaded_now = {partition.id for partition in loaded.partitions}
+    limit = _MOST_EARLIER if rules.learn.per else rules.learn.last + len(loaded_now)
+    measured = catalog.quality.measured_partitions(
+        table.full_name, limit=min(limit, _MOST_EARLIER), without_operation=operation.number
+    )
+    earlier = [(names, check) for names, check in measured if check.partition_id not in loaded_now]
+    return learned_checks(summary, values, table, rules.learn, earlier)
+
+
 def _new_rows(
     spark: SparkSession, catalog: Catalog, job: CheckQualityJob, loaded: LoadedPartitions, rules: QualityRules
 ) -> pandas.DataFrame | None:
@@ -85,6 +109,8 @@ def _new_rows(
     steps = [step for step in operation.report.values() if isinstance(step, dict)]
     if not any(step.get("partitions_extended") for step in steps):
         return None
+    # Rules about partitions as they became are left out.
+    rules = replace(rules, learn=None, unique=(), references={})
     if loaded.table.has_file_rows:
         return summarise(spark, catalog.loaded_partitions(job.operation_id), rules, {})
     written_by = next((step[WRITTEN_BY] for step in steps if step.get(WRITTEN_BY)), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from catalog.operations.records import Operation
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck, QualityRules
 from spark_jobs.checking.data_docs import offline_page, page_assets
 from spark_jobs.checking.page_sections import partition_section
-from spark_jobs.checking.partition_summary import claims
+from spark_jobs.checking.planned_checks import Check, planned_checks
 
 if TYPE_CHECKING:
     import pandas
@@ -28,69 +28,11 @@ log = logging.getLogger("spark_jobs.checking.expectations")
 
 
 @dataclass(frozen=True)
-class Check:
-    """An expectation about one column of the summary.
-
-    Attributes:
-        column: The checked column of the summary.
-        minimum, maximum: Inclusive bounds of its values; None for no bound. Nulls pass.
-        name: Description of the checked value.
-        allowed: Description of the allowed values.
-        is_claim: The column is boolean and must be true.
-    """
-
-    column: str
-    name: str
-    allowed: str
-    minimum: Any = None
-    maximum: Any = None
-    is_claim: bool = False
-
-
-@dataclass(frozen=True)
 class Validation:
     """The results of all partitions of a summary, and the path or URI of the page that shows them, if there is one."""
 
     checks: tuple[PartitionCheck, ...]
     page: str | None
-
-
-def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules) -> list[Check]:
-    """Return the checks of each partition."""
-    rows = rules.row_count
-    checks = [
-        Check("row_count_difference", "rows in the files minus registered rows", "0", 0, 0),
-        Check("row_count", "rows", f"at least {rows.minimum}", rows.minimum),
-    ]
-    if table.scheme is None:
-        checks += [
-            Check("path_agrees", "the path has the registered values", "true", is_claim=True),
-            Check("values_fit", "the values have the keys' types", "true", is_claim=True),
-        ]
-    if rows.usual is not None:
-        low, high = rows.usual
-        name = f"ratio of the rows of the same {', '.join(rows.per)} to the usual number"
-        checks.append(Check("usual_ratio", name, f"{low} to {high}", low, high))
-    for column, rule in rules.columns.items():
-        if rule.max_null_ratio is not None:
-            checks.append(
-                Check(
-                    f"{column}_null_ratio",
-                    f"ratio of nulls in {column}",
-                    f"at most {rule.max_null_ratio}",
-                    0,
-                    rule.max_null_ratio,
-                )
-            )
-        if rule.minimum is not None:
-            checks.append(Check(f"{column}_below", f"rows with {column} below {rule.minimum}", "0", 0, 0))
-        if rule.maximum is not None:
-            checks.append(Check(f"{column}_above", f"rows with {column} above {rule.maximum}", "0", 0, 0))
-    known_claims = [claim for claim in claims(table, table.key_names, rules) if claim.column in summary.columns]
-    for claim in known_claims:
-        where = f"column {claim.key} in the files" if claim.may_be_null else claim.expression
-        checks.append(Check(claim.column, f"{where} gives the partition's {claim.key}", "true", is_claim=True))
-    return checks
 
 
 def validate(
@@ -100,18 +42,22 @@ def validate(
     *,
     pages: QualityPages,
     operation: Operation,
+    learned: Sequence[Check] = (),
 ) -> Validation:
     """Check a summary, and write a page of Data Docs, which needs no internet.
 
     The check writes its own page, and reads no other one. If the page cannot be written, the result has none: the
     results are in the catalog.
+
+    Args:
+        learned: More checks, of further columns of the summary.
     """
     # Escaped, because the pages do not escape names, and a partition value may contain HTML.
     summary = summary.assign(partition=[html.escape(name) for name in summary["partition"]])
-    checks = planned_checks(summary, table, rules)
+    checks = [*planned_checks(summary, table, rules), *learned]
     result = _run(summary, table, checks, operation.id)
     verdicts = tuple(_partition_checks(result, summary, checks))
-    failed = {check.partition_id for check in verdicts if not check.passed}
+    failed = {check.partition_id: "; ".join(map(str, check.failures)) for check in verdicts if not check.passed}
     digest, assets = page_assets()
     text = offline_page(_rendered(result, table.full_name, partition_section(summary, failed)), f"../{ASSETS}/{digest}")
     page = None
@@ -203,10 +149,11 @@ def _partition_checks(
         if not expectation.success and not unexpected_rows:
             raise VerificationFailedError(f"the check {check.name!r} could not be made: {expectation.exception_info}")
         for unexpected in unexpected_rows:
-            observed = _observed(unexpected[check.column], check)
             name = unexpected["partition"]
+            partition = html.unescape(name)
+            observed = check.observed_in.get(partition) or _observed(unexpected[check.column], check)
             what = f"{check.name} in the new rows" if name in of_new_rows else check.name
-            failures[name].append(FailedCheck(what, observed, check.allowed))
+            failures[name].append(FailedCheck(what, observed, check.allowed_in.get(partition, check.allowed)))
     by_id: dict[int, list[FailedCheck]] = {}
     for name, partition_id in ids.items():
         by_id.setdefault(int(partition_id), []).extend(failures[name])

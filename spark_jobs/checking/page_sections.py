@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import numbers
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from spark_jobs.checking.measures import COUNTS, DISTINCT, NULL_RATIO
 
 if TYPE_CHECKING:
     import pandas
@@ -15,15 +18,15 @@ MOST_SHOWN = 500
 
 _MOST_COLUMNS = 12
 _TITLES = {"row_count": "Rows", "registered_row_count": "Registered rows"}
-_COUNTED = ("_null_ratio", "_below", "_above", "_duplicates", "_elsewhere", "_orphans")
+_COUNTED = (*COUNTS, "_below", "_above", NULL_RATIO, DISTINCT)
 
 
-def partition_section(summary: pandas.DataFrame, failed: Set[int]) -> RenderedSectionContent:
+def partition_section(summary: pandas.DataFrame, failed: Mapping[int, str]) -> RenderedSectionContent:
     """Return the section with the first partitions of a summary, failed ones first, and what was counted in them.
 
     Args:
         summary: As `spark_jobs.checking.partition_summary.summarise` returns it, with names that are escaped for HTML.
-        failed: The ids of partitions that failed a check.
+        failed: The ids of partitions that failed a check, and why.
     """
     from great_expectations.render.components import RenderedHeaderContent, RenderedSectionContent, RenderedTableContent
 
@@ -31,9 +34,9 @@ def partition_section(summary: pandas.DataFrame, failed: Set[int]) -> RenderedSe
     shown = summary.assign(is_failed=is_failed).sort_values("is_failed", ascending=False, kind="stable")[:MOST_SHOWN]
     columns = list(_columns(summary))
     table = [
-        [partition, "✗ failed" if partition_failed else "✓ passed", *map(_text, values)]
-        for partition, partition_failed, values in zip(
-            shown["partition"], shown["is_failed"], shown[columns].itertuples(index=False), strict=True
+        [partition, _verdict(failed.get(number)), *map(_text, values)]
+        for partition, number, values in zip(
+            shown["partition"], shown["partition_id"], shown[columns].itertuples(index=False), strict=True
         )
     ]
     titles = [_TITLES.get(column, column.replace("_", " ")) for column in columns]
@@ -49,6 +52,10 @@ def partition_section(summary: pandas.DataFrame, failed: Set[int]) -> RenderedSe
         styling={**styling, "body": {"classes": ["table", "table-sm"]}},
     )
     return RenderedSectionContent(section_name="Partitions", content_blocks=[header, body])
+
+
+def _verdict(failures: str | None) -> str:
+    return "✓ passed" if failures is None else f"✗ failed: {html.escape(failures)}"
 
 
 def _columns(summary: pandas.DataFrame) -> Iterator[str]:
