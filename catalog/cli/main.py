@@ -11,6 +11,7 @@ COMMANDS = {
     "bad-files": "bad_files:bad_files",
     "batch": "batches:batch",
     "cancel-build": "indexes:cancel_build",
+    "check": "maintenance:check",
     "completion": "completion:completion",
     "create-index": "indexes:create_index",
     "databases": "tables:databases",

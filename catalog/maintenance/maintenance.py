@@ -13,6 +13,8 @@ from catalog.indexes import building
 from catalog.loading.loading import Loading
 from catalog.loading.quality_pages import QualityPages
 from catalog.loading.quality_results import QualityResults
+from catalog.loading.repairing import Repairs
+from catalog.maintenance.checking import MOST_PARTITIONS, SAMPLE, CatalogCheck, CatalogReport
 from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
@@ -206,6 +208,29 @@ class Maintenance:
         definition = self._definitions.get_table(table)
         require_compacted(definition)
         return plan_compaction(self._storage, self._operations, definition, rules or rules_of(definition))
+
+    def check(
+        self, table: str | None = None, *, most_partitions: int = MOST_PARTITIONS, sample: int = SAMPLE
+    ) -> CatalogReport:
+        """Report where the catalog differs from the files, and what hinders its work; changes nothing.
+
+        Args:
+            table: The only table to check; None for all tables and the journal.
+            most_partitions: Folders are listed, and indexes verified, of tables with at most so many partitions.
+            sample: The number of partitions, or of data files, of each table whose files are looked up.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidRequestError: A number is negative, or the sample is empty.
+        """
+        if most_partitions < 0 or sample < 1:
+            raise InvalidRequestError(
+                f"most_partitions is {most_partitions} and sample {sample}; set them to at least 0 and 1"
+            )
+        repairs = Repairs(self._storage, self._definitions, self._operations, self._loading)
+        services = self._storage, self._definitions, self._operations, repairs
+        check = CatalogCheck(*services, most_partitions=most_partitions, sample=sample)
+        return check(table, lambda: self.vacuum(table, dry_run=True))
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
         """Remove leftovers of index builds: DELETING indexes, items of FAILED ones, and old FAILED ones.
