@@ -27,6 +27,7 @@ COMMANDS = {
     "operations": "operations:operations",
     "partitions": "partitions:partitions",
     "quarantine": "partitions:quarantine",
+    "quality": "quality:quality",
     "release": "partitions:release",
     "spark-conf": "maintenance:spark_conf_",
     "sql": "statements:sql",

@@ -152,12 +152,15 @@ class QualityResults:
 
     # --- history ------------------------------------------------------------------------------------------------
 
-    def history(self, table: str, *, limit: int = 100, before_ms: int | None = None) -> list[QualityCheck]:
+    def history(
+        self, table: str, *, limit: int = 100, before_ms: int | None = None, only_failed: bool = False
+    ) -> list[QualityCheck]:
         """Return the checks of a table, newest first.
 
         Args:
             limit: The maximum number.
             before_ms: Only checks before this time, for the next page of a list.
+            only_failed: Only checks in which a partition failed.
 
         Raises:
             TableNotFoundError: The table does not exist.
@@ -166,6 +169,8 @@ class QualityResults:
         query = _checks().where(row.table_id == self._definitions.get_table(table).id)
         if before_ms is not None:
             query = query.where(row.checked_at_ms < before_ms)
+        if only_failed:
+            query = query.where(row.failed > 0)
         return self._read(query.order_by(row.checked_at_ms.desc(), row.operation_number.desc()).limit(limit))
 
     def latest(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from sqlalchemy import func, select, update
 
 from catalog import Catalog, NewPartition, PartitionState
+from catalog.cli.main import main
 from catalog.errors import InvalidConfigurationError, PageNotFoundError, TableNotFoundError
 from catalog.loading import quality_results
 from catalog.loading.quality_pages import QualityPages
@@ -175,3 +178,24 @@ def test_page_of_another_location_has_no_name(tmp_path: Path) -> None:
     assert pages.name_of(pages.write("shop.orders", 1, "a/../b", "text")) == "shop.orders/1-a----b.html"
     assert pages.name_of("s3://lake/shop.orders/1-run.html") is None
     assert pages.name_of(f"{tmp_path}/../shop.orders/1-run.html") is None
+
+
+@pytest.mark.usefixtures("tables")
+def test_command_lists_checks(catalog: Catalog, catalog_url: str) -> None:
+    def calve(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["quality", *arguments], env={"CALVE_CATALOG_URL": catalog_url})
+
+    assert calve("--failed").stderr == "There is no failed quality check of any table.\n"
+    record(catalog, "shop.orders", "first", failed=1, page="/pages/shop.orders/1-first.html")
+    record(catalog, "shop.orders", "second")
+    record(catalog, "shop.visits", "other", failed=2)
+    header, orders, visits = calve().stdout.splitlines()
+    assert header.split()[:4] == ["TABLE", "CHECKED", "PARTITIONS", "FAILED"]
+    assert orders.startswith("shop.orders ")
+    assert "day=0: rows: 0" in visits
+    assert [line.split()[0] for line in calve("--failed").stdout.splitlines()[1:]] == ["shop.visits"]
+    found = [json.loads(line) for line in calve("shop.orders", "--json").stdout.splitlines()]
+    assert [check["operation_id"] for check in found] == ["second", "first"]
+    assert found[1]["page"] == "/pages/shop.orders/1-first.html"
+    assert len(calve("shop.orders", "--failed").stdout.splitlines()) == 2
+    assert calve("shop.none").exit_code == 1
