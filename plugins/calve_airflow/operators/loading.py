@@ -299,8 +299,10 @@ class CheckQualityOperator(LoadJobOperator):
         if result["failed"]:
             message = (
                 f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
-                f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
+                f"quality checks: {'; '.join(map(str, result['failures']))}"
             )
+            if result["docs_path"]:
+                message += f". The report is {result['docs_path']}"
             counts = {name: result[name] for name in ("failed", "checked", "docs_path")}
             count(Metric.QUALITY_FAILURES, result["failed"], table=self.request["table"])
             notify(context, NotifyEvent.QUALITY, self.request["table"], message, **counts)

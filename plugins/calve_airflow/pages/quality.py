@@ -148,7 +148,7 @@ def _listed(
     state = state if state in _STATES else "problems"
     tables = {found.id: found for found in _chosen(catalog, table)}
     ids = list(tables) if table.strip() else None
-    listed = catalog.quality.list(_STATES[state], table_ids=ids, before=before, limit=_PAGE + 1)
+    listed = catalog.quality.list_partitions(_STATES[state], table_ids=ids, before=before, limit=_PAGE + 1)
     shown = [checked for checked in listed[:_PAGE] if checked.table_id in tables]
     names = {tables[checked.table_id].full_name for checked in shown if checked.state is QualityState.QUARANTINED}
     may_release = {name: may_start(user, load_dag_of(name)) for name in names}

@@ -54,7 +54,7 @@ def test_a_quarantined_partition_is_released_with_a_reason(
     # The browser asks for a reason before anything is sent.
     dialog.get_by_role("button", name="Release").click()
     assert dialog.is_visible()
-    assert len(pages_catalog.quality.list([QualityState.QUARANTINED])) == 2
+    assert len(pages_catalog.quality.list_partitions([QualityState.QUARANTINED])) == 2
     dialog.get_by_label("Reason").fill("the customer has confirmed the amounts")
     dialog.get_by_role("button", name="Release").click()
     page.get_by_text(f"Released 1 partition of {NAME}.").wait_for()
@@ -63,13 +63,15 @@ def test_a_quarantined_partition_is_released_with_a_reason(
     (operation,) = pages_catalog.operations.list(NAME, kinds=[OperationKind.RELEASE_PARTITIONS])
     assert operation.request == {"reason": "the customer has confirmed the amounts", "partitions": 1}
     assert operation.requested_by == "admin"
-    assert [checked.values for checked in pages_catalog.quality.list([QualityState.QUARANTINED])] == [("2024-05-11",)]
+    assert [checked.values for checked in pages_catalog.quality.list_partitions([QualityState.QUARANTINED])] == [
+        ("2024-05-11",)
+    ]
 
 
 def test_releases_without_a_reason_or_the_right_are_refused(
     pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog, open_page: Callable[..., Page]
 ) -> None:
-    held = pages_catalog.quality.list([QualityState.QUARANTINED])
+    held = pages_catalog.quality.list_partitions([QualityState.QUARANTINED])
     fields = {"partition": f"{NAME}:{held[0].id}", "reason": "because"}
 
     def posted(role: str, **changes: str) -> httpx.Response:
@@ -84,7 +86,7 @@ def test_releases_without_a_reason_or_the_right_are_refused(
         assert "Traceback" not in refused.text
     gone = posted("admin", partition="checked.gone:1")
     assert "checked.gone" in gone.text
-    assert pages_catalog.quality.list([QualityState.QUARANTINED]) == held
+    assert pages_catalog.quality.list_partitions([QualityState.QUARANTINED]) == held
     page = open_page("/calve/quality", "viewer")
     assert page.get_by_role("checkbox").count() == 0
     assert page.get_by_text("You may not release them").is_visible()
