@@ -134,7 +134,7 @@ class QualityResults:
                 passed += [check.partition_id for check in batch if check.passed]
             released = release_partitions(connection, self._definitions, table, passed, operation.number)
             result = {**report, "released": released}
-            if table.id is not None and report["checked"]:
+            if report.get("checked"):
                 _add_to_history(connection, table.id, operation, result, checked_at_ms)
             self._operations.finish_job(operation_id, step, attempt, result, connection=connection)
         return released
@@ -361,7 +361,7 @@ def _add_to_history(
     """Add the check of an operation to the history, in place of an earlier one of it, and remove the oldest check."""
     row = QualityCheckRow
     _forget(connection, [operation.number])
-    counts = {name: report[name] for name in ("checked", "passed", "failed", "released")}
+    counts = {name: report[name] for name in ("checked", "failed", "released")}
     connection.execute(
         insert(row),
         {
@@ -370,9 +370,10 @@ def _add_to_history(
             "table_id": table_id,
             "checked_at_ms": checked_at_ms,
             **counts,
+            "passed": report["checked"] - report["failed"],
             "row_count": report.get("row_count"),
-            "failures": list(report["failures"]),
-            "page": report["docs_path"],
+            "failures": list(report.get("failures", ())),
+            "page": report.get("docs_path"),
         },
     )
     newest_first = row.checked_at_ms.desc(), row.operation_number.desc()

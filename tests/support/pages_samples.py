@@ -132,4 +132,5 @@ def make_checked_table(catalog: Catalog) -> None:
     operation = catalog.operations.begin("add_partitions/sample", OperationKind.ADD_PARTITIONS, name)
     with catalog.operations.attempt(operation.id, "quality") as attempt:
         checks = [PartitionCheck(ids[day], failures.get(day, ())) for day in days[:-1]]
-        catalog.quality.record(operation.id, "quality", attempt, checks, {})
+        counts = {"checked": len(checks), "passed": len(checks) - len(failures), "failed": len(failures)}
+        catalog.quality.record(operation.id, "quality", attempt, checks, counts)
