@@ -60,7 +60,9 @@ def check(catalog: Catalog, passed: bool, *values: tuple[str, str]) -> None:
     attempt = catalog.operations.start_job(name, "check_quality")
     failures = () if passed else (FailedCheck("row_count", "0", "1 or more"),)
     checks = [PartitionCheck(number, failures) for number in ids(catalog, *values)]
-    catalog.quality.record(name, "check_quality", attempt, checks, {})
+    counts = {"checked": len(checks), "passed": passed * len(checks), "failed": (not passed) * len(checks)}
+    report = {**counts, "failures": [], "docs_path": None}
+    catalog.quality.record(name, "check_quality", attempt, checks, report)
 
 
 def look(catalog: Catalog, question: AwaitedPartitions) -> AwaitedState | CatalogError:
