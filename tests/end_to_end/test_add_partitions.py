@@ -279,6 +279,16 @@ def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_mont
     assert sorted(run["partition_key"] for run in runs) == expected
 
 
+def test_a_load_is_an_event_with_its_counts(stack: Stack, third_month: Step) -> None:
+    runs = stack.api.dag_runs("loads")
+    assets = {asset["name"]: asset["id"] for asset in stack.api.get("/assets?limit=1000")["assets"]}
+    events = stack.api.get(f"/assets/events?asset_id={assets[f'{TABLE} (loaded)']}")["asset_events"]
+    (extra,) = (event["extra"] for event in events if event["extra"]["operation"] == third_month.run.operation_id)
+    report = third_month.run.result("register")
+    assert (extra["rows"], extra["partitions_added"], extra["partitions_quarantined"]) == (report["row_count"], 4, 1)
+    assert len(runs) <= len(events), "Airflow starts one run for several events, but none without an event"
+
+
 # --- a table that is not in the list ----------------------------------------------------------------------------
 
 

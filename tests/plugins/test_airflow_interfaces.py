@@ -16,7 +16,6 @@ PUBLIC = (
     "airflow.listeners",
     "airflow.plugins_manager",
     "airflow.providers.apache.spark.hooks.spark_submit",
-    "airflow.providers.openlineage.extractors",
     "airflow.providers.standard.operators.hitl",
     "airflow.providers.standard.operators.trigger_dagrun",
     "airflow.sdk",
@@ -56,6 +55,8 @@ def test_these_interfaces_that_are_not_public_are_in_use() -> None:
         ("airflow.models.serialized_dag", "SerializedDagModel"),
         ("airflow.models.taskinstance", "TaskInstance"),
         ("airflow.utils.session", "create_session"),
+        # Only where the provider is installed.
+        ("airflow.providers.openlineage.extractors", "OperatorLineage"),
         ("airflow.sdk.observability", "stats"),
         ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload"),
         ("airflow.sdk.execution_time.comms", "HITLDetailRequestResult"),
@@ -87,6 +88,13 @@ def test_a_trigger_can_ask_for_the_state_of_its_task() -> None:
     asked = inspect.signature(RuntimeTaskInstance.get_task_states).parameters
     assert {"dag_id", "map_index", "task_ids", "run_ids"} <= set(asked)
     assert isinstance(inspect.getattr_static(RuntimeTaskInstance, "get_task_states"), staticmethod)
+
+
+def test_counters_and_durations_can_be_sent_with_tags() -> None:
+    from airflow.sdk.observability import stats
+
+    assert {"count", "tags"} <= set(inspect.signature(stats.incr).parameters)
+    assert {"dt", "tags"} <= set(inspect.signature(stats.timing).parameters)
 
 
 def test_a_task_can_read_the_question_that_airflow_shows() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.triggers.partitions import PartitionTrigger
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
-    from catalog.partitions.awaited import AwaitedPartitions, PartitionName, QualityDemand
+    from catalog.errors import CatalogError
+    from catalog.partitions.awaited import AwaitedPartitions, AwaitedState, PartitionName, QualityDemand
+
+_SHOWN = 5
 
 
 class PartitionSensor(BaseSensorOperator):
@@ -77,8 +81,9 @@ class PartitionSensor(BaseSensorOperator):
             state = catalog.waits.look([question])[question]
             if isinstance(state, Exception):
                 raise state
+            told = "" if state.is_ready else _told(catalog, question, state)
         if not state.is_ready:
-            self.log.info("%s: %s; waiting", question.table, state)
+            self.log.info("%s; waiting", told)
             self.defer(
                 trigger=PartitionTrigger(question.as_json(), self.poke_interval),
                 method_name="execute_complete",
@@ -89,6 +94,20 @@ class PartitionSensor(BaseSensorOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> int:
         """Look again: the event only says that the state has changed."""
         return self.execute(context)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Continue after the wait; the error of a wait that took too long says what is still missing."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except AirflowSensorTimeout as timeout:
+            try:
+                with open_catalog() as catalog:
+                    question = self._question(catalog)
+                    told = _told(catalog, question, catalog.waits.look([question])[question])
+            except Exception as error:
+                self.log.warning("What is missing cannot be read: %s", error)
+                raise timeout from None
+            raise AirflowSensorTimeout(f"after {self.timeout:g} s, {told}") from timeout
 
     def _question(self, catalog: Catalog) -> AwaitedPartitions:
         """Return the question, after checking the arguments.
@@ -129,3 +148,13 @@ class PartitionSensor(BaseSensorOperator):
         if self.quality is None:
             return QualityDemand.REQUIRED if has_quality_rules(self.table) else QualityDemand.IF_CHECKED
         return QualityDemand.REQUIRED if self.quality else QualityDemand.IGNORED
+
+
+def _told(catalog: Catalog, question: AwaitedPartitions, state: AwaitedState | CatalogError) -> str:
+    """Return the state for people, with the first partitions that are not ready, if they are named."""
+    text = f"{question.table}: {state}"
+    single = [replace(question, names=(name,), at_least=1) for name in question.names]
+    states = catalog.waits.look(single)
+    left = [part.names[0] for part in single if not getattr(states[part], "is_ready", False)]
+    more = f" and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
+    return text + (f" ({', '.join(left[:_SHOWN])}{more})" if left else "")

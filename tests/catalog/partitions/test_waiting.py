@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,8 @@ from catalog.partitions.awaited import AwaitedPartitions, AwaitedState, QualityD
 from catalog.partitions.changing import set_quarantined
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck
 from tests.support.effort import effort
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.partition_files import append
 
 TABLE = "demo.t"
 _OPERATIONS = count()
@@ -57,7 +60,9 @@ def check(catalog: Catalog, passed: bool, *values: tuple[str, str]) -> None:
     attempt = catalog.operations.start_job(name, "check_quality")
     failures = () if passed else (FailedCheck("row_count", "0", "1 or more"),)
     checks = [PartitionCheck(number, failures) for number in ids(catalog, *values)]
-    catalog.quality.record(name, "check_quality", attempt, checks, {})
+    counts = {"checked": len(checks), "passed": passed * len(checks), "failed": (not passed) * len(checks)}
+    report = {**counts, "failures": [], "docs_path": None}
+    catalog.quality.record(name, "check_quality", attempt, checks, report)
 
 
 def look(catalog: Catalog, question: AwaitedPartitions) -> AwaitedState | CatalogError:
@@ -221,6 +226,22 @@ def test_a_search_is_not_repeated_before_something_has_changed(
     monkeypatch.setattr(waiting, "_SEARCH_SECONDS", 60)
     catalog.alter_partition(TABLE, ("FR", "1"), rename_to=("FR", "2"))
     assert look(catalog, other) == AwaitedState(1, ready=1)
+
+
+def test_partitions_that_another_engine_adds_are_noticed(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [("origin", "string"), ("month", "int")]
+    catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=keys, format="iceberg")
+    append(catalog, "first", TABLE, {("JFK", "1"): [1]})
+    by_name = catalog.waits.question(TABLE, ["origin=LGA/month=1"])
+    by_filter = catalog.waits.question(TABLE, expression="month = 1", at_least=2)
+    assert [state.is_ready for state in catalog.waits.look([by_name, by_filter]).values()] == [False, False]  # type: ignore[union-attr]
+    schema = pa.schema([("v", pa.int32()), ("origin", pa.string()), ("month", pa.int32())])
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table(TABLE).append(pa.Table.from_pylist([{"v": 2, "origin": "LGA", "month": 1}], schema))
+    monkeypatch.setattr(waiting, "_REST", 0)
+    assert [state.is_ready for state in catalog.waits.look([by_name, by_filter]).values()] == [True, True]  # type: ignore[union-attr]
 
 
 VALUES = [(country, str(day)) for country in ("DE", "US", "FR") for day in range(3)]

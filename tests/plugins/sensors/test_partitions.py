@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Context
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
 from calve_airflow.sensors.partitions import PartitionSensor
 from calve_airflow.triggers.partitions import PartitionTrigger
@@ -125,6 +125,30 @@ def test_the_table_list_says_whether_a_check_is_needed(catalog: Catalog, tables:
         execute(partition=partition)
     tables.write_text("tables: {}")
     assert trigger_of(partition=partition, quality=True).question["quality"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            {"partitions": [("AA", month) for month in range(9)]},
+            "after 60 s, demo.flights: 1 of 9 partition(s) ready: 8 missing (carrier=AA/month=0, carrier=AA/month=2, "
+            "carrier=AA/month=3, carrier=AA/month=4, carrier=AA/month=5 and 3 more)",
+        ),
+        (
+            {"expression": "carrier = 'AA'", "at_least": 3},
+            "after 60 s, demo.flights: 2 of 3 partition(s) ready: 1 missing",
+        ),
+    ],
+)
+def test_a_timeout_says_what_is_missing(catalog: Catalog, arguments: Any, told: str) -> None:
+    sensor = PartitionSensor(task_id="wait", table=TABLE, timeout=60, **arguments)
+    with pytest.raises(AirflowSensorTimeout) as timeout:
+        sensor.resume_execution("__fail__", {"error": "Trigger timeout"}, Context())
+    assert str(timeout.value) == told
+    catalog.drop_table(TABLE)
+    with pytest.raises(AirflowSensorTimeout):
+        sensor.resume_execution("__fail__", {"error": "Trigger timeout"}, Context())
 
 
 DAG_FILE = """\
