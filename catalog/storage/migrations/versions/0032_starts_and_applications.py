@@ -1,4 +1,4 @@
-"""Record when the latest attempt at each step started, from which rates and durations follow."""
+"""Record when the latest attempt at each step started, and the Spark application that runs it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Apply the revision; the starts of earlier attempts are unknown."""
+    """Apply the revision; those of earlier attempts are unknown."""
     op.add_column("calve_job", sa.Column("started_at_ms", sa.BigInteger(), nullable=True))
+    op.add_column("calve_job", sa.Column("spark_application", sa.String(128), nullable=True))
+    op.add_column("calve_job", sa.Column("spark_ui", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
     """Take the revision back."""
     with op.batch_alter_table("calve_job") as job:
+        job.drop_column("spark_ui")
+        job.drop_column("spark_application")
         job.drop_column("started_at_ms")
