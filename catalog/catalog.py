@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta, tzinfo
 from functools import cached_property
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from catalog.datafiles.pruning import FileScan
     from catalog.datafiles.rolling_back import RollBacks
     from catalog.importing.imports import Imports
+    from catalog.indexes.definitions import IndexProgress
     from catalog.indexes.verifying import Verification
     from catalog.loading.loading import Loading
     from catalog.loading.quality_results import QualityResults
@@ -68,9 +69,11 @@ if TYPE_CHECKING:
     from catalog.maintenance.maintenance import Maintenance
     from catalog.maintenance.reports import VacuumReport
     from catalog.migration.migrations import Migrations
+    from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.announcing import Announcements
+    from catalog.partitions.browsing import Browsing
     from catalog.partitions.counting import TableSize
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.indexing import Indexing
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
     from catalog.partitions.scanning import Scan, Scanner
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
+    from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.schemes.model import Scheme
     from catalog.tables.dropping import TableDrop
@@ -146,11 +150,32 @@ class Catalog:
         return Migrations(self.storage, self._definitions, self.operations)
 
     @cached_property
+    def migration_states(self) -> MigrationStates:
+        """How far each table is on its way from Hive to Iceberg."""
+        from catalog.migration.states import MigrationStates
+
+        return MigrationStates(self.storage, self.migrations)
+
+    @cached_property
     def announcements(self) -> Announcements:
         """Changed partitions that are still to be announced."""
         from catalog.partitions.announcing import Announcements
 
         return Announcements(self.storage, self._definitions)
+
+    @cached_property
+    def browsing(self) -> Browsing:
+        """Pages, groups, days and files of partitions, for people who look at them."""
+        from catalog.partitions.browsing import Browsing
+
+        return Browsing(self.storage, self._definitions, self._scanner)
+
+    @cached_property
+    def waits(self) -> PartitionWaits:
+        """Questions of those who wait for partitions."""
+        from catalog.partitions.waiting import PartitionWaits
+
+        return PartitionWaits(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def committer(self) -> Committer:
@@ -1213,11 +1238,18 @@ class Catalog:
             return count_by_table(connection)
 
     def release_partitions(
-        self, table: str, expression: str | None = None, *, reason: str | None = None, requested_by: str | None = None
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        ids: Collection[int] | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
     ) -> int:
         """Make the quarantined partitions that match an expression visible; return their number.
 
         Args:
+            ids: Release only these (`Partition.id`); others, also those released before, are ignored.
             reason: Why they are released; the journal records it. None to record nothing.
             requested_by: The requester, for the journal.
 
@@ -1228,10 +1260,10 @@ class Catalog:
         from catalog.partitions.quarantine import lock_to_release, release_partitions
 
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
-        ids = [partition.id for partition in quarantined]
+        chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
         with self.storage.write() as connection:
             held = lock_to_release(connection, self._definitions, table)
-            released = release_partitions(connection, self._definitions, held, ids)
+            released = release_partitions(connection, self._definitions, held, chosen)
             if reason and released:
                 request = {"reason": reason, "partitions": released}
                 operation_id = f"release-partitions-{held.full_name}-{uuid4().hex}"
@@ -1320,6 +1352,19 @@ class Catalog:
             several indexes of one name, it is the state of the one that `get_partition_index` returns.
         """
         return self._indexing.states(tables)
+
+    def get_partition_index_progress(self, table: str) -> dict[int, IndexProgress]:
+        """Return how many items a table's indexes have, and what their builds have still to read.
+
+        Counts all items.
+
+        Returns:
+            By `PartitionIndex.id`, also of FAILED indexes.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        return self._indexing.progress(table)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING and no longer read while its items are deleted in batches.

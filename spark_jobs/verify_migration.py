@@ -52,8 +52,8 @@ def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigration
     Files to be added to an existing Iceberg table are compared as a separate, invisible table.
 
     Returns:
-        `metadata_location` as the stage reported it, `partitions` and `rows` that were compared, and
-        `partitions_total`.
+        `metadata_location` as the stage reported it, `partitions` and `rows` that were compared, `partitions_total`,
+        and `row_counts`: of the first partitions, the name, and the rows of the Hive and of the Iceberg table.
 
     Raises:
         VerificationFailedError: The tables differ, or the files were not staged.
@@ -74,6 +74,10 @@ def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigration
         "partitions": comparison.partition_count,
         "partitions_total": total,
         "rows": comparison.row_count,
+        "row_counts": [
+            [partition_path(both.keys, counted.values) if both.keys else "", counted.first, counted.second]
+            for counted in comparison.row_counts
+        ],
     }
 
 
@@ -132,7 +136,7 @@ class _Both:
     def __init__(self, table: Table, layout: Layout, chosen: Sequence[SourceFolder], *, is_sample: bool) -> None:
         names = [field.name for field in layout.schema.fields]
         self._table = table
-        self._columns, self._keys = names[: len(names) - layout.key_count], names[len(names) - layout.key_count :]
+        self._columns, self.keys = names[: len(names) - layout.key_count], names[len(names) - layout.key_count :]
         self._chosen = chosen
         self._is_sample = is_sample
 
@@ -154,7 +158,7 @@ class _Both:
             self._without_blanks(hive),
             self._without_blanks(chosen),
             self._columns,
-            self._keys,
+            self.keys,
             metrics,
         )
         if comparison.difference_count:
@@ -183,14 +187,14 @@ class _Both:
     def _lost_rows(self, spark: SparkSession, iceberg: DataFrame, nested: Nested | None) -> list[LostRows]:
         """Return rows of some evenly spread partitions that filters do not find."""
         sampled = [partition for folders in self._by_format() for partition in map(self._partition, _spread(folders))]
-        groups = [[partition] for partition in sampled] if self._keys else [sampled]
+        groups = [[partition] for partition in sampled] if self.keys else [sampled]
         samples = [
             self._without_blanks(read_partitions(spark, self._table, group, nested)) for group in groups if group
         ]
         if not samples:
             return []
-        names = [*self._keys, *self._columns]
-        return lost_rows(samples, self._without_blanks(iceberg.drop(FILE)), names, len(self._keys))
+        names = [*self.keys, *self._columns]
+        return lost_rows(samples, self._without_blanks(iceberg.drop(FILE)), names, len(self.keys))
 
     def _by_format(self) -> Iterable[Sequence[SourceFolder]]:
         by_format: dict[FileFormat, list[SourceFolder]] = {}
@@ -199,7 +203,7 @@ class _Both:
         return by_format.values()
 
     def _partition(self, folder: SourceFolder) -> Partition:
-        by_name = dict(zip((name.lower() for name in self._keys), folder.values, strict=True))
+        by_name = dict(zip((name.lower() for name in self.keys), folder.values, strict=True))
         values = tuple(by_name[name] for name in self._table.key_names)
         unknown = None
         return Partition(
@@ -224,14 +228,14 @@ class _Both:
         types = {field.name: field.dataType for field in iceberg.schema}
 
         def has_values(folder: SourceFolder) -> Column:
-            values = zip(self._keys, folder.values, strict=True)
+            values = zip(self.keys, folder.values, strict=True)
             return reduce(and_, (_is(f.col(f"`{name}`"), text, types[name]) for name, text in values))
 
         return reduce(or_, map(has_values, self._chosen), f.lit(False))
 
     def _described(self, comparison: Comparison) -> Iterator[str]:
         for difference in comparison.differences:
-            where = f"partition {partition_path(self._keys, difference.values)}: " if self._keys else ""
+            where = f"partition {partition_path(self.keys, difference.values)}: " if self.keys else ""
             parts = list(difference.describe(self._columns, _NAMES))
             more = f", and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
             yield f"{where}{', '.join(parts[:_SHOWN])}{more}"

@@ -174,8 +174,8 @@ class _Demo:
         )
         for failure in report["failures"]:
             self._say(f"  {failure}")
-        page = str(report["docs_path"])
-        self._say(f"The report, which can be read offline: {Path(page).as_uri() if is_local(page) else page}")
+        if page := report["docs_path"]:
+            self._say(f"The report, which can be read offline: {Path(page).as_uri() if is_local(page) else page}")
 
     def _show_next(self) -> None:
         self._title("Next steps")

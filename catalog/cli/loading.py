@@ -218,9 +218,9 @@ def _quality(checked: Mapping[str, Any], quarantined: int) -> Sequence[str]:
         return [f"quality: {checked['passed']:,} partition(s) passed"] if checked["checked"] else []
     some = f"; {quarantined:,} of them are quarantined" if quarantined else ""
     hidden = ", and are quarantined" if quarantined == checked["failed"] else some
+    page = f"; the report is {checked['docs_path']}" if checked["docs_path"] else ""
     return [
-        f"quality: {checked['failed']:,} of {checked['checked']:,} partition(s) failed their checks{hidden}; the "
-        f"report is {checked['docs_path']}",
+        f"quality: {checked['failed']:,} of {checked['checked']:,} partition(s) failed their checks{hidden}{page}",
         *(f"  {failure}" for failure in checked["failures"]),
     ]
 

@@ -8,7 +8,7 @@ import click
 
 from catalog.catalog import Catalog
 from catalog.datafiles.conversion import unpublished_tables
-from catalog.errors import CatalogError, FilesNotDeletedError
+from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
 from catalog.settings.fields import hours
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
@@ -106,3 +106,32 @@ def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) 
         click.echo(text)
     if report.problems:
         raise FilesNotDeletedError("; ".join(report.problems))
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option(
+    "--most-partitions",
+    type=click.IntRange(0),
+    default=10_000,
+    show_default=True,
+    help="List folders and verify indexes of tables with at most so many partitions.",
+)
+@click.option(
+    "--sample", type=click.IntRange(1), default=200, show_default=True, help="Partitions whose files are read."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def check(table: str | None, most_partitions: int, sample: int, as_json: bool) -> None:
+    """Report where the catalog differs from the files, for TABLE or all tables; nothing is changed.
+
+    Looks for folders without partition and partitions without folder, missing, orphan and small files, stale counts,
+    indexes that are damaged or not built, and abandoned operations. Fails if readers may get wrong answers.
+    """
+    with Catalog.open() as catalog:
+        report = catalog.maintenance.check(table, most_partitions=most_partitions, sample=sample)
+    click.echo(json.dumps(report.as_json()) if as_json else str(report))
+    if report.has_damage:
+        damage = sum(finding.kind.is_damage for finding in report.findings)
+        raise VerificationFailedError(
+            f"{damage} of {len(report.findings)} finding(s) make reads fail or wrong; see above"
+        )

@@ -67,7 +67,7 @@ CatalogError
 │       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
-│   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
+│   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
@@ -146,6 +146,7 @@ from catalog.errors.definitions import (
     NotATableError,
     NotIcebergTableError,
     OperationNotFoundError,
+    PageNotFoundError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
     PropertyNotFoundError,
@@ -317,6 +318,7 @@ __all__ = [
     "OperationConflictError",
     "OperationNotFoundError",
     "OperationReusedError",
+    "PageNotFoundError",
     "PartialPartitionSpecError",
     "PartitionAlreadyExistsError",
     "PartitionNotFoundError",

@@ -92,6 +92,10 @@ class OperationNotFoundError(NotFoundError):
     """No operation, or no job of one, has this id."""
 
 
+class PageNotFoundError(NotFoundError):
+    """No page of quality checks has this name."""
+
+
 class PropertyNotFoundError(NotFoundError):
     """The table has no such property."""
 

@@ -1,26 +1,86 @@
-"""Results of quality checks, and the release of partitions that passed."""
+"""Results of quality checks, their history, and the release of partitions that passed.
+
+The history has a row for each checked operation: the newest `HISTORY` of a table, for `CALVE_QUALITY_DAYS` days. The
+latest check of each partition stays as long as the partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select
 
+from catalog.loading.quality_lists import (
+    PROBLEMS,
+    CheckedPartition,
+    QualityState,
+    QualitySummary,
+    list_checked,
+    summarise,
+)
 from catalog.model.partition_names import unpack_values
 from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
 from catalog.partitions.quarantine import lock_to_release, release_partitions
 from catalog.settings.quality_rules import FailedCheck, PartitionCheck
 from catalog.storage import Storage
-from catalog.storage.bulk import among, batched
+from catalog.storage.bulk import BATCH, among, batched
 from catalog.storage.clock import read_clock_ms
-from catalog.storage.schema import PartitionCheckRow, PartitionRow
+from catalog.storage.schema import DatabaseRow, PartitionCheckRow, PartitionRow, QualityCheckRow, TableRow
 from catalog.tables.definitions import Definitions
+
+HISTORY = 1_000
+"""The number of checks that the history has of a table."""
+
+
+@dataclass(frozen=True)
+class QualityCheck:
+    """The check of the partitions of one operation.
+
+    Attributes:
+        table: `database.table`.
+        checked_at_ms: Milliseconds since 1970 UTC.
+        checked, passed, failed: Numbers of partitions.
+        released: Partitions that the check has made visible.
+        row_count: The rows of the checked partitions; None if unknown.
+        failures: The first failures, each with the partition, the check, and the observed and the expected value.
+        page: Path or URI of the page of Data Docs; None if none was written. It may have been removed.
+    """
+
+    table: str
+    operation_number: int
+    operation_id: str
+    checked_at_ms: int
+    checked: int
+    passed: int
+    failed: int
+    released: int
+    row_count: int | None
+    failures: tuple[str, ...]
+    page: str | None
+
+
+@dataclass(frozen=True)
+class FailedPartition:
+    """A partition whose latest check failed.
+
+    Attributes:
+        partition: Its name, `k=v/k2=v2`.
+        is_quarantined: No reader sees it.
+        check: The failures, and what was counted.
+    """
+
+    partition: str
+    is_quarantined: bool
+    operation_number: int
+    checked_at_ms: int
+    check: PartitionCheck
 
 
 class QualityResults:
-    """The latest quality check of each partition."""
+    """The latest quality check of each partition, and the history of checks of each table."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
         """Set the storage, the definitions in it, and the journal."""
@@ -64,6 +124,7 @@ class QualityResults:
                         "passed": check.passed,
                         "failures": [asdict(failure) for failure in check.failures],
                         "checked_at_ms": checked_at_ms,
+                        "measures": dict(check.measures),
                     }
                     for check in batch
                     if check.partition_id in existing
@@ -73,6 +134,8 @@ class QualityResults:
                 passed += [check.partition_id for check in batch if check.passed]
             released = release_partitions(connection, self._definitions, table, passed, operation.number)
             result = {**report, "released": released}
+            if table.id is not None and report["checked"]:
+                _add_to_history(connection, table.id, operation, result, checked_at_ms)
             self._operations.finish_job(operation_id, step, attempt, result, connection=connection)
         return released
 
@@ -83,7 +146,7 @@ class QualityResults:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
+        return _partition_check(row)
 
     def get_many(self, partition_ids: Sequence[int]) -> dict[int, PartitionCheck]:
         """Return the latest checks of partitions by their ids; those that were never checked are missing."""
@@ -92,9 +155,171 @@ class QualityResults:
             for batch in batched(partition_ids):
                 is_chosen = among(connection, PartitionCheckRow.partition_id, batch)
                 for row in connection.execute(select(PartitionCheckRow.__table__).where(is_chosen)):
-                    failures = tuple(FailedCheck(**failure) for failure in row.failures)
-                    checks[row.partition_id] = PartitionCheck(row.partition_id, failures)
+                    checks[row.partition_id] = _partition_check(row)
         return checks
+
+    def list_partitions(
+        self,
+        states: Collection[QualityState] = PROBLEMS,
+        *,
+        table_ids: Sequence[int] | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[CheckedPartition]:
+        """Return partitions with their latest checks, the newest partitions first.
+
+        Args:
+            states: Only partitions in one of these states.
+            table_ids: Only partitions of these tables (`Table.id`); None for all.
+            before: Only partitions with an id below this one, for the next page.
+        """
+        with self._storage.read() as connection:
+            return list_checked(connection, states, table_ids, before, limit)
+
+    def summaries(self) -> dict[int, QualitySummary]:
+        """Return counts of the latest checks of each table that has any, or quarantined partitions, by `Table.id`.
+
+        Reads the checks of all partitions, in two statements.
+        """
+        with self._storage.read() as connection:
+            return summarise(connection)
+
+    # --- history ------------------------------------------------------------------------------------------------
+
+    def history(
+        self, table: str, *, limit: int = 100, before_ms: int | None = None, only_failed: bool = False
+    ) -> list[QualityCheck]:
+        """Return the checks of a table, newest first.
+
+        Args:
+            limit: The maximum number.
+            before_ms: Only checks before this time, for the next page of a list.
+            only_failed: Only checks in which a partition failed.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        row = QualityCheckRow
+        query = _checks().where(row.table_id == self._definitions.get_table(table).id)
+        if before_ms is not None:
+            query = query.where(row.checked_at_ms < before_ms)
+        if only_failed:
+            query = query.where(row.failed > 0)
+        return self._read(query.order_by(row.checked_at_ms.desc(), row.operation_number.desc()).limit(limit))
+
+    def latest(
+        self, *, limit: int = 100, after: str | None = None, name_contains: str = "", only_failed: bool = False
+    ) -> list[QualityCheck]:
+        """Return the newest check of each table that has one, sorted by the name of the table.
+
+        Args:
+            limit: The maximum number.
+            after: Only tables after this name, for the next page of a list.
+            name_contains: Only tables with this string in `database.table`.
+            only_failed: Only checks in which a partition failed.
+        """
+        row, other = QualityCheckRow.__table__, QualityCheckRow.__table__.alias()
+        newest = (
+            select(other.c.operation_number)
+            .where(other.c.table_id == TableRow.id)
+            .order_by(other.c.checked_at_ms.desc(), other.c.operation_number.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        name = DatabaseRow.name + "." + TableRow.name
+        query = _checks().where(row.c.operation_number == newest)
+        if after is not None:
+            query = query.where(name > after.lower())
+        if name_contains:
+            query = query.where(name.contains(name_contains.lower(), autoescape=True))
+        if only_failed:
+            query = query.where(row.c.failed > 0)
+        return self._read(query.order_by(name).limit(limit))
+
+    def failed_partitions(self, table: str, *, limit: int = 100, before: int | None = None) -> list[FailedPartition]:
+        """Return the partitions of a table whose latest check failed, those added last first.
+
+        Args:
+            limit: The maximum number.
+            before: Only partitions with a smaller id, for the next page of a list.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        definition = self._definitions.get_table(table)
+        check, row = PartitionCheckRow, PartitionRow
+        query = (
+            select(check.__table__, row.packed_values, row.is_quarantined)
+            .join(row, row.id == check.partition_id)
+            .where(~check.passed, row.table_id == definition.id)
+            .order_by(check.partition_id.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            query = query.where(check.partition_id < before)
+        with self._storage.read() as connection:
+            return [
+                FailedPartition(
+                    definition.partition_name(found.packed_values),
+                    found.is_quarantined,
+                    found.operation_number,
+                    found.checked_at_ms,
+                    _partition_check(found),
+                )
+                for found in connection.execute(query)
+            ]
+
+    def measured_partitions(
+        self, table: str, *, limit: int = 100, without_operation: int | None = None
+    ) -> list[tuple[Sequence[str | None], PartitionCheck]]:
+        """Return the values and the latest checks of the visible partitions that were added last, newest first.
+
+        Args:
+            limit: The maximum number.
+            without_operation: Leave out the partitions whose latest check belongs to this operation.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        definition = self._definitions.get_table(table)
+        check, row = PartitionCheckRow, PartitionRow
+        query = (
+            select(check.__table__, row.packed_values)
+            .join(row, row.id == check.partition_id)
+            .where(row.table_id == definition.id, ~row.is_quarantined, check.measures.is_not(None))
+            .order_by(row.id.desc())
+            .limit(limit)
+        )
+        if without_operation is not None:
+            query = query.where(check.operation_number != without_operation)
+        with self._storage.read() as connection:
+            return [
+                (unpack_values(found.packed_values), _partition_check(found)) for found in connection.execute(query)
+            ]
+
+    def expire(self, before_ms: int, *, is_dry_run: bool = False) -> int:
+        """Remove the checks before a time from the history; return their number."""
+        is_old = QualityCheckRow.checked_at_ms < before_ms
+        if is_dry_run:
+            with self._storage.read() as connection:
+                return connection.scalar(select(func.count()).select_from(QualityCheckRow).where(is_old)) or 0
+        removed = 0
+        while True:
+            with self._storage.write() as connection:
+                numbers = connection.scalars(select(QualityCheckRow.operation_number).where(is_old).limit(BATCH)).all()
+                _forget(connection, numbers)
+            removed += len(numbers)
+            if len(numbers) < BATCH:
+                return removed
+
+    def _read(self, query: Select[Any]) -> list[QualityCheck]:
+        with self._storage.read() as connection:
+            return [
+                QualityCheck(**{**found, "failures": tuple(found["failures"])})
+                for found in connection.execute(query).mappings()
+            ]
+
+    # --- usual values -------------------------------------------------------------------------------------------
 
     def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
         """Return row counts of a table's partitions, grouped by some of its keys.
@@ -112,3 +337,50 @@ class QualityResults:
             )
             groups = connection.execute(query)
             return {tuple(unpack_values("/".join(values))): int(rows) for *values, rows in groups}
+
+
+def _partition_check(row: Row[Any]) -> PartitionCheck:
+    failures = tuple(FailedCheck(**failure) for failure in row.failures)
+    return PartitionCheck(row.partition_id, failures, row.measures or {})
+
+
+def _checks() -> Select[Any]:
+    """Return the query of the history, with the names of the tables that exist."""
+    row = QualityCheckRow.__table__
+    columns = [column for column in row.columns if column.name != "table_id"]
+    return (
+        select((DatabaseRow.name + "." + TableRow.name).label("table"), *columns)
+        .join(TableRow, TableRow.id == row.c.table_id)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+    )
+
+
+def _add_to_history(
+    connection: Connection, table_id: int, operation: Operation, report: Mapping[str, Any], checked_at_ms: int
+) -> None:
+    """Add the check of an operation to the history, in place of an earlier one of it, and remove the oldest check."""
+    row = QualityCheckRow
+    _forget(connection, [operation.number])
+    counts = {name: report[name] for name in ("checked", "passed", "failed", "released")}
+    connection.execute(
+        insert(row),
+        {
+            "operation_number": operation.number,
+            "operation_id": operation.id,
+            "table_id": table_id,
+            "checked_at_ms": checked_at_ms,
+            **counts,
+            "row_count": report.get("row_count"),
+            "failures": list(report["failures"]),
+            "page": report["docs_path"],
+        },
+    )
+    newest_first = row.checked_at_ms.desc(), row.operation_number.desc()
+    surplus = select(row.operation_number).where(row.table_id == table_id).order_by(*newest_first).offset(HISTORY)
+    _forget(connection, connection.scalars(surplus).all())
+
+
+def _forget(connection: Connection, numbers: Sequence[int]) -> None:
+    if numbers:
+        is_chosen = among(connection, QualityCheckRow.operation_number, numbers)
+        connection.execute(delete(QualityCheckRow).where(is_chosen))

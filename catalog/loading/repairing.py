@@ -65,6 +65,28 @@ class RepairReport:
         return {**asdict(self), "unfit": list(self.unfit)}
 
 
+@dataclass(frozen=True)
+class FolderComparison:
+    """The differences between a table's partitions and its folders, which a repair would correct.
+
+    Attributes:
+        folder_count: Folders whose paths have the form of a partition's, including registered ones.
+        without_partition, without_folder: Numbers of folders that no partition has, and of partitions whose folders do
+            not exist.
+        folders, partitions: The first of them, by path.
+        unfit_count: Folders that cannot become partitions of the table.
+        unfit: The first of them, with reasons.
+    """
+
+    folder_count: int
+    without_partition: int
+    folders: tuple[str, ...]
+    without_folder: int
+    partitions: tuple[str, ...]
+    unfit_count: int
+    unfit: tuple[str, ...]
+
+
 @dataclass
 class _Findings:
     """The intermediate results of a repair."""
@@ -129,7 +151,9 @@ class Repairs:
             with self._operations.attempt(operation_id, _STEP) as attempt:
                 # Files that an interrupted load has moved must not become partitions.
                 self._loading.discard_staging(table, (operation_id, _STEP, attempt))
-                report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt)(mode)
+                report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt).run(
+                    mode
+                )
                 with self._storage.write() as connection:
                     self._operations.finish_job(operation_id, _STEP, attempt, report.as_dict(), connection=connection)
                     self._operations.advance(connection, operation_id, OperationState.COMMITTED)
@@ -140,6 +164,18 @@ class Repairs:
             self._operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
             raise
         return report
+
+    def compare(self, name: str) -> FolderComparison:
+        """Return what `repair` would add and drop in both directions, and change nothing.
+
+        A folder that a running operation has written, and not registered yet, is a folder without partition.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            StorageError: A folder cannot be listed.
+        """
+        table = self._definitions.get_hive_table(name)
+        return _Comparison(self._storage, self._definitions, self._operations, table).compare()
 
 
 class _Repair:
@@ -167,12 +203,9 @@ class _Repair:
         self._findings = _Findings()
         self._own_locations: Digests | None = None
 
-    def __call__(self, mode: RepairMode) -> RepairReport:
-        if mode is not RepairMode.ADD and not self._folder.exists():
-            raise VerificationFailedError(
-                f"table {self._table.full_name}: {self._table.location} does not exist, so the repair would drop every "
-                "partition; nothing was dropped. Restore the folder, or drop the partitions"
-            )
+    def run(self, mode: RepairMode) -> RepairReport:
+        """Compare all folders with the partitions, and add and drop partitions as the mode says."""
+        self._require_folder(mode)
         for batch in batched(self._partition_folders(), _BATCH):
             self._findings.folder_count += len(batch)
             self._beat()
@@ -180,6 +213,13 @@ class _Repair:
         if mode is not RepairMode.ADD:
             self._drop_missing()
         return self._findings.report()
+
+    def _require_folder(self, mode: RepairMode) -> None:
+        if mode is not RepairMode.ADD and not self._folder.exists():
+            raise VerificationFailedError(
+                f"table {self._table.full_name}: {self._table.location} does not exist, so the repair would drop every "
+                "partition; nothing was dropped. Restore the folder, or drop the partitions"
+            )
 
     def _beat(self) -> None:
         self._operations.heartbeat(*self._attempt, done=self._findings.folder_count, note="folders")
@@ -312,17 +352,59 @@ class _Repair:
         for unseen in self._seen.lacking(_BATCH):
             locations = {partition.id: self._effective_location(partition) for partition in unseen}
             exist = in_parallel(lambda location: self._folder.at(location).exists(), locations.values())
-            missing = {row_id for row_id, exists in zip(locations, exist, strict=True) if not exists}
+            missing = {
+                row_id: location
+                for (row_id, location), exists in zip(locations.items(), exist, strict=True)
+                if not exists
+            }
             self._beat()
             if missing:
-                with self._storage.write() as connection:
-                    self._operations.guard(connection, *self._attempt, hold=False)
-                    held = self._definitions.lock_table(connection, self._table, exclusive=False)
-                    current = hold_locations(connection, held, missing)
-                    unmoved = [
-                        row_id for row_id, location in current.items() if comparable(location) == locations[row_id]
-                    ]
-                    self._findings.dropped += drop_partitions(connection, held, unmoved)
+                self._drop(missing)
+
+    def _drop(self, missing: Mapping[int, str]) -> None:
+        """Drop partitions that are still at their locations."""
+        with self._storage.write() as connection:
+            self._operations.guard(connection, *self._attempt, hold=False)
+            held = self._definitions.lock_table(connection, self._table, exclusive=False)
+            current = hold_locations(connection, held, missing)
+            unmoved = [row_id for row_id, location in current.items() if comparable(location) == missing[row_id]]
+            self._findings.dropped += drop_partitions(connection, held, unmoved)
+
+
+class _Comparison(_Repair):
+    """A repair of one table that only counts and names what it would change."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, table: Table) -> None:
+        super().__init__(storage, definitions, operations, table, "", 0)
+        self._folders: list[str] = []
+        self._partitions: list[str] = []
+
+    def compare(self) -> FolderComparison:
+        """Return the differences in both directions."""
+        report = self.run(RepairMode.SYNC)
+        return FolderComparison(
+            folder_count=report.folder_count,
+            without_partition=report.added,
+            folders=tuple(self._folders),
+            without_folder=report.dropped,
+            partitions=tuple(self._partitions),
+            unfit_count=report.unfit_count,
+            unfit=report.unfit,
+        )
+
+    def _require_folder(self, mode: RepairMode) -> None:
+        """Do nothing: without the table's folder, its partitions have none."""
+
+    def _beat(self) -> None:
+        """Do nothing: there is no operation."""
+
+    def _add(self, folders: Sequence[_PartitionFolder]) -> None:
+        self._findings.added += len(folders)
+        self._folders += [folder.path for folder in folders[: MAXIMUM_UNFIT - len(self._folders)]]
+
+    def _drop(self, missing: Mapping[int, str]) -> None:
+        self._findings.dropped += len(missing)
+        self._partitions += list(missing.values())[: MAXIMUM_UNFIT - len(self._partitions)]
 
 
 def _hashes(keys: Collection[bytes]) -> Digests:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,10 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.files.filesystem import Folder
 from catalog.indexes import building
 from catalog.loading.loading import Loading
+from catalog.loading.quality_pages import QualityPages
+from catalog.loading.quality_results import QualityResults
+from catalog.loading.repairing import Repairs
+from catalog.maintenance.checking import MOST_PARTITIONS, SAMPLE, CatalogCheck, CatalogReport
 from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
@@ -24,6 +29,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind
 from catalog.partitions.purging import finish_partition_purge
 from catalog.settings.compaction_rules import CompactionRules
+from catalog.settings.environment import quality_days, quality_pages
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.dropping import finish_drop
@@ -161,10 +167,11 @@ class Maintenance:
         tally.add(TableVacuum(table.full_name, unfinished_uploads=count))
 
     def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
-        """End abandoned operations, and remove operations that ended long ago.
+        """End abandoned operations, and remove operations that ended long ago, and old quality checks with their pages.
 
         Abandoned operations (`Operations.abandoned`) become FAILED with the code ABANDONED; a retry continues them.
         Ended operations are removed with their jobs, in batches, unless vacuum still needs them to judge their files.
+        How long the history and the pages of quality checks stay is the setting `CALVE_QUALITY_DAYS`.
 
         Args:
             older_than: The minimum time since the last heartbeat or change of removed operations.
@@ -172,9 +179,20 @@ class Maintenance:
 
         Raises:
             InvalidRequestError: The time is negative.
+            InvalidConfigurationError: The setting is not a whole number.
         """
-        before_ms = self._storage.now_ms() - _milliseconds("the time that operations are kept", older_than)
-        return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+        now_ms = self._storage.now_ms()
+        before_ms = now_ms - _milliseconds("the time that operations are kept", older_than)
+        checked_before_ms = now_ms - _milliseconds("CALVE_QUALITY_DAYS", timedelta(days=quality_days()))
+        report = expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+        results = QualityResults(self._storage, self._definitions, self._operations)
+        checks = results.expire(checked_before_ms, is_dry_run=dry_run)
+        pages, problems = 0, report.problems
+        try:
+            pages = QualityPages(quality_pages()).delete_older(checked_before_ms, is_dry_run=dry_run)
+        except CatalogError as error:
+            problems = (*problems, f"old pages of quality checks could not be removed: {error}")
+        return replace(report, quality_checks=checks, quality_pages=pages, problems=problems)
 
     def plan_compaction(self, table: str, rules: CompactionRules | None = None) -> CompactionPlan:
         """Return the partitions with small files to compact now, by a policy; changes nothing.
@@ -190,6 +208,29 @@ class Maintenance:
         definition = self._definitions.get_table(table)
         require_compacted(definition)
         return plan_compaction(self._storage, self._operations, definition, rules or rules_of(definition))
+
+    def check(
+        self, table: str | None = None, *, most_partitions: int = MOST_PARTITIONS, sample: int = SAMPLE
+    ) -> CatalogReport:
+        """Report where the catalog differs from the files, and what hinders its work; changes nothing.
+
+        Args:
+            table: The only table to check; None for all tables and the journal.
+            most_partitions: Folders are listed, and indexes verified, of tables with at most so many partitions.
+            sample: The number of partitions, or of data files, of each table whose files are looked up.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidRequestError: A number is negative, or the sample is empty.
+        """
+        if most_partitions < 0 or sample < 1:
+            raise InvalidRequestError(
+                f"most_partitions is {most_partitions} and sample {sample}; set them to at least 0 and 1"
+            )
+        repairs = Repairs(self._storage, self._definitions, self._operations, self._loading)
+        services = self._storage, self._definitions, self._operations, repairs
+        check = CatalogCheck(*services, most_partitions=most_partitions, sample=sample)
+        return check(table, lambda: self.vacuum(table, dry_run=True))
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
         """Remove leftovers of index builds: DELETING indexes, items of FAILED ones, and old FAILED ones.

@@ -137,6 +137,7 @@ class ExpiryReport:
         removed: The number of ended operations removed from the journal.
         kept: The number of equally old operations that stay because files of theirs exist.
         problems: What could not be read, with reasons; all operations stay then.
+        quality_checks, quality_pages: The numbers of old quality checks and of their pages that were removed.
     """
 
     is_dry_run: bool
@@ -144,6 +145,8 @@ class ExpiryReport:
     removed: int
     kept: int
     problems: tuple[str, ...]
+    quality_checks: int = 0
+    quality_pages: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -152,6 +155,8 @@ class ExpiryReport:
             "abandoned": list(self.abandoned),
             "removed": self.removed,
             "kept": self.kept,
+            "quality_checks": self.quality_checks,
+            "quality_pages": self.quality_pages,
             "problems": list(self.problems),
         }
 

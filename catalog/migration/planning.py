@@ -29,6 +29,11 @@ _START_SECONDS = 10.0
 _SHOWN = 20
 
 
+def estimated_seconds(files: int) -> float:
+    """Return the approximate duration of the Spark jobs that migrate a table with so many files, in seconds."""
+    return _START_SECONDS + files / _FILES_A_SECOND
+
+
 @dataclass(frozen=True)
 class PlannedColumn:
     """A column with its types before and after."""
@@ -72,7 +77,7 @@ class MigrationPlan:
     @property
     def estimated_seconds(self) -> float | None:
         """The approximate duration of the Spark jobs in seconds; None if the files were never counted."""
-        return None if self.file_count is None else _START_SECONDS + self.file_count / _FILES_A_SECOND
+        return None if self.file_count is None else estimated_seconds(self.file_count)
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -186,6 +186,15 @@ class Operations:
             row = connection.execute(select_operations().where(OperationRow.number == number)).one_or_none()
         return None if row is None else to_operation(row)
 
+    def get_states(self, operation_ids: Iterable[str]) -> dict[str, OperationState]:
+        """Return the states of many operations by id, with one statement; those that do not exist are missing."""
+        row, states = OperationRow, dict[str, OperationState]()
+        with self._storage.read() as connection:
+            for batch in batched(operation_ids):
+                query = select(row.id, row.state).where(among(connection, row.id, batch))
+                states |= {number: OperationState(state) for number, state in connection.execute(query)}
+        return states
+
     def list(
         self,
         table: str | None = None,

@@ -16,6 +16,9 @@ SILENT_LEASE_MS = 24 * 60 * 60 * 1000
 ABANDONED = "ABANDONED"
 """Failure code of an abandoned operation, which had no heartbeat."""
 
+DRY_RUN = "DRY_RUN"
+"""Failure code of an operation that only looked at files."""
+
 
 APPLICATION_LOCK = "application"
 """The lock of an application, in the folder of its first job; the job's own lock is another name of the same file."""

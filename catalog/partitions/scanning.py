@@ -158,6 +158,20 @@ class Scanner:
         pages = self._pages(scan, prepared, request, state, connection)
         return scan.table, [partition for page in pages for partition in PartitionFactory(scan.table).make_all(page)]
 
+    def find_few(self, connection: Connection, table: Table, expression: str | None, limit: int) -> list[int] | None:
+        """Return the ids of the partitions that match an expression, visible or not, in the caller's transaction.
+
+        Returns:
+            None if no index finds them by reading at most `limit` items.
+        """
+        request = (table.full_name, expression, True)
+        prepared = self._prepare(connection, *request)
+        plan, ranges = self._resolved(connection, prepared.plan)
+        if plan.index is None or ranges is None or self._count(connection, plan, ranges, limit + 1) > limit:
+            return None
+        scan = ScanState(prepared.table, prepared.plan)
+        return [row[0] for page in self._pages(scan, prepared, request, None, connection) for row in page]
+
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
         table = self._definitions.get_hive_table(name, connection)
         tree = parse_expression(expression, table)

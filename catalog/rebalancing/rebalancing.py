@@ -19,7 +19,13 @@ from catalog.datafiles.committing import Committer, FileChange
 from catalog.datafiles.files import count_files, read_files
 from catalog.datafiles.intake import reading_current
 from catalog.datafiles.manifest import has_manifest
-from catalog.errors import InvalidSchemeError, PlanConflictError, VerificationFailedError
+from catalog.errors import (
+    CatalogError,
+    InvalidSchemeError,
+    PlanConflictError,
+    VerificationFailedError,
+    WrongFieldError,
+)
 from catalog.model import Table
 from catalog.operations.journal import Operations
 from catalog.operations.records import JobState, Operation, OperationKind
@@ -27,7 +33,10 @@ from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.contents import ValueCount, contents_of
 from catalog.rebalancing.planning import RebalancePlan, last_file_id, make_plan, target_file_bytes
+from catalog.rebalancing.points import SplitPoints, split_points
+from catalog.rebalancing.requests import RebalanceRequest
 from catalog.rebalancing.totals import TOTALS, concerned_partitions, partition_totals
+from catalog.schemes.ranges import RangeScheme
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
@@ -58,6 +67,43 @@ class Rebalancing:
         """
         with self._reading(table) as (connection, definition):
             return make_plan(connection, definition, change)
+
+    def plan_request(self, request: RebalanceRequest) -> RebalancePlan:
+        """Return the plan of a form's request, without changing anything.
+
+        Raises:
+            WrongFieldError: The request does not fit the table; it names the field, and the class of the error.
+            CatalogError: The catalog cannot be read now.
+        """
+        try:
+            return self.plan(request.table, request.change)
+        except CatalogError as error:
+            if error.retryable:
+                raise
+            is_of_scheme = isinstance(error, InvalidSchemeError)
+            has_scheme = not is_of_scheme or self._definitions.get_table(request.table).scheme is not None
+            field = request.field_of(error, has_scheme=has_scheme)
+            raise WrongFieldError(field, f"{type(error).__name__}: {error}") from error
+
+    def split_points(self, table: str, partition_id: int, limit: int = 200) -> SplitPoints:
+        """Return the values at which a range can be split; for the default partition, those that ADD can divide.
+
+        Args:
+            limit: The number of points of each kind.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            PartitionNotFoundError: There is no such partition.
+            InvalidSchemeError: The table has no ranges.
+        """
+        with self._reading(table) as (connection, definition):
+            scheme = definition.scheme
+            if not isinstance(scheme, RangeScheme):
+                raise InvalidSchemeError(f"table {definition.full_name} has no ranges, so there are no values to split")
+            scheme.check_exists([partition_id])
+            contents = contents_of(scheme, read_files(connection, definition, [partition_id]))
+        content = next(content for content in contents if content.partition_id == partition_id)
+        return split_points(scheme, content, limit)
 
     def _reading(self, table: str) -> AbstractContextManager[tuple[Connection, Table]]:
         return reading_current(self._storage, self._definitions, table, is_strict=True)

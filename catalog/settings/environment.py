@@ -34,8 +34,23 @@ def jobs_folder() -> Path:
 
 
 def quality_pages() -> str:
-    """Return the folder or URI of the pages of quality checks: `CALVE_QUALITY_PAGES`; by default a local folder."""
-    return os.environ.get("CALVE_QUALITY_PAGES") or str(state_folder() / "data_docs")
+    """Return the folder or URI of the pages of quality checks: `CALVE_QUALITY_PAGES`.
+
+    The default is a folder of the warehouse, which all workers reach; without a warehouse, one of this host.
+    """
+    if pages := os.environ.get("CALVE_QUALITY_PAGES"):
+        return pages
+    warehouse = os.environ.get("CALVE_WAREHOUSE")
+    return f"{warehouse.rstrip('/')}/_calve/quality" if warehouse else str(state_folder() / "quality")
+
+
+def quality_days() -> int:
+    """Return the days for which pages and the history of quality checks are kept: `CALVE_QUALITY_DAYS`.
+
+    Raises:
+        InvalidConfigurationError: It is not a whole number.
+    """
+    return _whole_number("CALVE_QUALITY_DAYS", 90)
 
 
 def spark_history() -> str | None:

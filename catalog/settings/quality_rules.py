@@ -8,7 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from catalog.errors import InvalidConfigurationError
+from catalog.settings.learning_rules import LearningRule
 from catalog.settings.problems import Problems
+from catalog.settings.relation_rules import Reference, UniqueRule, references, unique_rules
+from catalog.settings.rule_fields import is_number, require_fields, require_keys, require_mapping
+
+_FIELDS = ("on_failure", "row_count", "columns", "agree", "learn", "unique", "references")
 
 
 class OnFailure(StrEnum):
@@ -57,15 +62,24 @@ class QualityRules:
         row_count: {min: 1, usual: [0.75, 1.5], per: [year, month]}
         columns: {delay: {min: -120, max: 2000, max_null_ratio: 0.2}}
         agree: {month: month(departure)}
+        learn: on                    # or some of [row_count, nulls, distinct, freshness]
+        unique: [id]                 # in a partition; {columns: [id], within: table} in the table
+        references: {customer: shop.customers.id}
 
     Attributes:
         agree: Partition key → SQL expression over the data files' columns that gives the key's value in every row.
+        learn: What must be as in earlier partitions; None for nothing.
+        unique: Columns that identify a row.
+        references: Column → the column of another table that has its values.
     """
 
     on_failure: OnFailure = OnFailure.WARN
     row_count: RowCountRule = RowCountRule()
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     agree: Mapping[str, str] = field(default_factory=dict)
+    learn: LearningRule | None = None
+    unique: tuple[UniqueRule, ...] = ()
+    references: Mapping[str, Reference] = field(default_factory=dict)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, keys: Sequence[str]) -> QualityRules:
@@ -78,23 +92,29 @@ class QualityRules:
         Raises:
             InvalidConfigurationError: A field is unknown or has an invalid value.
         """
-        _mapping("quality", config)
+        require_mapping("quality", config)
         problems = Problems()
         with problems:
-            _check_fields("quality", config, ("on_failure", "row_count", "columns", "agree"))
+            require_fields("quality", config, _FIELDS)
         with problems:
             on_failure = _on_failure(config)
         with problems:
             agree = _agree(config, keys)
         with problems:
-            row_count = _row_count_rule(_mapping("quality.row_count", config.get("row_count")), keys)
+            row_count = _row_count_rule(require_mapping("quality.row_count", config.get("row_count")), keys)
         columns: dict[str, ColumnRule] = {}
         with problems:
-            for name, rule in _mapping("quality.columns", config.get("columns")).items():
+            for name, rule in require_mapping("quality.columns", config.get("columns")).items():
                 with problems:
                     columns[str(name).lower()] = _column_rule(name, rule)
+        with problems:
+            learn = LearningRule.from_config(config.get("learn"), keys=keys)
+        with problems:
+            unique = unique_rules(config.get("unique"))
+        with problems:
+            referred = references(config.get("references"))
         problems.report()
-        return cls(on_failure, row_count, columns, agree)
+        return cls(on_failure, row_count, columns, agree, learn, unique, referred)
 
 
 def _on_failure(config: Mapping[str, Any]) -> OnFailure:
@@ -105,27 +125,22 @@ def _on_failure(config: Mapping[str, Any]) -> OnFailure:
 
 
 def _agree(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
-    agree = _mapping("quality.agree", config.get("agree"))
-    _check_keys("quality.agree", agree, keys)
+    agree = require_mapping("quality.agree", config.get("agree"))
+    require_keys("quality.agree", agree, keys)
     return {str(name).lower(): str(expression) for name, expression in agree.items()}
 
 
 def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountRule:
-    _check_fields("quality.row_count", config, ("min", "usual", "per"))
+    require_fields("quality.row_count", config, ("min", "usual", "per"))
     minimum, usual, per = config.get("min", 1), config.get("usual"), config.get("per") or ()
     if isinstance(minimum, bool) or not isinstance(minimum, int) or minimum < 0:
         raise InvalidConfigurationError(f"quality.row_count.min is {minimum!r}, expected a whole number, 0 or more")
     if not isinstance(per, (list, tuple)):
         raise InvalidConfigurationError(f"quality.row_count.per is {per!r}, expected a list of partition keys")
-    _check_keys("quality.row_count.per", per, keys)
+    require_keys("quality.row_count.per", per, keys)
     if usual is None:
         return RowCountRule(minimum)
-    if (
-        not isinstance(usual, (list, tuple))
-        or len(usual) != 2
-        or not all(map(_is_number, usual))
-        or usual[0] > usual[1]
-    ):
+    if not isinstance(usual, (list, tuple)) or len(usual) != 2 or not all(map(is_number, usual)) or usual[0] > usual[1]:
         raise InvalidConfigurationError(
             f"quality.row_count.usual is {usual!r}, expected the minimum and maximum ratio, such as [0.75, 1.5]"
         )
@@ -136,10 +151,10 @@ def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountR
 
 def _column_rule(name: object, config: Any) -> ColumnRule:
     place = f"quality.columns.{name}"
-    rule = _mapping(place, config)
-    _check_fields(place, rule, ("min", "max", "max_null_ratio"))
+    rule = require_mapping(place, config)
+    require_fields(place, rule, ("min", "max", "max_null_ratio"))
     ratio = rule.get("max_null_ratio")
-    if ratio is not None and not (_is_number(ratio) and 0 <= ratio <= 1):
+    if ratio is not None and not (is_number(ratio) and 0 <= ratio <= 1):
         raise InvalidConfigurationError(f"{place}.max_null_ratio is {ratio!r}, expected a number from 0 to 1")
     minimum, maximum = rule.get("min"), rule.get("max")
     if type(minimum) is type(maximum) and minimum is not None and minimum > maximum:
@@ -147,30 +162,6 @@ def _column_rule(name: object, config: Any) -> ColumnRule:
             f"{place} has min {minimum!r} and max {maximum!r}, which no value fits; exchange them"
         )
     return ColumnRule(minimum, maximum, ratio)
-
-
-def _mapping(place: str, value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise InvalidConfigurationError(f"{place} is {value!r}, expected a mapping")
-    return value
-
-
-def _check_fields(place: str, config: Mapping[str, Any], known: Sequence[str]) -> None:
-    if unknown := [str(name) for name in config if name not in known]:
-        raise InvalidConfigurationError(f"{place} has unknown fields {', '.join(unknown)}; it takes {', '.join(known)}")
-
-
-def _check_keys(place: str, names: Any, keys: Sequence[str]) -> None:
-    if keys and (unknown := [str(name) for name in names if str(name).lower() not in keys]):
-        raise InvalidConfigurationError(
-            f"{place} names {', '.join(unknown)}, which is not a partition key; the keys are {', '.join(keys)}"
-        )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -188,10 +179,15 @@ class FailedCheck:
 
 @dataclass(frozen=True)
 class PartitionCheck:
-    """The result of all checks of a partition."""
+    """The result of all checks of a partition.
+
+    Attributes:
+        measures: What the check has counted, by name; empty for a check of an earlier version.
+    """
 
     partition_id: int
     failures: tuple[FailedCheck, ...] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

@@ -44,3 +44,8 @@ def unsuitable_settings(table: Table, request: Mapping[str, Any], rules: Mapping
             "quality has agree or row_count.per, which are about partition keys, and the table has none; leave them "
             "out, or write a rule for a column"
         )
+    if rules.get("learn"):
+        yield (
+            "quality.learn compares new partitions with earlier ones, but the partitions of "
+            f"{scheme.type} exist before their rows; leave it out"
+        )

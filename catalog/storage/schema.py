@@ -475,9 +475,16 @@ class ApprovalRow(Base):
 
 
 class PartitionCheckRow(Base):
-    """The latest quality check of a partition."""
+    """The latest quality check of a partition.
+
+    `measures` is what the check has counted, by name; null for checks of earlier versions.
+    """
 
     __tablename__ = "calve_partition_check"
+    __table_args__ = (
+        # Few partitions fail, so that those of a table are found without reading all of them.
+        Index("ix_calve_partition_check_failed", "partition_id", **_only_rows("NOT passed")),
+    )
 
     partition_id: Mapped[int] = mapped_column(
         BigInteger, ForeignKey("calve_partition.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
@@ -486,6 +493,33 @@ class PartitionCheckRow(Base):
     passed: Mapped[bool]
     failures: Mapped[list[Any]]
     checked_at_ms: Mapped[int]
+    measures: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+
+class QualityCheckRow(Base):
+    """The quality check of the partitions of an operation, kept for a time (`catalog.loading.quality_results`).
+
+    It outlives its operation, whose `operation_id` is kept with it, and has no foreign key to the table: checks of
+    dropped tables are removed after the same time. `failures` has the first ones as strings; `page` is a path or URI.
+    """
+
+    __tablename__ = "calve_quality_check"
+    __table_args__ = (
+        Index("ix_calve_quality_check_of_table", "table_id", "checked_at_ms", "operation_number"),
+        Index("ix_calve_quality_check_checked_at_ms", "checked_at_ms"),
+    )
+
+    operation_number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    operation_id: Mapped[str] = mapped_column(String(512))
+    table_id: Mapped[int]
+    checked_at_ms: Mapped[int]
+    checked: Mapped[int]
+    passed: Mapped[int]
+    failed: Mapped[int]
+    released: Mapped[int]
+    row_count: Mapped[int | None]
+    failures: Mapped[list[Any]]
+    page: Mapped[str | None] = mapped_column(Text)
 
 
 class IcebergTableRow(Base):

@@ -5,41 +5,55 @@ Upstream does not plan to change the pages (great_expectations issues 2870 and 8
 
 from __future__ import annotations
 
-import base64
-import mimetypes
-import os
+import hashlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _ASSETS = files("spark_jobs.checking") / "data_docs_assets"
-_VENDOR = "static/vendor"
 
 _REPLACEMENTS = {
-    "/bootstrap/4.3.1/css/bootstrap.css": f"{_VENDOR}/css/bootstrap.min.css",
-    "/bootstrap/4.3.1/js/bootstrap.js": f"{_VENDOR}/js/bootstrap.min.js",
-    "/bootstrap-table@1.19.1/dist/bootstrap-table.css": f"{_VENDOR}/css/bootstrap-table.min.css",
-    "/bootstrap-table@1.19.1/dist/bootstrap-table.js": f"{_VENDOR}/js/bootstrap-table.min.js",
+    "/bootstrap/4.3.1/css/bootstrap.css": "css/bootstrap.min.css",
+    "/bootstrap/4.3.1/js/bootstrap.js": "js/bootstrap.min.js",
+    "/bootstrap-table@1.19.1/dist/bootstrap-table.css": "css/bootstrap-table.min.css",
+    "/bootstrap-table@1.19.1/dist/bootstrap-table.js": "js/bootstrap-table.min.js",
     # The templates mix two versions that have the same styles.
     "/bootstrap-table@1.19.0/dist/extensions/filter-control/bootstrap-table-filter-control.css": (
-        f"{_VENDOR}/css/bootstrap-table-filter-control.min.css"
+        "css/bootstrap-table-filter-control.min.css"
     ),
     "/bootstrap-table@1.19.1/dist/extensions/filter-control/bootstrap-table-filter-control.js": (
-        f"{_VENDOR}/js/bootstrap-table-filter-control.min.js"
+        "js/bootstrap-table-filter-control.min.js"
     ),
-    "/bootstrap-datepicker/1.9.0/css/bootstrap-datepicker.css": f"{_VENDOR}/css/bootstrap-datepicker.min.css",
-    "/bootstrap-datepicker/1.9.0/js/bootstrap-datepicker.js": f"{_VENDOR}/js/bootstrap-datepicker.min.js",
-    "/bootstrap-dark@1.1.0/dist/css/bootstrap-prefers-dark.css": f"{_VENDOR}/css/bootstrap-prefers-dark.min.css",
-    "/popper.js/1.12.9/umd/popper.js": f"{_VENDOR}/js/popper.min.js",
-    "/jquery-3.7.1.js": f"{_VENDOR}/js/jquery.min.js",
-    "/font-awesome/6.6.0/css/all.css": f"{_VENDOR}/css/fontawesome.min.css",
-    # Great Expectations copies its logo to each site.
-    "/logo-long.png": "static/images/logo-long.png",
-    "/full_logo_dark.png": "static/images/logo-long.png",
+    "/bootstrap-datepicker/1.9.0/css/bootstrap-datepicker.css": "css/bootstrap-datepicker.min.css",
+    "/bootstrap-datepicker/1.9.0/js/bootstrap-datepicker.js": "js/bootstrap-datepicker.min.js",
+    "/bootstrap-dark@1.1.0/dist/css/bootstrap-prefers-dark.css": "css/bootstrap-prefers-dark.min.css",
+    "/popper.js/1.12.9/umd/popper.js": "js/popper.min.js",
+    "/jquery-3.7.1.js": "js/jquery.min.js",
+    "/font-awesome/6.6.0/css/all.css": "css/fontawesome.min.css",
+    # Images of Great Expectations' package.
+    "/logo-long.png": "images/logo-long.png",
+    "/full_logo_dark.png": "images/logo-long.png",
 }
-"""Suffix of an external address, without `.min` → file in the site. A new version needs a newly vendored file."""
+"""Suffix of an external address, without `.min` → file among the assets. A new version needs a newly vendored file."""
+
+_IMAGES = ("favicon.ico", "logo-long.png")
+
+_OWN_STYLES = """\
+<style>
+  /* The newsletter of Great Expectations would cover the last lines. */
+  footer { display: none; }
+  @media (max-width: 600px) { .col-6 { flex: 0 0 100%; max-width: 100%; } }
+  @media (prefers-color-scheme: dark) {
+    /* The logo is black. */
+    .navbar-brand a { background: none; }
+    .navbar-brand a img { visibility: visible; filter: invert(1); }
+    .alert-secondary { background-color: #2b3035; border-color: #495057; color: #dee2e6; }
+  }
+</style>
+"""
 
 # Chart scripts, which only profiling pages use.
 _UNUSED_SCRIPT = re.compile(
@@ -51,14 +65,6 @@ _ADDRESS = re.compile(
 )
 _INTEGRITY = re.compile(r"\s(?:integrity|crossorigin)=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
 _ICON = re.compile(r"(?:\.\./)+static/images/favicon\.ico")
-_SCRIPT_FILE = re.compile(r"<script\b[^>]*\bsrc=[\"'](?P<file>\.[^\"']+)[\"'][^>]*>\s*</script>", re.IGNORECASE)
-_STYLE_FILE = re.compile(
-    r"<link\b(?=[^>]*\brel=[\"']stylesheet)[^>]*\bhref=[\"'](?P<file>\.[^\"']+)[\"'][^>]*>", re.IGNORECASE
-)
-_FILE = re.compile(
-    r"(?P<before>url\(\s*[\"']?|\bsrc=[\"']|<link\b[^>]*\bhref=[\"'])(?P<file>\.\.?/[^\"')\s]+)(?P<after>[\"')])",
-    re.IGNORECASE,
-)
 _PAGE_LINK = re.compile(r"(?<=<a)\s+href=[\"']\.[^\"']*[\"']")
 _STYLE = re.compile(r"<style\b.*?</style>|\bstyle=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE | re.DOTALL)
 
@@ -67,105 +73,77 @@ class ExternalLoadError(RuntimeError):
     """A page still loads files from the internet, because Great Expectations' templates have changed.
 
     Attributes:
-        page: The page.
         addresses: The addresses that it loads.
     """
 
-    def __init__(self, page: Path, addresses: list[str]) -> None:
-        self.page = page
+    def __init__(self, addresses: list[str]) -> None:
         self.addresses = addresses
         super().__init__(
-            f"{page} loads {', '.join(addresses)} from the internet; vendor these files in {_ASSETS.name} and name "
-            f"them in {Path(__file__).name}"
+            f"a page of Data Docs loads {', '.join(addresses)} from the internet; vendor these files in {_ASSETS.name} "
+            f"and name them in {Path(__file__).name}"
         )
 
 
-def make_self_contained(site: Path) -> None:
-    """Make all pages of a Data Docs site load their styles, scripts and images from the site itself.
+def offline_page(page: str, assets: str) -> str:
+    """Return a page of Data Docs that loads its styles, scripts and images from a folder instead of the internet.
 
-    A repeated call changes only pages that were written since.
+    Its links to other pages of the site are removed, because each page is written by itself.
 
     Args:
-        site: Folder with the site's `index.html`.
+        page: The HTML as Great Expectations renders it.
+        assets: The relative path from the page to the folder with `page_assets`.
 
     Raises:
-        ExternalLoadError: A page loads a file that is not vendored.
+        ExternalLoadError: The page loads a file that is not vendored.
     """
-    _copy(_ASSETS, site / _VENDOR)
-    for page in [*site.rglob("*.html"), *(site / "static" / "styles").glob("*.css")]:
-        text = page.read_text(encoding="utf-8")
-        root = os.path.relpath(site, page.parent)
-        rewritten = _rewrite_part(text, root) if page.suffix == ".css" else _rewrite(text, root)
-        if rewritten != text:
-            part = page.with_name(f".{page.name}.part")
-            part.write_text(rewritten, encoding="utf-8")
-            part.replace(page)
-        if left := external_loads(page):
-            raise ExternalLoadError(page, left)
+    page = _UNUSED_SCRIPT.sub("", page)
+    for pattern in (_TAG, _STYLE):
+        page = pattern.sub(lambda part: _rewrite_part(part.group(), assets), page)
+    page = _PAGE_LINK.sub("", page.replace("</head>", f"{_OWN_STYLES}</head>", 1))
+    if left := external_loads(page):
+        raise ExternalLoadError(left)
+    return page
 
 
-def _copy(source: Traversable, target: Path) -> None:
-    """Copy a file or folder of the package, which may be in a zip file."""
-    if source.is_file():
-        target.write_bytes(source.read_bytes())
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in source.iterdir():
-        _copy(entry, target / entry.name)
+@cache
+def page_assets() -> tuple[str, dict[str, bytes]]:
+    """Return the files that pages load, by their path below the folder of assets, and a digest of all of them.
+
+    Raises:
+        ExternalLoadError: A style loads a file that is not vendored.
+    """
+    contents = dict(_contents(_ASSETS, ""))
+    images = files("great_expectations") / "render" / "view" / "static" / "images"
+    contents |= {f"images/{name}": (images / name).read_bytes() for name in _IMAGES}
+    for name, content in contents.items():
+        if name.endswith(".css") and (left := external_loads(f"<style>{content.decode()}</style>")):
+            raise ExternalLoadError(left)
+    digest = hashlib.sha256()
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()[:16], contents
 
 
-def as_one_file(page: Path) -> str:
-    """Return a page of a self-contained site with all that it loads, and without links to the site's other pages."""
-
-    def script(tag: re.Match[str]) -> str:
-        # The only text that would end the script.
-        code = (page.parent / tag["file"]).read_text(encoding="utf-8").replace("</script", "<\\/script")
-        return f"<script>{code}</script>"
-
-    def style(tag: re.Match[str]) -> str:
-        sheet = page.parent / tag["file"]
-        return f"<style>{_with_files(sheet.read_text(encoding='utf-8'), sheet.parent)}</style>"
-
-    text = _SCRIPT_FILE.sub(script, page.read_text(encoding="utf-8"))
-    text = _STYLE_FILE.sub(style, text)
-    return _PAGE_LINK.sub("", _with_files(text, page.parent))
+def _contents(folder: Traversable, start: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a folder of the package, which may be in a zip file."""
+    for entry in folder.iterdir():
+        if entry.is_file():
+            yield f"{start}{entry.name}", entry.read_bytes()
+        else:
+            yield from _contents(entry, f"{start}{entry.name}/")
 
 
-def _with_files(text: str, folder: Path) -> str:
-    """Return a page or style with the images and fonts that it names, relative to a folder, as data."""
-
-    def data(address: re.Match[str]) -> str:
-        file = folder / address["file"]
-        if not file.is_file():
-            return address[0]
-        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        encoded = base64.b64encode(file.read_bytes()).decode("ascii")
-        return f"{address['before']}data:{kind};base64,{encoded}{address['after']}"
-
-    return _FILE.sub(data, text)
-
-
-def external_loads(page: Path) -> list[str]:
-    """Return the addresses outside the site that a browser loads to show a page or a stylesheet."""
-    text = page.read_text(encoding="utf-8")
-    parts = [text] if page.suffix == ".css" else [*_TAG.findall(text), *_STYLE.findall(text)]
+def external_loads(page: str) -> list[str]:
+    """Return the addresses outside the site that a browser loads to show a page."""
+    parts = [*_TAG.findall(page), *_STYLE.findall(page)]
     return sorted({address for part in parts for address in _ADDRESS.findall(part)})
 
 
-def _rewrite(text: str, root: str) -> str:
-    """Return a page with its external loads replaced; `root` is the path from the page to the site's folder."""
-    text = _UNUSED_SCRIPT.sub("", text)
-    for pattern in (_TAG, _STYLE):
-        text = pattern.sub(lambda part: _rewrite_part(part.group(), root), text)
-    return text
-
-
-def _rewrite_part(part: str, root: str) -> str:
+def _rewrite_part(part: str, assets: str) -> str:
     replaced = part
     for address, local in _local_files(part):
-        replaced = replaced.replace(address, f"{root}/{local}")
-    # The page's link to the icon has one `..` too few.
-    replaced = _ICON.sub(f"{root}/static/images/favicon.ico", replaced)
+        replaced = replaced.replace(address, f"{assets}/{local}")
+    replaced = _ICON.sub(f"{assets}/images/favicon.ico", replaced)
     return _INTEGRITY.sub("", replaced) if replaced != part else part
 
 

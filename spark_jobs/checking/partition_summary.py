@@ -4,38 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from statistics import median
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Catalog, FileFormat, Partition, Table
-from catalog.datafiles.publishing import files_with_deletes
+from catalog import Catalog, Partition, PartitionState, Table
 from catalog.errors import InvalidConfigurationError
 from catalog.model.partition_names import parse_partition_path
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.quality_rules import QualityRules, RowCountRule
-from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import KeyValueError
+from spark_jobs.checking.loaded_rows import Source, sources_of
+from spark_jobs.checking.measures import (
+    AGE,
+    COUNTS,
+    DISTINCT,
+    MEASURES,
+    NEWEST,
+    NULL_RATIO,
+    NULLS,
+    column_measures,
+    distinct_measures,
+    measured_columns,
+    null_columns,
+    require_columns,
+)
+from spark_jobs.checking.relations import PARTITION, related_columns, related_counts
 from spark_jobs.queries.checked_plans import check_expression
-from spark_jobs.reading.iceberg import read_as_table, read_live_rows
-from spark_jobs.reading.paths import plain_path, read_path
-from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.reading.paths import plain_path
 from spark_jobs.rows.placement import partition_id
 
 if TYPE_CHECKING:
     import pandas
 
 
-_NOT_MERGED = "CANNOT_MERGE"
-"""Error class of Spark if files have different types for a column."""
-
-_PATH = "calve/path"
-
-_INTEGERS = ("tinyint", "smallint", "int")
+_FOLDER = "calve/folder"
+"""The column of the folders of files, spelled as Spark spells them."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ def summarise(
     ratios: Mapping[int, float | None],
     *,
     written_by: str | None = None,
+    catalog: Catalog | None = None,
 ) -> pandas.DataFrame:
     """Return one row for each partition that a load added or extended, in the given order.
 
@@ -92,11 +100,13 @@ def summarise(
 
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
     `usual_ratio`, and without a scheme `path_agrees` and `values_fit`; for each column of the rules
-    `<column>_null_ratio`, `<column>_below` and `<column>_above` (rows outside its bounds); and the column of each claim
-    (`claims`).
+    `<column>_null_ratio`, `<column>_below` and `<column>_above` (rows outside its bounds); the column of each claim
+    (`claims`); for columns whose measures are learned `<column>_null_ratio`, `<column>_distinct` and `<column>_newest`
+    (in seconds since 1970 UTC); and the counts of `spark_jobs.checking.relations`.
 
     Args:
         written_by: Only read the files that this Spark job wrote (`catalog.tables.own_files.job_of`).
+        catalog: For rules about rows of other partitions and tables.
 
     Raises:
         RefusedStatementError: An expression of the rules uses functions that are not allowed.
@@ -104,7 +114,7 @@ def summarise(
     import pandas
 
     table, partitions = loaded.table, loaded.partitions
-    sources = list(_sources(spark, loaded))
+    sources = list(sources_of(spark, loaded))
     unknown = {partition_id for source in sources for partition_id in source.deleted_from}
     counts = [None if partition.id in unknown else partition.row_count for partition in partitions]
     known = pandas.DataFrame(
@@ -120,26 +130,26 @@ def summarise(
         known["values_fit"] = [_values_fit(table, partition) for partition in partitions]
     for expression in rules.agree.values():
         check_expression(spark, expression)
-    measured = pandas.concat([_aggregate(source, table, rules, written_by) for source in sources])
+    require_columns(table, sources[0].types, rules)
+    by_source = [_aggregate(source, table, rules, written_by) for source in sources]
     promises = claims(table, sources[0].types, rules)
-    if table.scheme is None:
-        partition_of = {partition.location: partition for partition in partitions}
-        by_id = {partition.id: partition for partition in partitions}
-        partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
-        of_folder = [partition_of[location] for location in measured.pop("location")]
-        for claim in promises:
-            measured[claim.column] = _agreements(table, claim, of_folder, measured)
-        measured["partition_id"] = [partition.id for partition in of_folder]
+    for source, measured in zip(sources, by_source, strict=True):
+        _place(loaded, source, measured, promises)
+    related = list(_related(spark, catalog, loaded, rules, list(zip(sources, by_source, strict=True))))
     # A partition of a table stored as Iceberg has files in the folders of several loads.
-    of_partition = measured.groupby("partition_id")
-    how = {
-        name: "all" if measured[name].dtype == bool else "sum" for name in measured.columns if name != "partition_id"
-    }
-    summary = known.merge(of_partition.agg(how).reset_index(), how="left", on="partition_id")
+    measured = pandas.concat([counted.drop(columns=_FOLDER, errors="ignore") for counted in by_source])
+    how = {name: _how(measured, name) for name in measured.columns if name != "partition_id"}
+    of_partition = measured.groupby("partition_id").agg(how).reset_index()
+    summary = known.merge(of_partition, how="left", on="partition_id")
     summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
     summary["row_count_difference"] = summary["row_count"] - summary["registered_row_count"]
-    for name in rules.columns:
-        summary[f"{name}_null_ratio"] = summary.pop(f"{name}_nulls") / summary["row_count"].where(
+    for counts in related:
+        known_before = [name for name in counts.columns if name in summary.columns and name != "partition_id"]
+        summary = summary.drop(columns=known_before).merge(counts, how="left", on="partition_id")
+    counted = [name for name in summary.columns if name.endswith(COUNTS)]
+    summary[counted] = summary[counted].fillna(0)
+    for name in null_columns(table, sources[0].types, rules):
+        summary[f"{name}{NULL_RATIO}"] = summary.pop(f"{name}{NULLS}") / summary["row_count"].where(
             summary["row_count"] > 0
         )
     for claim in promises:
@@ -172,75 +182,48 @@ def with_new_rows(summary: pandas.DataFrame, new: pandas.DataFrame | None) -> pa
     return pandas.concat([summary, parts.assign(partition=names, **unknown)], ignore_index=True) if names else summary
 
 
+def measures_of(summary: pandas.DataFrame) -> dict[int, dict[str, float | int]]:
+    """Return what was counted in each partition, by partition id and name; without the rows of new rows alone."""
+    whole = summary[summary["row_count"].notna()]
+    names = [name for name in whole.columns if name in ("row_count", AGE) or name.endswith(MEASURES)]
+    columns = [whole[name].tolist() for name in names]
+    measures: dict[int, dict[str, float | int]] = {}
+    for number, *values in zip(whole["partition_id"], *columns, strict=True):
+        # An unknown value, of whichever kind, is not equal to itself.
+        known = {name: value for name, value in zip(names, values, strict=True) if (value == value) is True}
+        measures[int(number)] = known
+    return measures
+
+
+def _how(measured: pandas.DataFrame, name: str) -> str:
+    """Return how a measure of several folders is combined."""
+    if measured[name].dtype == bool:
+        return "all"
+    return "max" if name.endswith((NEWEST, DISTINCT)) else "sum"
+
+
 def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Rows of the files of some partitions.
-
-    Attributes:
-        rows: With the columns of the files, and `_PATH` for those that Iceberg reads.
-        path: Of the file of each row; a URI, unless Iceberg reads it. None for rows of a table with a partition scheme.
-        deleted_from: The ids of partitions of which delete files may have deleted rows.
-    """
-
-    rows: DataFrame
-    path: Column | None
-    is_uri: bool = True
-    deleted_from: frozenset[int] = frozenset()
-
-    @property
-    def types(self) -> dict[str, str]:
-        """The types of the columns, by name."""
-        return {name: column_type for name, column_type in self.rows.dtypes if name != _PATH}
-
-
-def _sources(spark: SparkSession, loaded: LoadedPartitions) -> Iterator[_Source]:
-    """Yield the rows of a load, each partition once: of its files in the current snapshot, or else of its folder."""
-    table, files = loaded.table, loaded.files
-    visible = {file.partition_id for file in files}
-    paths = [read_path(partition.location) for partition in loaded.partitions if partition.id not in visible]
-    deleted = files_with_deletes(table)
-    deleted_from = frozenset(file.partition_id for file in files if file.path in deleted)
-    if table.scheme is not None:
-        yield _Source(read_live_rows(spark, table, files), None, is_uri=False, deleted_from=deleted_from)
-        return
-    if not deleted_from:
-        paths += [read_path(f"{table.location}/{file.path}") for file in files]
-    else:
-        assert table.published_location is not None
-        of_files = [f"{table.location}/{file.path}" for file in files]
-        rows = read_as_table(spark, table.in_files, table.published_location, of_files, path_column=_PATH)
-        yield _Source(rows, f.col(f"`{_PATH}`"), is_uri=False, deleted_from=deleted_from)
-    if paths:
-        yield _Source(_read(spark, table, paths), f.col("_metadata.file_path"))
-
-
-def _aggregate(source: _Source, table: Table, rules: QualityRules, written_by: str | None) -> pandas.DataFrame:
+def _aggregate(source: Source, table: Table, rules: QualityRules, written_by: str | None) -> pandas.DataFrame:
     """Read all files once, and return one row for each folder that has files, or each partition of a scheme.
 
     Args:
         written_by: Only the files with this part in their names.
 
     Raises:
-        InvalidConfigurationError: The rules name an unknown column, or a bound of another type.
+        InvalidConfigurationError: The rules have a bound of another type.
     """
     aggregates = [f.count(f.lit(1)).alias("row_count")]
     data, types = source.rows, source.types
-    for name in rules.columns:
-        if name not in types:
-            raise InvalidConfigurationError(
-                f"quality.columns names {name}, which {table.full_name} does not have; its columns are "
-                f"{', '.join(types)}"
-            )
-        column, rule = f.col(f"`{name}`"), rules.columns[name]
-        aggregates.append(f.count_if(column.isNull()).alias(f"{name}_nulls"))
+    for name, rule in rules.columns.items():
+        column = f.col(f"`{name}`")
         if rule.minimum is not None:
             aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
         if rule.maximum is not None:
             aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
+    aggregates += [*column_measures(table, types, rules), *distinct_measures(table, types, rules)]
     for claim in claims(table, types, rules):
         aggregates += _found_values(claim)
     if table.scheme is not None:
@@ -248,14 +231,64 @@ def _aggregate(source: _Source, table: Table, rules: QualityRules, written_by: s
             data.groupBy(partition_id(table.scheme).alias("partition_id")).agg(*aggregates).toPandas()
         )
         return placed
-    assert source.path is not None
     if written_by is not None:
+        assert source.path is not None
         data = data.where(source.path.contains(written_by))
-    folder = f.regexp_extract(source.path, "^(.*)/[^/]*$", 1).alias("location")
-    measured: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
-    if source.is_uri:
-        measured["location"] = [plain_path(uri) for uri in measured["location"]]
+    measured: pandas.DataFrame = data.groupBy(source.folder.alias(_FOLDER)).agg(*aggregates).toPandas()
     return measured
+
+
+def _place(loaded: LoadedPartitions, source: Source, measured: pandas.DataFrame, promises: Sequence[Claim]) -> None:
+    """Add the id of its partition to each folder, and whether its rows agree with the partition's values."""
+    table = loaded.table
+    if table.scheme is not None:
+        return
+    partition_of = {partition.location: partition for partition in loaded.partitions}
+    by_id = {partition.id: partition for partition in loaded.partitions}
+    partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
+    folders = map(plain_path, measured[_FOLDER]) if source.is_uri else measured[_FOLDER]
+    of_folder = [partition_of[folder] for folder in folders]
+    measured["partition_id"] = [partition.id for partition in of_folder]
+    for claim in promises:
+        measured[claim.column] = _agreements(table, claim, of_folder, measured)
+
+
+def _related(
+    spark: SparkSession,
+    catalog: Catalog | None,
+    loaded: LoadedPartitions,
+    rules: QualityRules,
+    measured: Sequence[tuple[Source, pandas.DataFrame]],
+) -> Iterator[pandas.DataFrame]:
+    """Yield what cannot be counted folder by folder, as `partition_id` and columns."""
+    table, types = loaded.table, measured[0][0].types
+    distinct = distinct_measures(table, types, rules)
+    if distinct and any(of_folder["partition_id"].duplicated().any() for _, of_folder in measured):
+        rows = _with_partitions(
+            spark, table, measured, [name for name in types if name in measured_columns(table, types, rules)]
+        )
+        yield rows.groupBy(f.col(f"`{PARTITION}`").alias("partition_id")).agg(*distinct).toPandas()
+    if catalog is not None and (columns := related_columns(rules)):
+        rows = _with_partitions(spark, table, measured, columns)
+        visible = {partition.id for partition in loaded.partitions if partition.state is PartitionState.VISIBLE}
+        yield from related_counts(spark, catalog, table, rules, rows, visible)
+
+
+def _with_partitions(
+    spark: SparkSession, table: Table, measured: Sequence[tuple[Source, pandas.DataFrame]], columns: Sequence[str]
+) -> DataFrame:
+    """Return some columns of the rows, with the ids of their partitions in the column `PARTITION`."""
+    names = [f"`{name}`" for name in columns]
+    frames = []
+    for source, of_folder in measured:
+        if table.scheme is not None:
+            frames.append(source.rows.select(*names, partition_id(table.scheme).alias(PARTITION)))
+            continue
+        pairs = list(zip(of_folder[_FOLDER], map(int, of_folder["partition_id"]), strict=True))
+        ids = spark.createDataFrame(pairs, f"`{_FOLDER}` string, `{PARTITION}` bigint")
+        rows = source.rows.select(*names, source.folder.alias(_FOLDER))
+        frames.append(rows.join(f.broadcast(ids), _FOLDER).drop(_FOLDER))
+    return reduce(DataFrame.unionByName, frames)
 
 
 def _bound(data: DataFrame, name: str, bound: object) -> Column:
@@ -271,39 +304,6 @@ def _bound(data: DataFrame, name: str, bound: object) -> Column:
             f"quality.columns.{name}: the bound {bound!r} is not of the column's type {column_type}"
         )
     return typed
-
-
-def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:
-    # Schemas are merged, because a key may be a column of only some files.
-    reader = spark.read.format(table.format).option("mergeSchema", "true")
-    layout = [f"`{column.name}` {spark_type(column.type)}" for column in file_layout(table, table.format)]
-    if table.format is FileFormat.CSV:
-        reader = reader.schema(", ".join(layout)).option("header", "true")
-    try:
-        data = reader.load(list(locations))
-    except (PySparkException, Py4JJavaError) as error:
-        if _NOT_MERGED not in str(error):
-            raise
-        # Some files were written before a column's type was widened.
-        keys = [
-            f"`{key.name}` {'bigint' if key.type in _INTEGERS else spark_type(key.type)}"
-            for key in table.partition_keys
-        ]
-        data = reader.schema(", ".join([*layout, *keys])).load(list(locations))
-    data = data.toDF(*[name.lower() for name in data.columns])
-    return data if is_plain_layout(table) else _under_own_names(data, table)
-
-
-def _under_own_names(data: DataFrame, table: Table) -> DataFrame:
-    """Return data, which was read with the names in files, with the table's names and without dropped columns."""
-    names_in_files = set(data.columns)
-    stored = {name for column in file_layout(table, FileFormat.PARQUET) for name in column.stored_names}
-    columns = [f.col(f"`{name}`") for name in data.columns if name not in stored]
-    for column in table.columns:
-        names = (column.stored_name,) if table.format is FileFormat.CSV else column.stored_names[::-1]
-        if stored_columns := [f.col(f"`{name}`") for name in names if name in names_in_files]:
-            columns.append(f.coalesce(*stored_columns).alias(column.name))
-    return data.select(*columns)
 
 
 def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Claim]:

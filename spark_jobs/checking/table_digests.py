@@ -27,6 +27,8 @@ from spark_jobs.rows.row_hashes import row_hash
 
 SHOWN = 10
 """Maximum number of reported partitions that differ."""
+COUNTED = 100
+"""Maximum number of partitions whose rows are reported."""
 _SHOWN_TEXT = 60
 """Maximum number of reported characters of a value."""
 
@@ -103,6 +105,18 @@ def _text(value: object) -> str:
     return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…"
 
 
+class PartitionRows(NamedTuple):
+    """The numbers of rows that both tables have in a partition.
+
+    Attributes:
+        values: The partition values as Spark shows them; None is null.
+    """
+
+    values: tuple[str | None, ...]
+    first: int
+    second: int
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Result of comparing two tables.
@@ -113,6 +127,7 @@ class Comparison:
         differences: The first of them.
         wrong_file_count: Number of files of the second table with wrong metrics; not determined if partitions differ.
         wrong_metrics: The first of these metrics.
+        row_counts: The rows of the first partitions, in the order of their values.
     """
 
     partition_count: int
@@ -121,6 +136,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     wrong_file_count: int = 0
     wrong_metrics: tuple[WrongMetric, ...] = ()
+    row_counts: tuple[PartitionRows, ...] = ()
 
 
 def compare(
@@ -204,12 +220,29 @@ def _compare(
     )
     surplus = [f.sum(_quoted_column(name) * f.col("sign")) for name in _DIGEST]
     differs = reduce(or_, (sum_ != 0 for sum_ in surplus))
-    rows = f.sum(f.when(f.col("sign") > 0, _quoted_column(ROWS)))
-    both = ours.union(theirs).groupBy(*keys).agg(rows.alias("rows"), differs.alias("differs"))
-    totals = both.agg(f.count("*"), f.coalesce(f.sum("rows"), f.lit(0)), f.count_if(f.col("differs"))).collect()
-    ((partitions, row_count, difference_count),) = totals
-    differences = _differing(both.where("differs"), sides, keys, columns, types) if difference_count else ()
-    return Comparison(partitions, row_count, difference_count, tuple(differences))
+    first, second = (
+        f.coalesce(f.sum(f.when(f.col("sign") == sign, _quoted_column(ROWS))), f.lit(0)) for sign in (1, -1)
+    )
+    figures = first.alias("first"), second.alias("second"), differs.alias("differs")
+    both = ours.union(theirs).groupBy(*keys).agg(*figures).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        counted = (both.sort(*keys) if keys else both).limit(COUNTED + 1)
+        shown = counted.select(_texts(keys).alias("values"), "first", "second", "differs").collect()
+        row_counts = tuple(PartitionRows(tuple(row["values"]), row["first"], row["second"]) for row in shown[:COUNTED])
+        if len(shown) <= COUNTED:
+            partitions, row_count = len(shown), sum(row["first"] for row in shown)
+            difference_count = sum(bool(row["differs"]) for row in shown)
+        else:
+            totals = both.agg(f.count("*"), f.sum("first"), f.count_if(f.col("differs"))).collect()
+            ((partitions, row_count, difference_count),) = totals
+        differences = _differing(both.where("differs"), sides, keys, columns, types) if difference_count else ()
+        return Comparison(partitions, row_count, difference_count, tuple(differences), row_counts=row_counts)
+    finally:
+        both.unpersist()
+
+
+def _texts(keys: Sequence[Column]) -> Column:
+    return f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
 
 
 def _differing(
@@ -220,7 +253,6 @@ def _differing(
     types: dict[str, DataType],
 ) -> Iterator[Difference]:
     """Yield the first partitions that differ, with all their statistics."""
-    texts = f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
     is_second = f.col(quoted(_IS_SECOND))
     rows = sides[0].withColumn(_IS_SECOND, f.lit(False)).union(sides[1].withColumn(_IS_SECOND, f.lit(True)))
     # A table without keys is a single group, which needs no sorting.
@@ -238,7 +270,7 @@ def _differing(
         f.max(f.when(is_second, f.col("figures"))).alias("second"),
     )
     ordered = both.sort(*keys) if keys else both
-    for row in ordered.select(texts.alias("values"), "first", "second").collect():
+    for row in ordered.select(_texts(keys).alias("values"), "first", "second").collect():
         yield Difference(tuple(row.values), _partition(row.first), _partition(row.second))
 
 

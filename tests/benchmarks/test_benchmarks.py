@@ -19,6 +19,7 @@ from benchmarks import (
     large_loads,
     object_stores,
     parsing,
+    quality_pages,
     row_changes,
     small_loads,
     snapshots,
@@ -124,6 +125,14 @@ def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None
         "listed_tables.parse.20.airflow": 0.1,
         "listed_tables.serialise.20.airflow": 0.2,
     }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_check_beside_many_pages_is_measured(tmp_path: Path) -> None:
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        (figure,) = quality_pages.measure(ground, 40)
+    assert (figure.name, figure.goal) == ("quality_pages.check.40.files", 1.2)
+    assert 0 < figure.ours < 4 * figure.peer
 
 
 @pytest.mark.long

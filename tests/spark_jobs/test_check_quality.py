@@ -15,7 +15,9 @@ from catalog.errors import InvalidConfigurationError
 from catalog.model.partition_names import escape
 from catalog.operations.job_requests import CheckQualityJob
 from catalog.operations.records import OperationKind
+from catalog.settings.learning_rules import Measure
 from catalog.settings.quality_rules import QualityRules
+from catalog.settings.relation_rules import UniqueRule
 from spark_jobs.check_quality import check_quality
 from tests.support.effort import sampled
 
@@ -212,8 +214,49 @@ def test_rules_that_do_not_fit_the_columns_are_refused(
         ({"columns": {"amount": {"max_null_ratio": 2}}}, "max_null_ratio is 2"),
         ({"columns": ["amount"]}, r"columns is \['amount'\]"),
         ({"agree": {"hour": "1"}}, "names hour"),
+        ({"learn": "yes"}, "learn is 'yes', expected on, off, or a list of row_count, nulls, distinct, freshness"),
+        ({"learn": ["rows"]}, "learn names rows, which is not measured; the measures are row_count"),
+        ({"learn": []}, r"learn is \[\], expected a list of measures"),
+        ({"learn": {"of": []}}, "learn has unknown fields of"),
+        ({"learn": {"per": ["hour"]}}, "learn.per names hour, which is not a partition key"),
+        ({"learn": {"last": 3}}, "learn.last is 3, expected a number of partitions from 7 to 500"),
+        ({"learn": {"last": 3, "tolerance": 0}}, "learn.last is 3.*\n?.*learn.tolerance is 0, expected a number"),
+        ({"learn": {"columns": "amount"}}, "learn.columns is 'amount', expected a list of columns"),
+        ({"unique": "id"}, r"unique is 'id', expected a list of columns, such as \[id\]"),
+        ({"unique": ["id", "ID"]}, "unique has id twice"),
+        ({"unique": {"columns": ["id"], "within": "database"}}, "within is 'database', expected partition or table"),
+        ({"unique": {"within": "table"}}, "unique.columns is None, expected a list of columns"),
+        ({"unique": [{"columns": ["id"]}, {"column": ["id"]}]}, "unique, rule 2 has unknown fields column"),
+        ({"references": {"customer": "customers.id"}}, "customer is 'customers.id', expected database.table.column"),
+        ({"references": ["customer"]}, r"references is \['customer'\], expected a mapping"),
+        ({"references": {"customer": 7}}, "customer is 7, expected database.table.column"),
     ],
 )
 def test_wrong_rules_are_refused(config: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=said):
         QualityRules.from_config(config, keys=("country", "day"))
+
+
+@pytest.mark.parametrize(
+    ("learn", "measures"),
+    [
+        (True, set(Measure)),
+        ("on", set(Measure)),
+        (["nulls", "row_count"], {Measure.NULLS, Measure.ROW_COUNT}),
+        ({"measures": ["freshness"], "per": ["Country"]}, {Measure.FRESHNESS}),
+        (False, None),
+        ("off", None),
+    ],
+)
+def test_learning_is_switched_by_a_word(learn: Any, measures: set[Measure] | None) -> None:
+    rule = QualityRules.from_config({"learn": learn}, keys=("country", "day")).learn
+    assert (None if rule is None else rule.measures) == measures
+
+
+def test_columns_may_be_unique_in_a_partition_or_in_the_table() -> None:
+    config = {"unique": [{"columns": ["Id"]}, {"columns": ["a", "b"], "within": "table"}]}
+    assert QualityRules.from_config(config, keys=()).unique == (
+        UniqueRule(("id",)),
+        UniqueRule(("a", "b"), is_table_wide=True),
+    )
+    assert QualityRules.from_config({"unique": ["id"]}, keys=()).unique == (UniqueRule(("id",)),)

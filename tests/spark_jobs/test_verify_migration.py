@@ -63,6 +63,12 @@ def test_the_same_rows_are_the_same(migrator: Migrator, orders: Path, iceberg_sp
         "partitions": 4,
         "partitions_total": 4,
         "rows": 12,
+        "row_counts": [
+            ["kind=__HIVE_DEFAULT_PARTITION__/day=1", 3, 3],
+            ["kind=a/day=1", 3, 3],
+            ["kind=a/day=2", 3, 3],
+            ["kind=a/day=3", 3, 3],
+        ],
     }
     sampled = migrator.verify(operation_id, partitions=2)
     assert (sampled["partitions"], sampled["rows"]) == (2, 6)
@@ -562,6 +568,20 @@ def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> No
     assert other.difference_count == 1
     ((said,),) = (list(each.describe(["a", "b", "m"], ("x", "y"))) for each in other.differences)
     assert said == "the columns have the same values, but not in the same rows"
+
+
+def test_all_partitions_are_compared_and_the_first_are_reported(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.checking import table_digests
+
+    monkeypatch.setattr(table_digests, "COUNTED", 2)
+    schema = "a int, k int"
+    first = spark.createDataFrame([(number, number % 4) for number in range(9)], schema)
+    second = spark.createDataFrame([(number, number % 4) for number in range(8)], schema)
+    found = table_digests.compare(first, second, ["a"], ["k"])
+    assert (found.partition_count, found.row_count, found.difference_count) == (4, 9, 1)
+    assert found.row_counts == ((("0",), 3, 2), (("1",), 2, 2))
 
 
 def test_requests_survive_the_way_to_the_job() -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -19,6 +24,13 @@ def require_chromium() -> str:
     path = _found()
     assert path, "the tests of the pages need Chromium: apt-get install chromium"
     return path
+
+
+def serious_problems(page: Page) -> list[dict[str, Any]]:
+    """Return what makes a page, as it is now, inaccessible: the serious and critical violations that axe finds."""
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    found = page.evaluate("axe.run()")
+    return [violation for violation in found["violations"] if violation["impact"] in ("serious", "critical")]
 
 
 def _found() -> str | None:

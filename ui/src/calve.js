@@ -3,7 +3,11 @@ import htmx from "htmx.org";
 import "./calve.css";
 import "./explain.js";
 import "./operations.js";
+import "./migrations.js";
+import "./quality.js";
+import "./picture.js";
 import "./run.js";
+import "./studio.js";
 import { followTheme } from "./theme.js";
 
 htmx.config.allowEval = false;

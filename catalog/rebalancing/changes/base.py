@@ -75,10 +75,14 @@ class PartitionChange(ABC):
 def item_of(scheme: Scheme, partition_id: int) -> str:
     """Return a partition as an item of ADD and SPLIT: its upper bound, or its group of values."""
     if isinstance(scheme, ListScheme):
-        values = dict(scheme.groups)[partition_id]
-        return values[0] if len(values) == 1 and not values[0].startswith("(") else _group(values)
+        return item_of_values(dict(scheme.groups)[partition_id])
     assert isinstance(scheme, RangeScheme)
     return dict(scheme.bounds)[partition_id]
+
+
+def item_of_values(values: Sequence[str]) -> str:
+    """Return a group of values as an item of ADD and SPLIT."""
+    return values[0] if len(values) == 1 and not values[0].startswith("(") else _group(values)
 
 
 def quoted(items: Sequence[str]) -> str:

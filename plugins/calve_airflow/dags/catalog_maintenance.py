@@ -8,8 +8,9 @@ files of an operation that may still be running.
 | --- | --- |
 | approve | waits for another person if files stay for less than 24 hours or operations for less than 90 days |
 | vacuum | deletes replaced and dropped files, and the files of attempts that did not commit |
-| expire_operations | ends abandoned operations, and deletes the records, and on its host the job logs, of old ones |
+| expire_operations | ends abandoned operations; deletes old operations, job logs of its host, and quality checks |
 | clear_failed_builds | removes what failed builds and deletions of partition indexes left behind |
+| check_catalog | reports where the catalog differs from the files, damaged indexes and small files; changes nothing |
 | summarise | logs and returns what was removed; fails if something could not be removed, and says why |
 
 Every task can be killed and run again, and the failure of one does not prevent the others.
@@ -28,9 +29,11 @@ from calve_airflow.forms.forms import maintenance_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.maintenance import (
+    CHECK,
     CLEAR,
     EXPIRE,
     VACUUM,
+    CheckCatalogOperator,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
     SummariseMaintenanceOperator,
@@ -61,11 +64,12 @@ def catalog_maintenance_dag(**arguments: Any) -> DAG:
             task_id=EXPIRE, retention_days="{{ params.retention_days }}", is_dry_run=DRY_RUN, trigger_rule="all_done"
         )
         clear = ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=DRY_RUN, trigger_rule="all_done")
+        check = CheckCatalogOperator(task_id=CHECK, trigger_rule="all_done")
         summarise = SummariseMaintenanceOperator(
             task_id="summarise",
             operation_id=OPERATION_ID,
-            planned={task: f"{{{{ ti.xcom_pull('{task}') }}}}" for task in (VACUUM, EXPIRE, CLEAR)},
+            planned={task: f"{{{{ ti.xcom_pull('{task}') }}}}" for task in (VACUUM, EXPIRE, CLEAR, CHECK)},
         )
 
-        approve >> vacuum >> expire >> clear >> summarise
+        approve >> vacuum >> expire >> clear >> check >> summarise
     return dag

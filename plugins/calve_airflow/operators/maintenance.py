@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.operations.approvals import Approval
 
-VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
+VACUUM, EXPIRE, CLEAR, CHECK = "vacuum", "expire_operations", "clear_failed_builds", "check_catalog"
 """The tasks in order; the failure of one does not prevent the others."""
 
 
@@ -128,8 +129,24 @@ class ClearFailedBuildsOperator(FormOperator):
             return catalog.maintenance.clear_failed_builds(dry_run=flag("is_dry_run", self.is_dry_run))
 
 
+class CheckCatalogOperator(FormOperator):
+    """Task that reports where the catalog differs from the files (`Maintenance.check`); findings do not fail it.
+
+    Returns:
+        The report, as `catalog.maintenance.checking.CatalogReport.as_json`.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Check the catalog, and log the findings."""
+        with open_catalog() as catalog:
+            report = catalog.maintenance.check()
+        for line in str(report).splitlines():
+            self.log.log(logging.WARNING if report.findings else logging.INFO, "%s", line)
+        return report.as_json()
+
+
 class SummariseMaintenanceOperator(SummaryOperator):
-    """Task that reports what was removed, by table; fails if something could not be removed.
+    """Task that reports what was removed, by table; fails if something could not be removed, or a task failed.
 
     Args:
         planned: Task → its return value (templated); None for a failed task.
@@ -140,7 +157,7 @@ class SummariseMaintenanceOperator(SummaryOperator):
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Return the outcomes from the return values of the tasks."""
         outcomes = []
-        for task, rows in ((VACUUM, _vacuumed), (EXPIRE, _expired), (CLEAR, _cleared)):
+        for task, rows in ((VACUUM, _vacuumed), (EXPIRE, _expired), (CLEAR, _cleared), (CHECK, _checked)):
             report = self.planned[task]
             if report is None:
                 failure = f"{task} failed; see its log"
@@ -216,6 +233,9 @@ def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
     if report["removed"] or report["kept"]:
         counts = f"{would}deleted: {report['removed']:,} operation(s); as old, but with files: {report['kept']:,}"
         yield _outcome(EXPIRE, None, counts)
+    if report["quality_checks"] or report["quality_pages"]:
+        counts = f"{report['quality_checks']:,} old quality check(s) and {report['quality_pages']:,} page(s)"
+        yield _outcome(EXPIRE, None, f"{would}deleted: {counts}")
     for problem in report["problems"]:
         yield _outcome(EXPIRE, None, problem, problem)
 
@@ -223,6 +243,11 @@ def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
 def _cleared(report: Mapping[str, Any]) -> Iterator[Outcome]:
     for table, names in report.items():
         yield _outcome(CLEAR, table, f"leftovers of partition index {', '.join(names)}")
+
+
+def _checked(_report: Mapping[str, Any]) -> Iterator[Outcome]:
+    """Yield nothing: the findings, which are no failures, are in the log and the result of their own task."""
+    yield from ()
 
 
 def _since(approval: Approval) -> timedelta:

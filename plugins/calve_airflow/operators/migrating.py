@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.assets import Change
 from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.lineage import LineageOperator, table_dataset
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.rebalancing import size
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator, markdown_table
+from calve_airflow.outcomes import report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,9 +34,6 @@ PLANS = "plans"
 
 PLANNED, REFUSED, SKIPPED = "planned", "refused", "skipped"
 """Verdicts on a table; a table that a pattern matches and that has nothing to migrate is skipped."""
-
-DRY_RUN = "DRY_RUN"
-"""The failure code of an operation that only looked at files."""
 
 _REPORTED = ("partitions", "manifests", "warnings", "problem_count", "problems")
 _VERIFIED = {"partitions": "partitions_verified", "partitions_total": "partitions_total"}
@@ -150,6 +149,8 @@ class StageMigrationOperator(SparkJobOperator):
 
     def finish(self, context: Context, catalog: Catalog, result: Mapping[str, Any]) -> dict[str, Any]:
         """Log what was staged; end the operation of a dry run."""
+        from catalog.operations.records import DRY_RUN
+
         if self.request["dry_run"]:
             catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
         files, rows = f"{result['files']:,}", f"{result['rows']:,}"
@@ -213,7 +214,7 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         return stage is not None and stage.result.get("metadata_location") == job.result["metadata_location"]
 
 
-class FlipMigrationOperator(BaseOperator):
+class FlipMigrationOperator(LineageOperator):
     """Task that commits the switch to Iceberg, in one transaction, with exactly the staged and verified files.
 
     Everything but the table comes from the run's form and from its operation.
@@ -243,12 +244,17 @@ class FlipMigrationOperator(BaseOperator):
         changing_form(context, self.table)
         operation_id = migration_of(context, self.table)
         with open_catalog() as catalog:
+            operation = catalog.operations.get(operation_id)
             try:
                 report = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:
                 # A retry of this task fails in the same way.
                 raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
+            source, target = catalog.get_table(operation.table), catalog.get_table(report["target"])
+        self.lineage.inputs.append(table_dataset(source))
+        self.lineage.outputs.append(table_dataset(target, rows=report["rows"], size_bytes=report["bytes"]))
         self.log.info("%s is now an Iceberg table: %s", report["target"], report["metadata_location"])
+        report_outcome(context, Change.MIGRATED, operation, report, report["target"])
         return report
 
 
@@ -317,6 +323,8 @@ class SummariseMigrationsOperator(SummaryOperator):
     def _outcome_of_dry_run(
         self, catalog: Catalog, planned: Mapping[str, Any], operation: Operation | None, form: MigrationForm
     ) -> Outcome:
+        from catalog.operations.records import DRY_RUN
+
         table = planned["table"]
         if not form.read_files:
             return _row(planned, "can be migrated, as far as the catalog knows; its files were not read")

@@ -166,6 +166,13 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
         return Run(dag_id, run_id, str(state), tuple(TaskRun(*row) for row in rows))
 
 
+def has_dag(dag_id: str) -> bool:
+    """Return whether Airflow knows a DAG."""
+    with create_session(scoped=False) as session:
+        model = session.get(DagModel, dag_id)
+        return model is not None and not model.is_stale
+
+
 @dataclass(frozen=True)
 class DagForm:
     """The form of a DAG.
@@ -192,3 +199,23 @@ def find_form(dag_id: str) -> DagForm | None:
             param = params.get_param(name)
             fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
         return DagForm(fields, bool(model.is_paused))
+
+
+@dataclass(frozen=True)
+class KnownDag:
+    """A DAG that Airflow has read.
+
+    Attributes:
+        is_periodic: Whether it has a schedule in time, so that Airflow can backfill it.
+    """
+
+    is_periodic: bool
+    is_paused: bool
+
+
+def known_dags(dag_ids: Sequence[str]) -> dict[str, KnownDag]:
+    """Return those of some DAGs that Airflow has, by their ids."""
+    query = select(DagModel.dag_id, DagModel.timetable_periodic, DagModel.is_paused)
+    query = query.where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale.is_(False))
+    with create_session(scoped=False) as session:
+        return {dag_id: KnownDag(bool(periodic), bool(paused)) for dag_id, periodic, paused in session.execute(query)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -12,6 +13,7 @@ from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import is_part, render
+from calve_airflow.pages.table_pages import render_table
 from catalog import Catalog
 from catalog.errors import ExpressionError
 from catalog.model import MAXIMUM_INDEXES, IndexState, Table
@@ -59,19 +61,18 @@ def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where
     size = table_sizes(catalog).get(table.id)
     total = 0 if size is None else size.partitions + size.quarantined
     answer = _answer(catalog, table, where, total) if is_served else {"problem": None, "preview": None}
-    return render(
-        request,
-        "explain_part.html" if is_part(request) else "explain.html",
-        active="tables",
-        table=table,
-        where=where,
-        total=total,
-        is_served=is_served,
-        keys=[{"name": key.name, "type": str(key.type)} for key in table.partition_keys],
-        build_dag=BUILD_DAG,
-        may_build=may_start(user, BUILD_DAG),
+    shown: dict[str, Any] = {
+        "where": where,
+        "total": total,
+        "is_served": is_served,
+        "typed_keys": [{"name": key.name, "type": str(key.type)} for key in table.partition_keys],
+        "build_dag": BUILD_DAG,
+        "may_build": may_start(user, BUILD_DAG),
         **answer,
-    )
+    }
+    if is_part(request):
+        return render(request, "explain_part.html", table=table, **shown)
+    return render_table(request, user, catalog, table, "explain", "explain.html", **shown)
 
 
 def _answer(catalog: Catalog, table: Table, where: str, total: int) -> dict[str, object]:

@@ -80,3 +80,8 @@ class Remembered:
                 self._results.clear()
             self._results[key] = (time.monotonic(), result)
         return result
+
+    def forget(self) -> None:
+        """Make all results again when they are asked for next: something has changed."""
+        with self._lock:
+            self._results.clear()

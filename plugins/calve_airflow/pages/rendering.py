@@ -91,6 +91,11 @@ def rate(value: float) -> str:
     return count(value) if value >= 10 else f"{value:.2g}"
 
 
+def or_none(value: Any) -> Any:
+    """Return a field of a page's address; None if a form sends it without a value."""
+    return value or None
+
+
 def with_query(path: str, **fields: Any) -> str:
     """Return a path with the fields that have a value as its query."""
     kept = {name: value for name, value in fields.items() if value not in (None, "")}

@@ -21,7 +21,7 @@ router = APIRouter()
 
 @router.get("/run/{dag_id}")
 def form(request: Request, user: User, dag_id: str) -> Response:
-    """Show the form of a DAG; the query has values of its fields.
+    """Show the form of a DAG; the query has values of its fields, and perhaps the `logical_date` of the run.
 
     Raises:
         HTTPException: 404; there is no such DAG, or the user may not start it.
@@ -29,12 +29,16 @@ def form(request: Request, user: User, dag_id: str) -> Response:
     found = find_form(dag_id)
     if found is None:
         raise HTTPException(404, f"there is no DAG {dag_id}; Airflow has not read it yet, or its file has errors")
+    texts = {name: request.query_params.getlist(name) for name in request.query_params}
+    # Pages with a list to tick send each ticked value.
+    given = {name: values[0] if len(values) == 1 else json.dumps(values) for name, values in texts.items()}
     return render(
         request,
         "run.html",
         active=None,
         dag_id=dag_id,
-        fields=[field_of(name, schema, dict(request.query_params)) for name, schema in found.fields.items()],
+        fields=[field_of(name, schema, given) for name, schema in found.fields.items()],
+        logical_date=request.query_params.get("logical_date", ""),
         may_start=may_start(user, dag_id),
         is_paused=found.is_paused,
     )
@@ -73,6 +77,7 @@ def _parsed(text: str, kind: str) -> Any:
     if kind == "string":
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return [line for line in text.splitlines() if line] if kind == "array" else text
+        value = text
+    return [line for line in text.splitlines() if line] if kind == "array" and not isinstance(value, list) else value

@@ -26,6 +26,7 @@ WRITERS = {
     "PartitionRow": {"importing", "loading", "partitions", "tables"},
     "PartitionVersionRow": {"partitions"},
     "PurgedFolderRow": {"tables"},
+    "QualityCheckRow": {"loading"},
     "RevisionRow": {"datafiles"},
     "SetAsideFileRow": {"loading"},
     "SharedLocationRow": {"iceberg"},

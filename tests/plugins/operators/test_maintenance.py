@@ -15,9 +15,11 @@ from sqlalchemy import update
 
 from calve_airflow.operators.approval import Question
 from calve_airflow.operators.maintenance import (
+    CHECK,
     CLEAR,
     EXPIRE,
     VACUUM,
+    CheckCatalogOperator,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
     SummariseMaintenanceOperator,
@@ -82,6 +84,7 @@ def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
         VACUUM: vacuum(dry_run, grace_hours),
         EXPIRE: expire(dry_run, 90),
         CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context()),
+        CHECK: CheckCatalogOperator(task_id=CHECK).execute(context()),
     }
 
 
@@ -151,9 +154,19 @@ def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) 
     assert rows[0]["outcome"] in failure
 
 
-def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
-    _, failure = summarise({**run(), VACUUM: None})
-    assert failure == "1 of 1 failed: vacuum failed; see its log"
+@pytest.mark.parametrize("task", [VACUUM, CHECK])
+def test_a_task_that_failed_fails_the_run(catalog: Catalog, task: str) -> None:
+    _, failure = summarise({**run(), task: None})
+    assert failure == f"1 of 1 failed: {task} failed; see its log"
+
+
+def test_findings_are_returned_and_do_not_fail_the_run(catalog: Catalog) -> None:
+    results = run()
+    assert {finding["kind"] for finding in results[CHECK]["findings"]} == {
+        "PARTITION_WITHOUT_FOLDER",
+        "UNKNOWN_COUNTS",
+    }
+    assert summarise(results) == ([], None)
 
 
 def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) -> None:

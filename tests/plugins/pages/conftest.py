@@ -11,6 +11,7 @@ import pytest
 from catalog import Catalog, IndexDefinition, NewPartition
 from tests.support.browser import require_chromium
 from tests.support.delays import make_delays
+from tests.support.pages_samples import fill
 from tests.support.pages_server import ROLES, PagesServer
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def pages_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]
         )
         make_delays(catalog, DELAYS)
         catalog.create_table("shop.customers", columns=[("id", "bigint"), ("name", "string")])
+        fill(catalog)
         yield catalog
 
 

@@ -1,4 +1,4 @@
-"""Record when the latest attempt at each step started, and the Spark application that runs it."""
+"""Record the Spark application that runs the latest attempt at each step."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0032"
-down_revision = "0029"
+down_revision = "0031"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    """Apply the revision; those of earlier attempts are unknown."""
-    op.add_column("calve_job", sa.Column("started_at_ms", sa.BigInteger(), nullable=True))
+    """Apply the revision; the applications of earlier attempts are unknown."""
     op.add_column("calve_job", sa.Column("spark_application", sa.String(128), nullable=True))
     op.add_column("calve_job", sa.Column("spark_ui", sa.Text(), nullable=True))
 
@@ -23,4 +22,3 @@ def downgrade() -> None:
     with op.batch_alter_table("calve_job") as job:
         job.drop_column("spark_ui")
         job.drop_column("spark_application")
-        job.drop_column("started_at_ms")

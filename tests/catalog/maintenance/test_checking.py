@@ -1,0 +1,174 @@
+"""The report on the catalog names each kind of damage, changes nothing, and is empty for a sound catalog."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import delete, func, select, update
+
+from catalog import Catalog, IndexDefinition, NewPartition
+from catalog.cli.main import main
+from catalog.errors import InvalidRequestError, TableNotFoundError
+from catalog.maintenance.checking import CatalogReport, Finding, FindingKind
+from catalog.operations.records import LEASE_MS, OperationKind
+from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, TableRow
+from tests.support.written_files import Load, hashed_table
+
+TABLE = "demo.t"
+DAYS = range(1, 7)
+
+
+@pytest.fixture
+def root(catalog: Catalog) -> Path:
+    """The folder of a table with one file of 4 bytes in each of six partitions, and an ACTIVE index."""
+    indexes = [IndexDefinition("by_day", ("day",))]
+    table = catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("day", "int")], indexes=indexes)
+    root = Path(table.location)
+    for day in DAYS:
+        (root / f"day={day}").mkdir(parents=True)
+        (root / f"day={day}" / "part-0.parquet").write_text("PAR1")
+    counts = {"file_count": 1, "row_count": 10, "size_bytes": 4}
+    catalog.add_partitions(TABLE, [NewPartition((str(day),), **counts) for day in DAYS])
+    return root
+
+
+def found(report: CatalogReport) -> dict[FindingKind, Finding]:
+    kinds = {finding.kind: finding for finding in report.findings}
+    assert len(kinds) == len(report.findings), report
+    return kinds
+
+
+@pytest.mark.usefixtures("root")
+def test_nothing_is_found_in_a_sound_catalog(catalog: Catalog) -> None:
+    hashed = hashed_table(catalog)
+    Load(catalog, hashed, "one").run()
+    report = catalog.maintenance.check("demo.t")
+    assert (report.tables, report.findings, report.has_damage) == (1, (), False)
+    assert str(report) == "1 table(s) checked: nothing was found."
+    assert catalog.maintenance.check().tables == 2
+
+
+def test_differences_between_folders_and_partitions_are_found(catalog: Catalog, root: Path) -> None:
+    (root / "day=77").mkdir()
+    shutil.rmtree(root / "day=2")
+    shutil.rmtree(root / "day=3")
+    large = found(catalog.maintenance.check(most_partitions=0))
+    assert large[FindingKind.STALE_COUNTS].examples[0] == "day=2 has 0 file(s), registered are 1"
+    before = [(partition.id, partition.values) for partition in catalog.get_partitions(TABLE)]
+    kinds = found(catalog.maintenance.check())
+    folder, lost = kinds[FindingKind.FOLDER_WITHOUT_PARTITION], kinds[FindingKind.PARTITION_WITHOUT_FOLDER]
+    assert (folder.count, folder.examples) == (1, ("day=77",))
+    assert (lost.count, sorted(lost.examples)) == (2, [f"{root}/day=2", f"{root}/day=3"])
+    assert "MSCK REPAIR TABLE demo.t" in lost.advice
+    assert [(partition.id, partition.values) for partition in catalog.get_partitions(TABLE)] == before
+    assert catalog.maintenance.check().has_damage
+
+
+def test_stale_and_unknown_counts_are_found(catalog: Catalog, root: Path) -> None:
+    (root / "day=4" / "part-1.parquet").write_text("theirs")
+    (root / "day=5" / "part-0.parquet").write_text("longer")
+    catalog.add_partitions(TABLE, [NewPartition(("9",))])
+    (root / "day=9").mkdir()
+    kinds = found(catalog.maintenance.check(TABLE))
+    assert kinds[FindingKind.STALE_COUNTS].examples == (
+        "day=4 has 2 file(s), registered are 1",
+        "day=5 has 6 bytes, registered are 4",
+    )
+    assert kinds[FindingKind.UNKNOWN_COUNTS].count == 1
+    assert set(kinds) == {FindingKind.STALE_COUNTS, FindingKind.UNKNOWN_COUNTS}
+
+
+@pytest.mark.usefixtures("root")
+def test_sample_is_bounded_and_another_one_each_time(catalog: Catalog) -> None:
+    with catalog.storage.write() as connection:
+        connection.execute(update(PartitionRow).values(file_count=7))
+    reports = [found(catalog.maintenance.check(TABLE, sample=2))[FindingKind.STALE_COUNTS] for _ in range(20)]
+    assert {report.count for report in reports} == {2}
+    assert len({report.examples for report in reports}) > 1
+    assert "In a sample of 2 partition(s)" in reports[0].advice
+
+
+@pytest.mark.usefixtures("root")
+def test_damaged_index_is_found_and_large_tables_are_left_to_others(catalog: Catalog) -> None:
+    with catalog.storage.write() as connection:
+        first = connection.scalar(select(func.min(IndexItemRow.partition_id)))
+        connection.execute(delete(IndexItemRow).where(IndexItemRow.partition_id == first))
+    differs = found(catalog.maintenance.check())[FindingKind.INDEX_DIFFERS]
+    assert differs.count == 1
+    assert differs.examples[0].startswith("by_day MISSING: ")
+    assert "calve verify demo.t by_day --repair" in differs.advice
+    assert catalog.maintenance.check(most_partitions=5).findings == ()
+
+
+@pytest.mark.usefixtures("root")
+def test_index_that_nothing_builds_is_found(catalog: Catalog) -> None:
+    catalog.delete_partition_index(TABLE, "by_day")
+    catalog.create_partition_index(TABLE, "again", ["day"])
+    assert found(catalog.maintenance.check())[FindingKind.INDEX_NOT_BUILT].examples == ("again",)
+
+
+def test_lost_and_orphan_files_of_a_table_with_a_scheme_are_found(catalog: Catalog) -> None:
+    table = hashed_table(catalog)
+    Load(catalog, table, "one").run()
+    files = sorted(file for file in Path(table.location).rglob("*.parquet"))
+    files[0].unlink()
+    lost = found(catalog.maintenance.check(table.full_name))[FindingKind.MISSING_FILES]
+    assert lost.examples == (str(files[0].relative_to(table.location)),)
+
+
+def test_abandoned_operation_is_found(catalog: Catalog) -> None:
+    catalog.operations.begin("dead", OperationKind.VERIFY_INDEX, "demo.flights")
+    catalog.operations.heartbeat("dead", "load", catalog.operations.start_job("dead", "load"))
+    with catalog.storage.write() as connection:
+        connection.execute(update(OperationRow).values(heartbeat_at_ms=OperationRow.heartbeat_at_ms - LEASE_MS))
+    abandoned = found(catalog.maintenance.check())[FindingKind.ABANDONED_OPERATION]
+    assert (abandoned.table, abandoned.examples) == (None, ("dead of demo.flights",))
+
+
+def test_table_that_cannot_be_read_does_not_hide_the_others(catalog: Catalog, root: Path) -> None:
+    catalog.create_table("demo.far", columns=[("v", "int")], partition_keys=[("day", "int")])
+    catalog.add_partitions("demo.far", [NewPartition(("1",), file_count=1)])
+    with catalog.storage.write() as connection:
+        connection.execute(update(TableRow).where(TableRow.name == "far").values(location="nowhere://host/t"))
+    (root / "day=77").mkdir()
+    report = catalog.maintenance.check()
+    unread = [finding for finding in report.findings if finding.kind is FindingKind.NOT_CHECKED]
+    assert unread
+    assert any(finding.table == "demo.far" and "nowhere" in finding.examples[0] for finding in unread)
+    assert [finding.table for finding in report.findings if finding.kind is FindingKind.FOLDER_WITHOUT_PARTITION] == [
+        TABLE
+    ]
+
+
+def test_folders_of_a_running_operation_are_not_compared(catalog: Catalog, root: Path) -> None:
+    (root / "day=77").mkdir()
+    catalog.operations.begin("running", OperationKind.ADD_PARTITIONS, TABLE)
+    kinds = found(catalog.maintenance.check(TABLE))
+    assert set(kinds) == {FindingKind.NOT_CHECKED}
+    assert "an operation is running" in kinds[FindingKind.NOT_CHECKED].examples[0]
+
+
+def test_wrong_arguments_are_refused(catalog: Catalog) -> None:
+    with pytest.raises(TableNotFoundError):
+        catalog.maintenance.check("demo.none")
+    with pytest.raises(InvalidRequestError, match="sample 0"):
+        catalog.maintenance.check(sample=0)
+
+
+def test_command_shows_findings_and_fails_for_damage(catalog: Catalog, root: Path, catalog_url: str) -> None:
+    environment = {"CALVE_CATALOG_URL": catalog_url}
+    sound = CliRunner().invoke(main, ["check"], env=environment)
+    assert (sound.exit_code, sound.output) == (0, "1 table(s) checked: nothing was found.\n")
+    (root / "day=77").mkdir()
+    hint = CliRunner().invoke(main, ["check", TABLE], env=environment)
+    assert hint.exit_code == 0
+    assert hint.output.startswith("demo.t: FOLDER_WITHOUT_PARTITION, 1: day=77. MSCK REPAIR TABLE demo.t")
+    shutil.rmtree(root / "day=2")
+    damaged = CliRunner().invoke(main, ["check", "--json"], env=environment)
+    assert damaged.exit_code == 1
+    assert json.loads(damaged.stdout)["has_damage"] is True
+    assert "1 of 2 finding(s) make reads fail or wrong" in damaged.stderr
