@@ -340,6 +340,8 @@ class Operations:
                 "error_message": None,
                 "log_path": log_path,
                 "host": socket.gethostname(),
+                "spark_application": None,
+                "spark_ui": None,
             }
             if job is None:
                 connection.execute(insert(JobRow).values(operation_number=row.number, step=step, **values))
@@ -436,14 +438,20 @@ class Operations:
         done: int | None = None,
         total: int | None = None,
         note: str | None = None,
+        spark_application: str | None = None,
+        spark_ui: str | None = None,
     ) -> None:
         """Record an attempt's heartbeat and progress; `note` names the unit, for instance `partitions`.
+
+        None for values that have not changed.
 
         Raises:
             FencedError: The attempt is fenced.
         """
         progress = {"progress_done": done, "progress_total": total, "progress_note": note}
         changed = {name: value for name, value in progress.items() if value is not None}
+        application = {"spark_application": spark_application, "spark_ui": spark_ui}
+        found = {name: value for name, value in application.items() if value is not None}
         with self._storage.write() as connection:
             # Lock the operation's row before the job's, as everywhere: two different orders could deadlock.
             number = operation_row(connection, operation_id, lock=True).number
@@ -453,7 +461,7 @@ class Operations:
             updated = connection.execute(
                 update_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
-                .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs(), host=socket.gethostname())
+                .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs(), host=socket.gethostname(), **found)
             )
             if updated.rowcount == 0:
                 raise fenced_error(operation_id, step, attempt)

@@ -133,6 +133,8 @@ class JobRun:
         heartbeat_at_ms: Time of its last heartbeat; of its end, if it succeeded.
         silent_ms: Time since its last heartbeat when it was read, by the database's clock.
         started_at_ms: Time at which the attempt was submitted; None for attempts of earlier versions.
+        spark_application: Spark's id of the application that runs it; None without Spark, or before it runs.
+        spark_ui: The address of the application's own page, while it runs; None if it has none.
     """
 
     operation_id: str
@@ -147,11 +149,23 @@ class JobRun:
     log_path: str | None
     host: str | None
     started_at_ms: int | None = None
+    spark_application: str | None = None
+    spark_ui: str | None = None
 
     @property
     def is_alive(self) -> bool:
         """Return whether the attempt is submitted or running, as far as the catalog knows."""
         return self.state in ALIVE
+
+    def spark_page(self, history: str | None) -> str | None:
+        """Return the address of its Spark application: that of a history server, otherwise its own while it runs.
+
+        Args:
+            history: The address of the history server; None if there is none.
+        """
+        if history and self.spark_application:
+            return f"{history}/history/{self.spark_application}"
+        return self.spark_ui if self.is_alive else None
 
 
 @dataclass(frozen=True)

@@ -182,4 +182,6 @@ def to_job(operation_id: str, row: Row[Any]) -> JobRun:
         log_path=row.log_path,
         host=row.host,
         started_at_ms=row.started_at_ms,
+        spark_application=row.spark_application,
+        spark_ui=row.spark_ui,
     )

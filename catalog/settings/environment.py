@@ -53,6 +53,11 @@ def quality_days() -> int:
     return _whole_number("CALVE_QUALITY_DAYS", 90)
 
 
+def spark_history() -> str | None:
+    """Return the address of Spark's history server, to which pages and tasks link: `CALVE_SPARK_HISTORY`."""
+    return (os.environ.get("CALVE_SPARK_HISTORY") or "").rstrip("/") or None
+
+
 def tables_path() -> Path:
     """Return the path of the YAML list of tables: `CALVE_TABLES`.
 

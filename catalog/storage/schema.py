@@ -318,6 +318,8 @@ class JobRow(Base):
     error_message: Mapped[str | None] = mapped_column(Text)
     log_path: Mapped[str | None] = mapped_column(Text)
     host: Mapped[str | None] = mapped_column(String(255))
+    spark_application: Mapped[str | None] = mapped_column(String(128))
+    spark_ui: Mapped[str | None] = mapped_column(Text)
 
 
 class SparkApplicationRow(Base):

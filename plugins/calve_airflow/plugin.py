@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow.plugins_manager import AirflowPlugin
 
 from calve_airflow import preloading
-from calve_airflow.pages.mounting import PREFIX, Pages, view
+from calve_airflow.pages.links import OperationLink, QualityLink
+from calve_airflow.pages.mounting import NAVIGATION_ROUTE, PREFIX, Pages, view
 
 _RUN = "/operation?dag_id={DAG_ID}&run_id={RUN_ID}"
 
@@ -17,8 +18,9 @@ class CalvePlugin(AirflowPlugin):
     # Airflow declares them as lists.
     listeners = [preloading]  # noqa: RUF012
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Calve"}]  # noqa: RUF012
+    global_operator_extra_links = [OperationLink(), QualityLink()]  # noqa: RUF012
     external_views = [  # noqa: RUF012
-        view("Calve", "calve", "nav", "/", nav_top_level=True),
+        view("Calve", NAVIGATION_ROUTE, "nav", "/", nav_top_level=True),
         view("Calve", "calve-dag", "dag", "/operations?dag_id={DAG_ID}"),
         view("Calve", "calve-run", "dag_run", _RUN),
         view("Calve", "calve-task", "task_instance", f"{_RUN}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}"),

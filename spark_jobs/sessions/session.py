@@ -252,6 +252,7 @@ class Heartbeat:
         self._fenced: FencedError | None = None
         self._tag = f"calve-{uuid4().hex}"
         self._spark: SparkSession | None = None
+        self._has_told = False
         self._progress: Progress | None = None
         self._token: Token[Heartbeat | None] | None = None
         self._lock = threading.Lock()
@@ -345,9 +346,26 @@ class Heartbeat:
     def _beat(self) -> None:
         request = self._request
         done, total, note = self._how_far()
+        application, ui = self._application()
         self._catalog.operations.heartbeat(
-            request.operation_id, request.step, request.attempt, done=done, total=total, note=note
+            request.operation_id,
+            request.step,
+            request.attempt,
+            done=done,
+            total=total,
+            note=note,
+            spark_application=application,
+            spark_ui=ui,
         )
+        self._has_told = self._has_told or application is not None
+
+    def _application(self) -> tuple[str, str | None] | tuple[None, None]:
+        """Return the id of the application and the address of its page, once after it has started."""
+        with self._lock:
+            if self._spark is None or self._has_told:
+                return None, None
+            context = self._spark.sparkContext
+            return context.applicationId, context.uiWebUrl
 
     def _how_far(self) -> tuple[int | None, int | None, str | None]:
         with self._lock:

@@ -15,6 +15,7 @@ PUBLIC = (
     "airflow.configuration",
     "airflow.listeners",
     "airflow.plugins_manager",
+    "airflow.providers.openlineage.extractors",
     "airflow.providers.apache.spark.hooks.spark_submit",
     "airflow.providers.standard.operators.hitl",
     "airflow.providers.standard.operators.trigger_dagrun",

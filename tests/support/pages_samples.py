@@ -132,5 +132,7 @@ def make_checked_table(catalog: Catalog) -> None:
     operation = catalog.operations.begin("add_partitions/sample", OperationKind.ADD_PARTITIONS, name)
     with catalog.operations.attempt(operation.id, "quality") as attempt:
         checks = [PartitionCheck(ids[day], failures.get(day, ())) for day in days[:-1]]
-        counts = {"checked": len(checks), "passed": len(checks) - len(failures), "failed": len(failures)}
-        catalog.quality.record(operation.id, "quality", attempt, checks, counts)
+        failed = len(failures)
+        counts = {"checked": len(checks), "passed": len(checks) - failed, "failed": failed}
+        report = {**counts, "failures": [], "docs_path": None}
+        catalog.quality.record(operation.id, "quality", attempt, checks, report)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, job_error, open_catalog
@@ -24,7 +24,7 @@ from calve_airflow.submitting.spark_submit import (
 )
 from calve_airflow.triggers.spark_jobs import SparkJobTrigger
 from catalog.operations.records import JobKey
-from catalog.settings.environment import jobs_folder
+from catalog.settings.environment import jobs_folder, spark_history
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,6 +38,19 @@ _INTERRUPTIONS = (SparkJobLostError.__name__, "CatalogUnavailableError", "Commit
 _BUILD = "build_partition_index"
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class SparkApplicationLink(BaseOperatorLink):
+    """The application of a task's Spark job on the history server, if `CALVE_SPARK_HISTORY` names one."""
+
+    @property
+    def name(self) -> str:
+        """The link's title."""
+        return "Spark application"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """Return the address, when the task has ended; empty if it is unknown."""
+        return getattr(operator, "spark_page", None) or ""
 
 
 class SparkJobOperator(BaseOperator):
@@ -83,6 +96,9 @@ class SparkJobOperator(BaseOperator):
     template_fields: Sequence[str] = ("operation_id", "request")
     template_fields_renderers = {"request": "json"}  # noqa: RUF012 - read by Airflow
 
+    operator_extra_links = (SparkApplicationLink(),)
+
+    spark_page: str | None = None
     _followed: FollowedAttempt | None = None
     _has_run = False
 
@@ -270,6 +286,7 @@ class SparkJobOperator(BaseOperator):
             if job.is_alive:
                 job = self._lose(catalog, followed, _loss(job, followed.process))
             followed.process.remove_settings()
+            self.spark_page = job.spark_page(spark_history())
             if job.error_class not in _INTERRUPTIONS or followed.resubmitted >= self.resubmissions:
                 break
             self._resubmit(catalog, followed, self._error(job))

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 PREFIX = "/calve"
 """The path of the pages under Airflow's own."""
 
+NAVIGATION_ROUTE = "calve"
+NAVIGATION = f"/plugin/{NAVIGATION_ROUTE}{PREFIX}"
+"""The path under which Airflow's UI shows the pages, opened from its navigation."""
+
 
 class Pages:
     """An ASGI application that makes the one of the pages when it is first called."""

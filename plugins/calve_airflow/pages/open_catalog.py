@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 
 from catalog import Catalog
+from catalog.operations.records import Operation
 
 T = TypeVar("T")
 
@@ -39,6 +40,16 @@ class _OpenCatalog:
 _OPEN = _OpenCatalog()
 close_catalog = _OPEN.close
 """Close the catalog; the next request opens it again."""
+
+
+def find_operation(operation_id: str) -> Operation | None:
+    """Return an operation, outside of a request; None if there is none of this id.
+
+    Raises:
+        CatalogUnavailableError: The catalog cannot be opened.
+    """
+    return _OPEN.get().operations.find(operation_id)
+
 
 OpenCatalog = Annotated[Catalog, Depends(_OPEN.get)]
 """The catalog that `CALVE_CATALOG_URL` names, in a route's arguments.

@@ -14,6 +14,7 @@ from calve_airflow.pages.plans import change_of, progress_of, shown
 from calve_airflow.pages.rendering import STOP_POLLING, is_part, render
 from calve_airflow.submitting.attempts import recorded_process
 from catalog.operations.records import UNFINISHED, Operation, OperationKind, OperationState
+from catalog.settings.environment import spark_history
 
 router = APIRouter()
 
@@ -71,7 +72,8 @@ def operation(
     Raises:
         HTTPException: 422; the address names neither.
     """
-    operation_id = id or f"{dag_id}/{run_id}"
+    # Ids of runs have no blanks, but most have a plus, which is one in an address that somebody wrote by hand.
+    operation_id = id or f"{dag_id}/{run_id.replace(' ', '+')}"
     if not operation_id.strip("/"):
         raise HTTPException(422, "the address names no operation; give its id")
     listed = catalog.operations.list(within=operation_id, limit=_MOST_OF_RUN + 1)
@@ -94,6 +96,7 @@ def operation(
         operation=found,
         operations=listed[:_MOST_OF_RUN],
         jobs=jobs,
+        spark_pages={job.step: job.spark_page(spark_history()) for job in jobs},
         progress=None if found is None else progress_of(found, jobs),
         change=change,
         details=() if found is None or not may_read_runs(user, dag) else _details(found),

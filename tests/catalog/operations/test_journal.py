@@ -437,3 +437,18 @@ def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> 
     assert found("dag/run") == {"dag/run", "dag/run/shop.a", "dag/run/shop.b"}
     assert found("dag") == {name for name in ids if name.startswith("dag/")}
     assert found("dag/run%") == set()
+
+
+def test_the_page_of_a_job_is_that_of_its_spark_application(operations: Operations) -> None:
+    begin(operations, "run-1")
+    attempt = operations.start_job("run-1", "write")
+    operations.heartbeat("run-1", "write", attempt, spark_application="local-1", spark_ui="http://host:4040")
+    operations.heartbeat("run-1", "write", attempt)
+    (job,) = operations.jobs_of("run-1")
+    assert job.spark_page(None) == "http://host:4040"
+    assert job.spark_page("http://history") == "http://history/history/local-1"
+    operations.finish_job("run-1", "write", attempt, {})
+    (job,) = operations.jobs_of("run-1")
+    assert (job.spark_page(None), job.spark_page("http://history")) == (None, "http://history/history/local-1")
+    operations.start_job("run-1", "write")
+    assert operations.jobs_of("run-1")[0].spark_page("http://history") is None

@@ -174,6 +174,19 @@ def test_returns_the_result_of_the_job(jobs: Jobs) -> None:
     assert jobs.runs == [1]
 
 
+def test_links_to_the_application_on_the_history_server(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.write("""
+        catalog.operations.heartbeat(*attempt, spark_application="local-1", spark_ui="http://host:4040")
+        catalog.operations.finish_job(*attempt, {})
+        """)
+    monkeypatch.setenv("CALVE_SPARK_HISTORY", "http://history:18080/")
+    task = jobs.task()
+    task.execute(context())
+    (link,) = task.operator_extra_links
+    assert link.get_link(task, ti_key=mock.ANY) == "http://history:18080/history/local-1"
+    assert link.get_link(jobs.task(), ti_key=mock.ANY) == ""
+
+
 def test_submits_through_the_connection_with_defaults_for_small_jobs(jobs: Jobs) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {})")
     with mock.patch.object(JobProcess, "start", autospec=True, side_effect=JobProcess.start) as start:

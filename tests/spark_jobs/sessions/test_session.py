@@ -81,6 +81,20 @@ def test_a_process_that_was_cancelled_ends_at_once(catalog: Catalog, exits: list
     assert exits[:1] == [1]
 
 
+@on_sqlite
+def test_an_attempt_records_its_application_once_it_runs(catalog: Catalog, spark: SparkSession) -> None:
+    from spark_jobs.sessions.session import Heartbeat
+
+    with Heartbeat(catalog, begin(catalog)) as life:
+        assert catalog.operations.jobs_of("load")[0].spark_application is None
+        with life.watching(spark):
+            life.require()
+        life.require()
+    (job,) = catalog.operations.jobs_of("load")
+    assert job.spark_application == spark.sparkContext.applicationId
+    assert job.spark_ui == spark.sparkContext.uiWebUrl
+
+
 def test_a_users_process_survives_a_fenced_attempt(catalog: Catalog, spark: SparkSession, exits: list[int]) -> None:
     """Only its Spark jobs are cancelled, not those of others in the same session."""
     from pyspark import InheritableThread
