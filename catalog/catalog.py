@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from catalog.datafiles.pruning import FileScan
     from catalog.datafiles.rolling_back import RollBacks
     from catalog.importing.imports import Imports
+    from catalog.indexes.definitions import IndexProgress
     from catalog.indexes.verifying import Verification
     from catalog.loading.loading import Loading
     from catalog.loading.quality_results import QualityResults
@@ -72,14 +73,17 @@ if TYPE_CHECKING:
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.announcing import Announcements
+    from catalog.partitions.browsing import Browsing
     from catalog.partitions.counting import TableSize
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.indexing import Indexing
+    from catalog.partitions.previews import Previews
     from catalog.partitions.purging import PartitionPurge
     from catalog.partitions.quarantine import LoadedPartitions
     from catalog.partitions.scanning import Scan, Scanner
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
+    from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.schemes.model import Scheme
     from catalog.tables.dropping import TableDrop
@@ -160,6 +164,20 @@ class Catalog:
         return Announcements(self.storage, self._definitions)
 
     @cached_property
+    def browsing(self) -> Browsing:
+        """Pages, groups, days and files of partitions, for people who look at them."""
+        from catalog.partitions.browsing import Browsing
+
+        return Browsing(self.storage, self._definitions, self._scanner)
+
+    @cached_property
+    def waits(self) -> PartitionWaits:
+        """Questions of those who wait for partitions."""
+        from catalog.partitions.waiting import PartitionWaits
+
+        return PartitionWaits(self.storage, self._definitions, self._scanner)
+
+    @cached_property
     def committer(self) -> Committer:
         """Commits of the files that jobs have written into tables with a partition scheme."""
         from catalog.datafiles.committing import Committer
@@ -179,6 +197,13 @@ class Catalog:
         from catalog.importing.imports import Imports
 
         return Imports(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def previews(self) -> Previews:
+        """Bounded searches for people who write filters: what they read, values of keys, and better indexes."""
+        from catalog.partitions.previews import Previews
+
+        return Previews(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def _repairs(self) -> Repairs:
@@ -1327,6 +1352,19 @@ class Catalog:
             several indexes of one name, it is the state of the one that `get_partition_index` returns.
         """
         return self._indexing.states(tables)
+
+    def get_partition_index_progress(self, table: str) -> dict[int, IndexProgress]:
+        """Return how many items a table's indexes have, and what their builds have still to read.
+
+        Counts all items.
+
+        Returns:
+            By `PartitionIndex.id`, also of FAILED indexes.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        return self._indexing.progress(table)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING and no longer read while its items are deleted in batches.

@@ -33,7 +33,14 @@ from catalog.model import (
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage.bulk import among
 from catalog.storage.clock import CurrentMs
-from catalog.storage.schema import BackfillRangeRow, DatabaseRow, PartitionIndexRow, PartitionRow, TableRow
+from catalog.storage.schema import (
+    BackfillRangeRow,
+    DatabaseRow,
+    IndexItemRow,
+    PartitionIndexRow,
+    PartitionRow,
+    TableRow,
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,19 @@ class IndexFailure:
     code: str
     detail: str
     offending: tuple[OffendingPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class IndexProgress:
+    """How far an index is built.
+
+    Attributes:
+        items: The number of its items.
+        remaining: The number of existing partitions that its build has still to read.
+    """
+
+    items: int = 0
+    remaining: int = 0
 
 
 def list_indexes(connection: Connection, table_id: int) -> list[PartitionIndex]:
@@ -102,6 +122,19 @@ def index_states(connection: Connection, tables: Collection[TableName]) -> dict[
             if index_name is not None:
                 of_table[index_name] = IndexState(state)
     return states
+
+
+def index_progress(connection: Connection, table: Table) -> dict[int, IndexProgress]:
+    """Return how far a table's indexes are built, by their ids; counts all their items."""
+    ids = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
+    item, part, partition = IndexItemRow, BackfillRangeRow, PartitionRow
+    of_items = select(item.index_id, func.count()).where(item.index_id.in_(ids)).group_by(item.index_id)
+    is_inside = (partition.table_id == table.id) & partition.id.between(part.first_id, part.last_id)
+    of_ranges = select(part.index_id, func.count()).join_from(part, partition, is_inside)
+    items = {number: int(count) for number, count in connection.execute(of_items)}
+    ranges = connection.execute(of_ranges.where(part.index_id.in_(ids)).group_by(part.index_id))
+    remaining = {number: int(count) for number, count in ranges}
+    return {number: IndexProgress(items.get(number, 0), remaining.get(number, 0)) for number in connection.scalars(ids)}
 
 
 def is_active(connection: Connection, table: Table, index_id: int) -> bool:

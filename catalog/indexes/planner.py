@@ -22,6 +22,9 @@ from catalog.types.ranges import EVERYTHING, KeyRange, Ranges, intersection, uni
 MAXIMUM_RANGES = 5_000
 """Maximum number of ranges in one search. More values of a key become one enclosing range, whose items are checked."""
 
+MAXIMUM_SKIPPED = 256
+"""The maximum number of distinct values of a key that a search skips through."""
+
 FILTERING_PROPERTY = "partition_filtering.enabled"
 """Table property that disables the use of its indexes with `false`. Source: AWS Glue, table properties."""
 

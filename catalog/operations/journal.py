@@ -186,6 +186,15 @@ class Operations:
             row = connection.execute(select_operations().where(OperationRow.number == number)).one_or_none()
         return None if row is None else to_operation(row)
 
+    def get_states(self, operation_ids: Iterable[str]) -> dict[str, OperationState]:
+        """Return the states of many operations by id, with one statement; those that do not exist are missing."""
+        row, states = OperationRow, dict[str, OperationState]()
+        with self._storage.read() as connection:
+            for batch in batched(operation_ids):
+                query = select(row.id, row.state).where(among(connection, row.id, batch))
+                states |= {number: OperationState(state) for number, state in connection.execute(query)}
+        return states
+
     def list(
         self,
         table: str | None = None,
@@ -194,6 +203,7 @@ class Operations:
         kinds: Sequence[OperationKind] = (),
         since_ms: int | None = None,
         before: int | None = None,
+        within: str | None = None,
         limit: int = 50,
     ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
@@ -205,6 +215,8 @@ class Operations:
             kinds: Only operations of one of these kinds; empty for all.
             since_ms: Only operations that began at this time or later, in milliseconds since 1970 UTC.
             before: Only operations with a number below this one, for the next page.
+            within: Only the operation of this id, and those whose id continues it after a slash: `dag/run` for the
+                operations of one run in Airflow, `dag` for those of all runs.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -213,6 +225,10 @@ class Operations:
             query = query.where(OperationRow.created_at_ms >= since_ms)
         if before is not None:
             query = query.where(OperationRow.number < before)
+        if within is not None:
+            # Not LIKE, which ignores the case on SQLite.
+            start = func.substr(OperationRow.id, 1, len(within) + 1)
+            query = query.where(or_(OperationRow.id == within, start == f"{within}/"))
         with self._storage.read() as connection:
             return [to_operation(row) for row in connection.execute(query.where(*_chosen(connection, table, states)))]
 
@@ -316,6 +332,7 @@ class Operations:
             values: dict[str, Any] = {
                 "attempt": attempt,
                 "state": JobState.SUBMITTED,
+                "started_at_ms": CurrentMs(),
                 "heartbeat_at_ms": CurrentMs(),
                 "request": None if request is None else json.dumps({**request, "attempt": attempt}),
                 "result": {},
@@ -378,6 +395,18 @@ class Operations:
             number = operation_row(connection, operation_id).number
             row = connection.execute(select_job(number, step).add_columns(silent_ms())).one_or_none()
         return None if row is None else to_job(operation_id, row)
+
+    def jobs_of(self, operation_id: str) -> Sequence[JobRun]:
+        """Return the latest attempts at all steps of an operation, in the order in which they started.
+
+        Raises:
+            OperationNotFoundError: There is no operation of this id.
+        """
+        started = func.coalesce(JobRow.started_at_ms, JobRow.heartbeat_at_ms)
+        with self._storage.read() as connection:
+            number = operation_row(connection, operation_id).number
+            query = select(JobRow.__table__, silent_ms()).where(JobRow.operation_number == number)
+            return [to_job(operation_id, row) for row in connection.execute(query.order_by(started, JobRow.step))]
 
     def get_jobs(self, steps: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobRun]:
         """Return the latest attempts at many steps, with one statement.
@@ -465,7 +494,8 @@ class Operations:
         """
         with self._joined(connection) as joined:
             operation = self.guard(joined, operation_id, step, attempt)
-            joined.execute(update_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result)))
+            ended = {"state": JobState.SUCCEEDED, "result": dict(result), "heartbeat_at_ms": CurrentMs()}
+            joined.execute(update_job(operation.number, step).values(**ended))
             joined.execute(
                 update(OperationRow)
                 .where(OperationRow.number == operation.number)

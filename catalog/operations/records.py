@@ -130,7 +130,9 @@ class JobRun:
     """The latest attempt at one step of an operation.
 
     Attributes:
+        heartbeat_at_ms: Time of its last heartbeat; of its end, if it succeeded.
         silent_ms: Time since its last heartbeat when it was read, by the database's clock.
+        started_at_ms: Time at which the attempt was submitted; None for attempts of earlier versions.
     """
 
     operation_id: str
@@ -144,6 +146,7 @@ class JobRun:
     error_message: str | None
     log_path: str | None
     host: str | None
+    started_at_ms: int | None = None
 
     @property
     def is_alive(self) -> bool:

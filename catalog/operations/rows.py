@@ -181,4 +181,5 @@ def to_job(operation_id: str, row: Row[Any]) -> JobRun:
         error_message=row.error_message,
         log_path=row.log_path,
         host=row.host,
+        started_at_ms=row.started_at_ms,
     )

@@ -27,6 +27,7 @@ class Explanation:
         partitions_fetched: Partitions read from the catalog.
         partitions_found: Partitions that match.
         not_used: Index → the reason why it was not read.
+        is_cut: Whether the search has stopped at its limit, so that the counts are lower bounds.
     """
 
     index: str | None
@@ -39,6 +40,7 @@ class Explanation:
     partitions_fetched: int
     partitions_found: int
     not_used: Mapping[str, str]
+    is_cut: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as JSON values."""
@@ -81,6 +83,11 @@ def explain(scan: Scan) -> Explanation:
     """Run a search to its end, and return its explanation."""
     for _ in scan.partitions:
         pass
+    return explanation_of(scan)
+
+
+def explanation_of(scan: Scan) -> Explanation:
+    """Return the explanation of a search as far as it has run."""
     plan, names = scan.plan, scan.table.key_names
     return Explanation(
         index=None if plan.index is None else plan.index.name,
@@ -93,4 +100,5 @@ def explain(scan: Scan) -> Explanation:
         partitions_fetched=scan.counts.partitions_fetched,
         partitions_found=scan.counts.partitions_found,
         not_used=plan.not_used,
+        is_cut=scan.counts.is_cut,
     )

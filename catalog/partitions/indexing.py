@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from catalog.errors import ConflictError
 from catalog.indexes.definitions import (
     IndexFailure,
+    IndexProgress,
     change_state,
     create_index,
     fail_index,
     find_index,
+    index_progress,
     index_states,
     list_indexes,
 )
@@ -102,6 +104,11 @@ class Indexing:
             with self._storage.read() as connection:
                 states |= index_states(connection, set(batch))
         return {table: states[name] for table, name in names.items() if name in states}
+
+    def progress(self, table: str) -> dict[int, IndexProgress]:
+        """Return how far a table's indexes are built, by `PartitionIndex.id`."""
+        with self._storage.read() as connection:
+            return index_progress(connection, self._definitions.get_hive_table(table, connection))
 
     def delete(self, table: str, name: str) -> None:
         """Delete an index; its items are deleted in batches."""

@@ -6,6 +6,7 @@ table designed for the query, whereas a join descends the B-tree once per partit
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -46,6 +47,18 @@ class Queries:
         """Return the query of all partitions of a table, ordered by id."""
         query = self.all_partitions(table_id)
         return Query(f"{query.sql} ORDER BY p.id", query.parameters)
+
+    def values_from(self, table_id: int, ids: Sequence[int]) -> Query:
+        """Return the query of the values of the first partition of a table at or after each id; null after the last."""
+        listed, start = (
+            ("unnest(%s::bigint[]) AS s (id)", "s.id") if self.is_postgresql else ("json_each(?) AS s", "s.value")
+        )
+        first = (
+            f"SELECT p.packed_values FROM calve_partition AS p WHERE p.table_id = {self._mark} AND p.id >= {start} "
+            "ORDER BY p.id LIMIT 1"
+        )
+        parameter = list(ids) if self.is_postgresql else json.dumps(list(ids))
+        return Query(f"SELECT ({first}) FROM {listed}", (table_id, parameter))
 
     def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
         """Return the query of the partitions that an operation added."""

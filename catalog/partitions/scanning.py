@@ -22,7 +22,15 @@ from catalog.expressions import Expression, Filter, parse_expression
 from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
-from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_ranges
+from catalog.indexes.planner import (
+    MAXIMUM_SKIPPED,
+    ScanPlan,
+    Skip,
+    candidate_plans,
+    full_scan,
+    ranges_behind,
+    stored_ranges,
+)
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
 from catalog.partitions.queries import Queries, Query
@@ -41,9 +49,6 @@ _PAGE = 5_000
 _QUICK = 1_000
 """Searches that return fewer partitions run as one statement."""
 
-_MAXIMUM_SKIPPED = 256
-"""The maximum number of distinct values of a key that a search skips through."""
-
 _COUNTED = (1_000, 50_000)
 """Limits, tried in turn, for counting the items that the plans of several indexes would read."""
 
@@ -54,11 +59,16 @@ _PREPARED_SECONDS = 60.0
 
 @dataclass
 class ScanCounts:
-    """Counts of what a search has read so far."""
+    """Counts of what a search has read so far.
+
+    Attributes:
+        is_cut: Whether the search has stopped at its limit, so that the counts are lower bounds.
+    """
 
     items_read: int = 0
     partitions_fetched: int = 0
     partitions_found: int = 0
+    is_cut: bool = False
 
 
 @dataclass
@@ -69,6 +79,7 @@ class ScanState:
     plan: ScanPlan
     counts: ScanCounts = field(default_factory=ScanCounts)
     ranges: Ranges = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,14 +125,27 @@ class Scanner:
         self._queries = Queries(storage.is_postgresql)
         self._prepared: dict[tuple[str, str | None, bool], _Prepared] = {}
 
-    def scan(self, name: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
-        """Plan a search; it reads no partition before the caller asks for the first one."""
+    def scan(
+        self,
+        name: str,
+        expression: str | None,
+        *,
+        use_indexes: bool,
+        state: PartitionState | None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Plan a search; it reads no partition before the caller asks for the first one.
+
+        Args:
+            limit: The number of items, or of partitions without an index, at which the search stops (`is_cut`); it
+                reads whole pages. None for no limit.
+        """
         request = (name, expression, use_indexes)
         prepared = self._prepared.get(request)
         if prepared is None or prepared.expires_at < time.monotonic():
             with self._storage.read() as connection:
                 prepared = self._prepare(connection, *request)
-        scan = ScanState(prepared.table, prepared.plan)
+        scan = ScanState(prepared.table, prepared.plan, limit=limit)
         return Scan(self._run(scan, prepared, request, state), scan)
 
     def scan_within(
@@ -133,6 +157,20 @@ class Scanner:
         scan = ScanState(prepared.table, prepared.plan)
         pages = self._pages(scan, prepared, request, state, connection)
         return scan.table, [partition for page in pages for partition in PartitionFactory(scan.table).make_all(page)]
+
+    def find_few(self, connection: Connection, table: Table, expression: str | None, limit: int) -> list[int] | None:
+        """Return the ids of the partitions that match an expression, visible or not, in the caller's transaction.
+
+        Returns:
+            None if no index finds them by reading at most `limit` items.
+        """
+        request = (table.full_name, expression, True)
+        prepared = self._prepare(connection, *request)
+        plan, ranges = self._resolved(connection, prepared.plan)
+        if plan.index is None or ranges is None or self._count(connection, plan, ranges, limit + 1) > limit:
+            return None
+        scan = ScanState(prepared.table, prepared.plan)
+        return [row[0] for page in self._pages(scan, prepared, request, None, connection) for row in page]
 
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
         table = self._definitions.get_hive_table(name, connection)
@@ -186,7 +224,7 @@ class Scanner:
             return plan, ranges_behind(prefixes, plan.skip)
         if plan.skip.otherwise is not None:
             return self._resolved(connection, plan.skip.otherwise)
-        reason = f"its first key {plan.skip.name} is not bound and has more than {_MAXIMUM_SKIPPED} values"
+        reason = f"its first key {plan.skip.name} is not bound and has more than {MAXIMUM_SKIPPED} values"
         return full_scan(plan.expression, {**plan.not_used, plan.index.name: reason}), None
 
     def _skipped(self, connection: Connection, index_id: int, heads: Ranges, skip: Skip) -> list[KeyRange] | None:
@@ -195,9 +233,9 @@ class Scanner:
         prefixes = [*stored_ranges(head for head in heads if is_cut(head.low))]
         if whole:
             query = self._queries.distinct_values(index_id, [head.low for head in whole], skip.key_type)
-            query = query.limited(_MAXIMUM_SKIPPED + 1)
+            query = query.limited(MAXIMUM_SKIPPED + 1)
             values = [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
-            if len(values) > _MAXIMUM_SKIPPED:
+            if len(values) > MAXIMUM_SKIPPED:
                 return None
             prefixes += [skip.prefix(value, whole) for value in values]
         return sorted(prefixes, key=lambda prefix: prefix.low)
@@ -230,7 +268,8 @@ class Scanner:
         if plan is not prepared.plan:
             prepared = _Prepared(prepared.table, plan, self._queries)
         scan.table, scan.plan, scan.ranges = prepared.table, plan, ranges or ()
-        for page in _Search(connection, self._queries, prepared, ranges, scan.counts).pages():
+        search = _Search(connection, self._queries, prepared, ranges, scan.counts, scan.limit)
+        for page in search.pages():
             yield self._matching(scan, prepared, page, state)
 
     @staticmethod
@@ -345,9 +384,16 @@ class _Search:
     """One search in one transaction."""
 
     def __init__(
-        self, connection: Connection, queries: Queries, prepared: _Prepared, ranges: Ranges | None, counts: ScanCounts
+        self,
+        connection: Connection,
+        queries: Queries,
+        prepared: _Prepared,
+        ranges: Ranges | None,
+        counts: ScanCounts,
+        limit: int | None,
     ) -> None:
         self._connection = connection
+        self._limit = limit
         self._queries = queries
         self._table = prepared.table
         self._plan = prepared.plan
@@ -359,16 +405,25 @@ class _Search:
         if self._plan.expression == NONE:
             return
         if self._plan.index is None:
-            yield from read_pages(self._connection, self._queries.all_partitions(self._table.id))
+            yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
         elif self._ranges and self._plan.checked_in_index == ALL:
-            for page in read_pages(
-                self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)
-            ):
+            query = self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)
+            for page in self._limited(read_pages(self._connection, query)):
                 self._counts.items_read += len(page)
                 yield page
         elif self._ranges:
             for ids in batched(self._checked_ids(self._ranges), _PAGE):
                 yield self._connection.exec_driver_sql(*self._queries.partitions_by_id(ids)).all()
+
+    def _limited(self, pages: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield pages up to the limit."""
+        count = 0
+        for page in pages:
+            if self._limit is not None and count >= self._limit:
+                self._counts.is_cut = True
+                return
+            count += len(page)
+            yield page
 
     def _checked_ids(self, ranges: Ranges) -> Iterator[int]:
         """Yield the ids of the items whose key matches, and of those whose key is cut, which decides nothing."""
@@ -377,7 +432,7 @@ class _Search:
         types = [self._table.key_types[position] for position in positions]
         readers = {position: partial(decode_value, self._table.key_types[position]) for position in positions}
         condition = Filter(self._plan.checked_in_index, readers)
-        for page in read_pages(self._connection, self._queries.items(self._plan.index.id, ranges)):
+        for page in self._limited(read_pages(self._connection, self._queries.items(self._plan.index.id, ranges))):
             self._counts.items_read += len(page)
             whole = [(bytes(key), partition_id) for key, partition_id in page if not is_cut(key)]
             yield from (partition_id for key, partition_id in page if is_cut(key))

@@ -27,6 +27,7 @@ from catalog.settings.environment import state_folder, tables_path
 from catalog.settings.fields import require_known, text, texts
 from catalog.settings.load_keys import key_of_text, read_keys, written_keys
 from catalog.settings.merge_rules import MergeRule
+from catalog.settings.notify_rules import NotifyRules
 from catalog.settings.problems import Problems
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
@@ -74,6 +75,8 @@ class TableConfig:
             for never.
         spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.
         connection: The Airflow connection of the Spark cluster for loads of the table; empty for `spark_default`.
+        notify: The Airflow notifiers that are called for failures, approvals that wait, and failed quality checks
+            (`catalog.settings.notify_rules.NotifyRules`).
     """
 
     table: str
@@ -98,6 +101,7 @@ class TableConfig:
     spark: Mapping[str, str] = field(default_factory=dict)
     connection: str = ""
     key_expressions: Mapping[str, str] = field(default_factory=dict)
+    notify: Mapping[str, Any] = field(default_factory=dict)
 
     def job_request(self) -> dict[str, Any]:
         """Return the fields of a load's Spark jobs that do not depend on the run (`SourceJob`)."""
@@ -146,7 +150,7 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
     """
     require_known(form, ("table", *_FORM_FIELDS, *_CONTRACT_FIELDS, "keys", "spark_conf", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
-    listed = _listed(name)
+    listed = listed_entry(name)
     entry: dict[str, Any] = {}
     if listed is not None:
         entry = {field_name: getattr(listed, field_name) for field_name in _FIELDS}
@@ -169,7 +173,7 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
     return _table_config(f"table {name}", name, entry)
 
 
-def _listed(table: str) -> TableConfig | None:
+def listed_entry(table: str) -> TableConfig | None:
     """Return the entry of a table; None if it has none, or where there is no list and `CALVE_TABLES` names none."""
     if not os.environ.get("CALVE_TABLES") and not tables_path().exists():
         return None
@@ -413,6 +417,8 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
             f"{place}: rebalance is {rebalance!r}, expected a mapping such as {{apply: true}}"
         )
     RebalanceRules.from_config(rebalance)
+    notify = entry.get("notify") or {}
+    NotifyRules.from_config(notify)
     if (compaction := entry.get("compaction")) is not None:
         CompactionRules.from_config(compaction)
     defaults = {
@@ -445,6 +451,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         compaction=compaction,
         spark=table_spark_conf("spark", entry.get("spark")),
         connection=_connection(place, entry),
+        notify=notify,
         **defaults,
     )
 

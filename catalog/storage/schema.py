@@ -299,7 +299,7 @@ class JobRow(Base):
     """The latest attempt at one step of an operation.
 
     `request` is JSON text, because databases do not keep the order of JSON's fields; NULL for an attempt in the process
-    of its caller, and for the attempts of earlier versions.
+    of its caller, and for the attempts of earlier versions, whose `started_at_ms` is NULL, too.
     """
 
     __tablename__ = "calve_job"
@@ -310,6 +310,7 @@ class JobRow(Base):
     step: Mapped[str] = mapped_column(String(64), primary_key=True)
     attempt: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
+    started_at_ms: Mapped[int | None]
     heartbeat_at_ms: Mapped[int]
     request: Mapped[str | None] = mapped_column(Text)
     result: Mapped[dict[str, Any]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -381,6 +381,23 @@ class Definitions:
         with self._storage.read() if joined is None else nullcontext(joined) as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
         return [_table(row.database_name, row, row.pointer) for row in rows]
+
+    def get_tables(self, connection: Connection, names: Collection[TableName]) -> list[Table]:
+        """Return those of many tables that exist, with one statement."""
+        query = select(DatabaseRow.name.label("database_name"), TableRow.__table__, _POINTER).join(
+            DatabaseRow, TableRow.database_id == DatabaseRow.id
+        )
+        rows = connection.execute(
+            query.where(
+                among(connection, DatabaseRow.name, list({name.database for name in names})),
+                among(connection, TableRow.name, list({name.name for name in names})),
+            )
+        ).all()
+        return [
+            _table(row.database_name, row, row.pointer)
+            for row in rows
+            if TableName(row.database_name, row.name) in names
+        ]
 
     def tables_around(self, connection: Connection, keys: Iterable[bytes]) -> list[Table]:
         """Return the tables whose locations contain or equal one of the folders.

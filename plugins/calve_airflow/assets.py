@@ -7,14 +7,18 @@ A DAG that runs once for each new partition of a table:
 
 A DAG that runs once for each load of up to `MAX_KEYS` partitions adds `default_partition_mapper=FixedKeyMapper("load")`
 to the timetable. `schedule=[table_asset(...)]` alone starts nothing: Airflow does not pass events with a partition key
-to such a DAG.
+to such a DAG. One that runs once for each load, with its counts in the event's `extra`, has another asset:
+
+    with DAG("report", schedule=[change_asset("demo.flights", Change.LOADED)]):
+        ...
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,6 +26,7 @@ from airflow.sdk import Asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pydantic import JsonValue
 
 MAX_KEYS = 500
 """Maximum number of events that one task instance emits.
@@ -58,6 +63,36 @@ def dropped_asset(table: str) -> Asset:
     """
     asset = table_asset(table)
     return Asset(name=f"{asset.name} (dropped)", uri=f"{asset.uri}/dropped")
+
+
+class Change(StrEnum):
+    """The changes of tables that are events of assets of their own, one event for each operation."""
+
+    LOADED = "loaded"
+    REBALANCED = "rebalanced"
+    MIGRATED = "migrated"
+
+
+def change_asset(table: str, change: Change) -> Asset:
+    """Return the asset whose events are the loads, rebalances or migrations of a table, without a partition key.
+
+    Args:
+        table: As for `table_asset`.
+    """
+    asset = table_asset(table)
+    return Asset(name=f"{asset.name} ({change})", uri=f"{asset.uri}/{change}")
+
+
+def announce_change(context: Context, table: str, change: Change, extra: Mapping[str, JsonValue]) -> None:
+    """Make the running task emit one event of `change_asset` when it succeeds, besides its other events.
+
+    Args:
+        extra: The event's `extra`, such as the counts of the operation.
+    """
+    asset = change_asset(table, change)
+    task = context["ti"].task
+    task.outlets = [*task.outlets, asset]
+    context["outlet_events"][asset].extra = dict(extra)
 
 
 def partition_key(partition_name: str) -> str:

@@ -20,6 +20,7 @@ from sqlglot.errors import SqlglotError
 
 from catalog import Catalog, Partition, Table
 from catalog.datafiles.committing import CHANGE_ROWS
+from catalog.datafiles.files import DataFile
 from catalog.errors import AmbiguousMergeError, InvalidRowsError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.model import Column
@@ -120,45 +121,95 @@ def _merge_files(
     scan = catalog.scan_files(operation.table, merge.filter_of_matches())
     every = rows_of_files(spark, scan.table, scan.files)
     hits = merge.hits(with_files(every), [FILE])
-    paths = {relative_path(scan.table, path) for (path,) in hits.units}
-    retired = [file for file in scan.files if file.path in paths]
-    rows, columns, inserted = merge.result(rows_of_files(spark, scan.table, retired), every)
-    new = SchemeRows(rows, columns, retired, scan.table.published_location, may_extend=True, is_overwrite=True)
-    report = {"rows_inserted": inserted, "rows_updated": hits.updated, "rows_deleted": hits.deleted}
+
+    def of_units(units: Iterable[Unit]) -> list[DataFile]:
+        paths = {relative_path(scan.table, path) for (path,) in units}
+        return [file for file in scan.files if file.path in paths]
+
+    retired = of_units(hits.units)
+    matched = every if hits.matched is None else rows_of_files(spark, scan.table, of_units(hits.matched))
+    result = merge.result(rows_of_files(spark, scan.table, retired), matched)
+    new = SchemeRows(
+        result.rows, result.columns, retired, scan.table.published_location, may_extend=True, is_overwrite=True
+    )
+    report = {"rows_inserted": result.inserted_count, "rows_updated": hits.updated, "rows_deleted": hits.deleted}
     return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, number), scan.table, new, report)
 
 
 def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> NewRows:
     """Return the rows of the partitions that change in a table without a partition scheme."""
     table = merge.table
-    every = read_table(spark, table.full_name, catalog=catalog)
+    # The partitions that may have rows that match.
+    every = read_table(spark, table.full_name, merge.filter_of_matches(), catalog=catalog)
     texts = {_KEY + key: f.nullif(f.col(quoted(key)).cast("string"), f.lit("")) for key in table.key_names}
     hits = merge.hits(every.withColumns(texts), list(texts))
     encoder = ValueEncoder(table)
-    hit = partitions_among(catalog, table, {encoder.identity(values): values for values in hits.units})
-    if len(hit) < len(hits.units):
+    units = set(hits.units)
+    concerned = partitions_among(
+        catalog, table, {encoder.identity(values): values for values in {*units, *(hits.matched or ())}}
+    )
+    found = {encoder.identity(partition.values): partition for partition in concerned}
+    hit = [found[identity] for values in units if (identity := encoder.identity(values)) in found]
+    if len(hit) < len(units):
         raise InvalidRowsError(
-            f"table {table.full_name}: {len(hits.units) - len(hit):,} partition(s) with such rows have a value that is "
+            f"table {table.full_name}: {len(units) - len(hit):,} partition(s) with such rows have a value that is "
             "not of its key's type, so they cannot be found by it; drop or rename them first"
         )
-    rows, columns, _ = merge.result(rows_of(spark, catalog, table, hit), every)
-    keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
+    has_all = hits.matched is not None and len(found) == len({*units, *hits.matched})
+    result = merge.result(
+        rows_of(spark, catalog, table, hit), rows_of(spark, catalog, table, concerned) if has_all else every
+    )
     known = {partition.id for partition in hit}
-    targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
+    targets = partitions_among(catalog, table, identities_of_rows(table, result.moving(table.key_names)))
     others: list[Partition] = [partition for partition in targets if partition.id not in known]
+    rows = result.rows
     if others:
         kept = _flat(*shaped_rows(table, rows_of(spark, catalog, table, others)))
         rows = rows.unionByName(kept)
-    return NewRows(rows, columns, [*hit, *others])
+    return NewRows(rows, result.columns, [*hit, *others])
 
 
 @dataclass(frozen=True)
 class _Hits:
-    """The files or partitions with rows that change, and the numbers of these rows."""
+    """The files or partitions with rows that change, and the numbers of these rows.
+
+    Attributes:
+        matched: Those with rows that match a row of the source; None if it is not known.
+    """
 
     units: Sequence[Unit] = ()
     updated: int = 0
     deleted: int = 0
+    matched: Sequence[Unit] | None = None
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The rows of the units that change, after the change, and inserted rows.
+
+    Attributes:
+        columns: The columns of both, as `_flat` names them.
+        inserted: None if there are none.
+        may_move: Whether changed rows may belong to another partition than before.
+    """
+
+    columns: list[CheckedColumn]
+    changed: DataFrame
+    inserted: DataFrame | None
+    inserted_count: int
+    may_move: bool
+
+    @property
+    def rows(self) -> DataFrame:
+        """All these rows."""
+        return self.changed if self.inserted is None else self.changed.unionByName(self.inserted)
+
+    def moving(self, keys: Sequence[str]) -> DataFrame:
+        """Return the partition keys of the rows that may belong to partitions that have no rows which change."""
+        rows = self.rows if self.may_move else self.inserted
+        if rows is None:
+            rows = self.changed.limit(0)
+        return rows.select(*[f.col(quoted(_VALUE + key)).alias(key) for key in keys])
 
 
 class _Merge:
@@ -235,31 +286,36 @@ class _Merge:
             f.count_if(action.isNotNull() & is_deleted).alias(_DELETED),
             f.max_by(f.col(quoted(_VALUE)).cast("string"), f.col(_MATCHES)).alias(_VALUE),
         )
-        found = by_unit.where(f"{_MATCHES} > 1 OR {_UPDATED} > 0 OR {_DELETED} > 0").collect()
+        found = by_unit.where(f"{_MATCHES} > 0 OR {_UPDATED} > 0 OR {_DELETED} > 0").collect()
         for row in found:
             if row[_MATCHES] > 1:
                 raise AmbiguousMergeError(self.table.full_name, str(row[_VALUE])[:_SHOWN_CHARACTERS], row[_MATCHES])
-        units = [tuple(row[name] for name in unit) for row in found]
-        return _Hits(units, sum(row[_UPDATED] for row in found), sum(row[_DELETED] for row in found))
+        units = [(tuple(row[name] for name in unit), row) for row in found]
+        return _Hits(
+            [values for values, row in units if row[_UPDATED] or row[_DELETED]],
+            sum(row[_UPDATED] for row in found),
+            sum(row[_DELETED] for row in found),
+            [values for values, row in units if row[_MATCHES]],
+        )
 
-    def result(self, hit: DataFrame, every: DataFrame) -> tuple[DataFrame, list[CheckedColumn], int]:
-        """Return the changed rows of the units that have any, with inserted rows, and the number of the latter.
+    def result(self, hit: DataFrame, matched: DataFrame) -> _Result:
+        """Return the changed rows of the units that have any, and the inserted rows.
 
         Args:
             hit: The rows of these units before the change.
-            every: All rows of the table.
+            matched: Rows of the table that include all that match a row of the source.
         """
-        rows = _flat(*self._changed(hit))
-        count = 0
+        inserted, count = None, 0
         if any(clause.action is MergeAction.INSERT for _, clause in self._clauses):
-            inserted = self._persist(_flat(*self._inserted(every)))
+            inserted = self._persist(_flat(*self._inserted(matched)))
             count = inserted.count()
-            rows = rows.unionByName(inserted)
         columns = [
             CheckedColumn(column, f.col(quoted(_VALUE + column.name)), f.col(quoted(_PROBLEM + column.name)))
             for column in self._columns
         ]
-        return rows, columns, count
+        updates = [self._values(clause) for _, clause in self._clauses if clause.action is MergeAction.UPDATE]
+        may_move = any(values.keys() & set(self.table.key_names) for values in updates)
+        return _Result(columns, _flat(*self._changed(hit)), inserted, count, may_move)
 
     def _changed(self, target: DataFrame) -> tuple[DataFrame, list[CheckedColumn]]:
         names = [f"{self._of_target(column.name)} AS {quoted(column.name)}" for column in self._columns]

@@ -26,7 +26,15 @@ from catalog.files.filesystem import FileInfo, Folder
 from catalog.model import PARTITION_ID, PartitionIndex, SetAsideFile, Table
 from catalog.operations.job_requests import SKIP, SourceJob
 from catalog.storage.values import ValueEncoder
-from spark_jobs.reading.bad_rows import MOST_SHOWN, BadRow, bad_count, bad_rows, first_problem_of, rows_of_refused
+from spark_jobs.reading.bad_rows import (
+    MOST_SHOWN,
+    BadRow,
+    bad_count,
+    bad_rows,
+    first_problem_of,
+    is_bad,
+    rows_of_refused,
+)
 from spark_jobs.reading.discards import discard_counts, discard_report, is_kept
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import FILE
@@ -186,7 +194,7 @@ def good_files(
             definition, indexes = table_to_be(source)
             places = place_names(definition)
             by_file = persist(count_rows(source, places, f.col(FILE)))
-            found = _bad_files(by_file, ValueEncoder(definition, indexes, every_key=True), job)
+            found = _bad_files(source, by_file, ValueEncoder(definition, indexes, every_key=True), job)
         except NoGoodFileError as error:
             refused = {path: BadFile(reason) for path, reason in error.refused.items()}
             raise NoGoodFilesError(bad | refused, [*shown, *_shown(None, refused)][:MOST_SHOWN]) from None
@@ -216,10 +224,9 @@ def place_names(table: Table) -> Sequence[str]:
 def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> DataFrame:
     """Return one row for each partition, in one task.
 
-    Its columns are the keys (`place_names`), `others`, `row_count` of the rows that are loaded, `bad_count`, `problem`,
-    and the counts of what the contract leaves out.
+    Its columns are the keys (`place_names`), `others`, `row_count` of the rows that are loaded, `bad_count`, and the
+    counts of what the contract leaves out. All are numbers: for a string, Spark would sort all rows.
     """
-    names = [quoted(name) for name in source.rows.columns if name != FILE]
     if source.table is not None and source.table.scheme is not None:
         places = {PARTITION_ID: partition_id(source.table.scheme)}
     else:
@@ -232,19 +239,32 @@ def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> Dat
             f.count_if(is_kept(source)).alias("row_count"),
             *discard_counts(source),
             bad_count(source).alias("bad_count"),
-            first_problem_of(source).alias("problem"),
-            # Uses all columns, because Spark parses only the columns in use and would miss errors in the others.
-            f.bit_xor(f.xxhash64(*names)).alias("digest"),
+            _digest(source),
         )
         .coalesce(1)  # read twice, the second time row by row, for which one task is best
     )
 
 
-def _bad_files(by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dict[str, BadFile]:
+def _digest(source: Source) -> SparkColumn:
+    """Return a digest of all columns: Spark parses only the columns in use, and would miss errors in the others."""
+    names = [quoted(name) for name in source.rows.columns if name != FILE]
+    return f.bit_xor(f.xxhash64(*names)).alias("digest")
+
+
+def _problems(source: Source, uris: Iterable[str]) -> dict[str, str]:
+    """Return a problem of the rows of each of some files, as in `FILE`, that have rows which cannot be loaded."""
+    rows = source.rows.where(f.col(FILE).isin(list(uris)) & is_bad(source))
+    found = rows.groupBy(FILE).agg(first_problem_of(source).alias("problem"), _digest(source))
+    return {uri: problem for uri, problem, _ in found.toLocalIterator()}
+
+
+def _bad_files(source: Source, by_file: DataFrame, encoder: ValueEncoder, job: SourceJob) -> dict[str, BadFile]:
     bad: dict[str, BadFile] = {}
     key_count, has_keys = len(encoder.table.key_names), encoder.table.scheme is None
-    for *values, uri, row_count, _, _, bad_row_count, problem, _digest in by_file.toLocalIterator():
-        count, partition = bad_row_count, None
+    with_bad_rows = {row[FILE] for row in by_file.where("bad_count > 0").select(FILE).distinct().toLocalIterator()}
+    problems = _problems(source, with_bad_rows) if with_bad_rows else {}
+    for *values, uri, row_count, _, _, bad_row_count, _ in by_file.toLocalIterator():
+        count, problem, partition = bad_row_count, problems.get(uri, ""), None
         if has_keys and row_count and not bad_row_count and job.invalid_partitions != SKIP:
             encoded = encoder.encode(values[:key_count])
             if isinstance(encoded, RefusedPartition):

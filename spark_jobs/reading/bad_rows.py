@@ -68,16 +68,14 @@ def _marks(source: Source) -> list[SparkColumn]:
     return [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
 
 
-def is_bad(source: Source) -> SparkColumn | None:
-    """Return whether a row of `Source.rows` is unreadable or has a value that does not fit; None if no row can be."""
-    marks = _marks(source)
-    return reduce(or_, marks) if marks else None
+def is_bad(source: Source) -> SparkColumn:
+    """Return whether a row of `Source.rows` is unreadable or has a value that does not fit."""
+    return reduce(or_, _marks(source) or [f.lit(False)])
 
 
 def bad_count(source: Source) -> SparkColumn:
     """Return the number of rows that cannot be loaded, as an aggregate over `Source.rows`."""
-    bad = is_bad(source)
-    return f.count_if(f.lit(False) if bad is None else bad)
+    return f.count_if(is_bad(source))
 
 
 def first_problem_of(source: Source) -> SparkColumn:

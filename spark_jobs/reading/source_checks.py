@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructType, VarcharType
 
 from catalog.model import Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
@@ -216,7 +216,11 @@ def _texts(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedC
     hint = ENCODING_HINT if encoding is None else _ENCODING
     others = {*target.key_names, *target.unknown(list(columns))}
     for name, kind in columns.items():
-        if isinstance(kind, _WITH_TEXT) and name not in others and not name.startswith(OWN):
+        # Such a character is no part of a number or a date, so the check of the type refuses it.
+        is_text = isinstance(
+            DataType.fromDDL(target.declared.get(name, "string")), (*_WITH_TEXT, CharType, VarcharType)
+        )
+        if isinstance(kind, _WITH_TEXT) and is_text and name not in others and not name.startswith(OWN):
             column, value = Column(name, kind.simpleString()), f.col(quoted(name))
             text = value.cast("string")
             yield CheckedColumn(column, value, _not_decoded(f"column {name}", text, hint), text)

@@ -158,6 +158,11 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.variable.substitute", "false")
     # A task writes its files one after another, and on S3 waits for each: so also many small files need several tasks.
     spark.conf.set("spark.sql.adaptive.coalescePartitions.minPartitionSize", "16k")
+    # HotSpot compiles no method of more than 8,000 bytes, so by Spark's default, which generates larger ones, wide
+    # expressions such as the checks of a load are interpreted, and take twice the time. Source: Spark's documentation.
+    spark.conf.set("spark.sql.codegen.hugeMethodLimit", "8000")
+    # A cached frame of few rows need not have as many partitions as a shuffle has by default.
+    spark.conf.set("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
     if has_class(spark, COMMIT_PROTOCOL):
         for name, value in committer_settings().items():
             spark.conf.set(name, value)

@@ -24,6 +24,25 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
         "shop.orders",
         ["unknown rebalance field aply; the fields are apply, maximum_files, merge_files, split_factor, split_files"],
     ),
+    "notifiers": (
+        "shop.orders: {source: /x, notify: {on_success: [a.B], on_failure: a.B, on_quality: [B, {class: a.B, to: me},"
+        " {class: a.B, arguments: [1]}, 7]}}",
+        "shop.orders",
+        [
+            "unknown notify field on_success; the fields are on_failure, on_approval, on_quality",
+            "notify.on_failure is 'a.B', expected a list such as [my.Notifier]",
+            "notify.on_quality, notifier 1: class is 'B', expected a dotted path such as my.Notifier",
+            "notify.on_quality, notifier 2: unknown field to; use class and arguments",
+            "notify.on_quality, notifier 3: arguments is [1], expected a mapping of names to values",
+            "notify.on_quality, notifier 4 is 7, expected the path of a class such as my.Notifier, or a mapping with "
+            "class and arguments",
+        ],
+    ),
+    "notify": (
+        "shop.orders: {source: /x, notify: [a.B]}",
+        "shop.orders",
+        ["notify is ['a.B'], expected a mapping such as {on_failure: [my.Notifier]}"],
+    ),
     "duplicate table": (
         "shop.orders: {source: /x}, SHOP.Orders: {source: /y}",
         "SHOP.Orders",

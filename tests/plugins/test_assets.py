@@ -8,7 +8,16 @@ import pytest
 from airflow.sdk import DAG, Asset, Context
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from calve_airflow.assets import MAX_KEYS, announce, announcement_batches, partition_key, table_asset
+from calve_airflow.assets import (
+    MAX_KEYS,
+    Change,
+    announce,
+    announce_change,
+    announcement_batches,
+    change_asset,
+    partition_key,
+    table_asset,
+)
 
 
 @pytest.fixture
@@ -81,15 +90,25 @@ def test_a_long_name_gets_a_key_that_airflow_takes(context: Context) -> None:
     assert {len(key) for key in keys} == {250}
 
 
+def test_a_change_is_an_event_besides_those_of_partitions(context: Context) -> None:
+    announce(context, "demo.flights", ["month=1"])
+    announce_change(context, "demo.flights", Change.LOADED, {"rows": 7})
+    asset = change_asset("demo.flights", Change.LOADED)
+    assert (asset.name, asset.uri) == ("demo.flights (loaded)", "x-calve://demo/flights/loaded")
+    assert emitted(context) == {table_asset("demo.flights"): {"month=1"}, asset: set()}
+    assert context["outlet_events"][asset].extra == {"rows": 7}
+
+
 DAG_FILE = """\
 from airflow.sdk import DAG, FixedKeyMapper, PartitionedAssetTimetable, task
-from calve_airflow.assets import announce, table_asset
+from calve_airflow.assets import Change, announce, announce_change, change_asset, table_asset
 
 with DAG("load", schedule=None, params={"table": "news.flights", "names": []}, render_template_as_native_obj=True):
 
     @task(outlets=[table_asset("news.flights"), table_asset("news.other")])
     def announce_partitions(params=None, **context):
         announce(context, params["table"], params["names"])
+        announce_change(context, params["table"], Change.LOADED, {"rows": len(params["names"])})
 
     announce_partitions()
 
@@ -101,13 +120,17 @@ for table in "flights", "other", "only_consumed":
 once = PartitionedAssetTimetable(assets=table_asset("news.flights"), default_partition_mapper=FixedKeyMapper("load"))
 with DAG("use_load", schedule=once, is_paused_upon_creation=False):
     task(lambda: None, task_id="use")()
+
+loads = [change_asset("news.flights", Change.LOADED)]
+with DAG("use_each_load", schedule=loads, is_paused_upon_creation=False):
+    task(lambda: None, task_id="use")()
 """
 
 
 @pytest.mark.airflow
 @pytest.mark.filterwarnings("ignore")  # Airflow's own
 def test_consumers_get_one_run_for_each_new_partition_of_their_table(load_dag: Callable[[str, str], DAG]) -> None:
-    from airflow.models.asset import AssetEvent, AssetModel, AssetPartitionDagRun
+    from airflow.models.asset import AssetDagRunQueue, AssetEvent, AssetModel, AssetPartitionDagRun
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
@@ -124,9 +147,13 @@ def test_consumers_get_one_run_for_each_new_partition_of_their_table(load_dag: C
         own = AssetModel.name.startswith("news.")
         events = select(AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(own)
         keys = session.scalars(events).all()
+        loaded = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        extras = session.scalars(loaded.where(AssetModel.name == "news.flights (loaded)")).all()
+        queued_loads = session.scalars(select(AssetDagRunQueue.target_dag_id)).all()
         runs = select(AssetPartitionDagRun.target_dag_id, AssetPartitionDagRun.partition_key)
         queued = session.execute(runs.where(AssetPartitionDagRun.target_dag_id.startswith("use_"))).all()
-    assert sorted(map(str, keys)) == ["month=1", "month=2", "month=3"]
+    assert (extras, queued_loads) == ([{"rows": 2}], ["use_each_load"])
+    assert sorted(str(key) for key in keys if key) == ["month=1", "month=2", "month=3"]
     assert sorted(map(tuple, queued)) == [
         ("use_flights", "month=1"),
         ("use_flights", "month=2"),

@@ -34,7 +34,9 @@ class PagesServer:
     def __init__(self, folder: Path, catalog_url: str, variables: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
+        self.folder = folder
         self.log_path = folder / "api-server.log"
+        self.database_url = f"sqlite:///{folder}/airflow.db"
         passwords = folder / "passwords.json"
         passwords.write_text(json.dumps({role: role for role in ROLES}))
         self._variables = {
@@ -49,7 +51,7 @@ class PagesServer:
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{role}:{role}" for role in ROLES),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database_url,
             "CALVE_CATALOG_URL": catalog_url,
             "CALVE_HOME": str(folder),
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
@@ -84,6 +86,33 @@ class PagesServer:
         with urllib.request.urlopen(request, timeout=30) as answer:
             token: dict[str, Any] = json.load(answer)
         return str(token["access_token"])
+
+    def start_run(self, user: str, dag_id: str, form: Mapping[str, Any]) -> str:
+        """Start a run of a DAG as a user; return its id. It stays in the queue."""
+        body = json.dumps({"logical_date": None, "conf": form}).encode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token(user)}"}
+        request = urllib.request.Request(f"{self.url}/api/v2/dags/{dag_id}/dagRuns", body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            run: dict[str, Any] = json.load(answer)
+        return str(run["dag_run_id"])
+
+    def ask(self, dag_id: str, run_id: str, subject: str, body: str, task_id: str = "approve") -> None:
+        """Have a task of a run wait for an answer to a question, as its operator does."""
+        from airflow.models.hitl import HITLDetail
+        from airflow.models.taskinstance import TaskInstance
+        from sqlalchemy import create_engine, update
+        from sqlalchemy.orm import Session
+
+        engine, task = create_engine(self.database_url), TaskInstance
+        chosen = (task.dag_id == dag_id, task.run_id == run_id, task.task_id == task_id)
+        with Session(engine) as session:
+            values = {"state": "awaiting_input", "next_method": "execute_complete"}
+            session.execute(update(task).where(*chosen).values(values))
+            (found,) = session.query(task.id).filter(*chosen).one()
+            options = ["Approve", "Reject"]
+            session.add(HITLDetail(ti_id=found, options=options, subject=subject, body=body, defaults=["Reject"]))
+            session.commit()
+        engine.dispose()
 
     def _is_ready(self) -> bool:
         try:

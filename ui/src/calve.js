@@ -1,8 +1,11 @@
 // What all pages need; the modules of single pages are imported at the end.
 import htmx from "htmx.org";
 import "./calve.css";
+import "./explain.js";
+import "./operations.js";
 import "./migrations.js";
 import "./quality.js";
+import "./picture.js";
 import "./run.js";
 import "./studio.js";
 import { followTheme } from "./theme.js";

@@ -1,6 +1,6 @@
 // The board of migrations: what the ticked tables have together. Without this script, they are sent all the same.
 import "./migrations.css";
-import { bytes, seconds, whole } from "./numbers.js";
+import { count, seconds, size } from "./numbers.js";
 
 // The address of a form with more names could be too long for proxies.
 const MOST = 200;
@@ -20,10 +20,10 @@ function sum(form) {
   const bar = form.querySelector(".ticked");
   const problem = bar.querySelector(".problem");
   bar.hidden = ticked.length === 0;
-  const tables = ticked.length === 1 ? "1 table" : `${whole(ticked.length)} tables`;
+  const tables = ticked.length === 1 ? "1 table" : `${count(ticked.length)} tables`;
   const counted = ticked.some((input) => input.dataset.files !== "0");
-  const size = counted ? `: ${whole(total("files"))} files, ${bytes(total("bytes"))}, about ${seconds(total("seconds"))}` : "";
-  bar.querySelector("[role=status]").textContent = `${tables}${size}`;
+  const totals = counted ? `: ${count(total("files"))} files, ${size(total("bytes"))}, about ${seconds(total("seconds"))}` : "";
+  bar.querySelector("[role=status]").textContent = `${tables}${totals}`;
   problem.hidden = ticked.length <= MOST;
   problem.textContent = `Choose at most ${MOST} tables at once, or write a pattern such as shop.* into the form of the DAG.`;
 }

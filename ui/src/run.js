@@ -24,19 +24,25 @@ function valueOf(field) {
   return text;
 }
 
-/** Start a run of a DAG; return its id. Throws an Error with Airflow's reason. */
-export async function startRun(dag, conf) {
-  const answer = await fetch(`${document.body.dataset.airflow}/api/v2/dags/${encodeURIComponent(dag)}/dagRuns`, {
+/** Start a run of a DAG; return its id. Throws an Error with Airflow's reason. `day` is its logical date, or empty. */
+export async function startRun(dag, conf, day) {
+  const body = { logical_date: day ? new Date(day).toISOString() : null, conf };
+  return (await post(`/dags/${encodeURIComponent(dag)}/dagRuns`, body)).dag_run_id;
+}
+
+/** Send a request to Airflow's API; return its answer. Throws an Error with Airflow's reason. */
+export async function post(path, request) {
+  const answer = await fetch(`${document.body.dataset.airflow}/api/v2${path}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", Accept: "application/json" },
-    body: JSON.stringify({ logical_date: null, conf }),
+    body: JSON.stringify(request),
   });
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) {
     const detail = body.detail ?? answer.statusText;
     throw new Error(typeof detail === "string" ? detail : detail.map((problem) => problem.msg).join("; "));
   }
-  return body.dag_run_id;
+  return body;
 }
 
 async function start(form) {
@@ -47,7 +53,7 @@ async function start(form) {
   problem.hidden = true;
   button.disabled = true;
   try {
-    const run = await startRun(form.dataset.dag, conf);
+    const run = await startRun(form.dataset.dag, conf, form.dataset.logicalDate);
     const id = `${form.dataset.dag}/${run}`;
     window.location.href = `${document.body.dataset.root}/operation?${new URLSearchParams({ id })}`;
   } catch (error) {

@@ -1,7 +1,7 @@
 // The page on which partitions are split, merged, dropped and added. The server makes the plan; this keeps the list, the
 // handles on the strip and the typed values together.
 import htmx from "htmx.org";
-import { bytes, whole } from "./numbers.js";
+import { count, size } from "./numbers.js";
 import "./studio.css";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -218,7 +218,7 @@ class Splitting {
       const from = position ? values[position - 1] : lower;
       const share = this.total ? Math.max(0, edges[position + 1] - edges[position]) / this.total : 0;
       const item = document.createElement("li");
-      const about = this.points.length ? `: about ${bytes(share * this.total)}, ${whole(share * Number(rows))} rows` : "";
+      const about = this.points.length ? `: about ${size(share * this.total)}, ${count(share * Number(rows))} rows` : "";
       item.textContent = `${from ? `${from} <= ` : ""}${column}${until ? ` < ${until}` : ""}${about}`;
       return item;
     });

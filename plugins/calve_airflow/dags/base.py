@@ -8,6 +8,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
+from calve_airflow.notifying import notify_failure
+
 _RETRIES: Mapping[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=15),
@@ -29,7 +31,9 @@ def calve_dag(dag_id: str, changes: Mapping[str, Any], *, schedule: str | list[A
             callbacks for failures run after the DAG's own, which record the failure in the catalog.
         own: The DAG's own arguments of `DAG`.
     """
-    default_args = _replaced({**_RETRIES, **own.pop("default_args", {})}, changes.get("default_args", {}))
+    own_args = {**_RETRIES, **own.pop("default_args", {})}
+    own_args[_CALLBACK] = [*_listed(own_args.get(_CALLBACK)), notify_failure]
+    default_args = _replaced(own_args, changes.get("default_args", {}))
     own = {"catchup": False, "render_template_as_native_obj": True, "schedule": schedule, **own}
     arguments = {**_replaced(own, changes), "default_args": default_args}
     return DAG(dag_id, schedule=arguments.pop("schedule"), **arguments)

@@ -16,6 +16,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
+from calve_airflow.metrics import Metric, count
+from calve_airflow.notifying import notify
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,11 +39,13 @@ class Question:
     Attributes:
         body: Markdown.
         keys: One for each deletion that a task performs on its own: a digest of what it will delete (`key_of`).
+        table: The only table that is concerned, if there is one.
     """
 
     subject: str
     body: str
     keys: Sequence[str]
+    table: str | None = None
 
 
 Ask: TypeAlias = "Callable[[Catalog, Context], Question | None]"
@@ -137,13 +141,20 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
         try:
             super().execute(context)
         except TaskAwaitingInput as waiting:
+            from catalog.settings.notify_rules import NotifyEvent
+
             self._refuse_another_question(context)
+            count(Metric.APPROVALS_ASKED, table=question.table)
+            notify(context, NotifyEvent.APPROVAL, question.table, self.subject, body=self.body)
             # The answer approves these keys: by then, the task might delete something else.
-            waiting.kwargs = {"keys": list(question.keys)}
+            waiting.kwargs = {"keys": list(question.keys), "table": question.table}
             raise
 
-    def execute_complete(self, context: Context, event: dict[str, Any], keys: Sequence[str] = ()) -> dict[str, Any]:
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], keys: Sequence[str] = (), table: str | None = None
+    ) -> dict[str, Any]:
         """Record the approval, or skip the later tasks."""
+        count(Metric.APPROVALS_ANSWERED, table=table)
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         _refuse_own_approval(context, user)

@@ -9,14 +9,19 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.assets import announce, announcement_batches
+from calve_airflow.assets import Change, announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
+from calve_airflow.lineage import LineageOperator, source_datasets, table_dataset
+from calve_airflow.metrics import Metric, count
+from calve_airflow.notifying import notify
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.outcomes import report_outcome
+from catalog.settings.notify_rules import NotifyEvent
 from catalog.settings.quality_rules import OnFailure
 
 if TYPE_CHECKING:
@@ -146,7 +151,7 @@ class WritePartitionsOperator(LoadJobOperator):
             )
 
 
-class RegisterPartitionsOperator(BaseOperator):
+class RegisterPartitionsOperator(LineageOperator):
     """Task that makes a staged load visible: partitions, index items and its source files in one transaction.
 
     Its downstream task `CREATE_INDEXES`, if there is one, is skipped unless an index is missing or not built.
@@ -183,6 +188,9 @@ class RegisterPartitionsOperator(BaseOperator):
                 _settings(catalog, self.operation_id)
             report = register(catalog.loading, catalog.operations, self.operation_id, self.task_id)
             has_work = CREATE_INDEXES not in self.downstream_task_ids or _lacks_index(catalog, operation)
+            written = {"rows": report.get("row_count"), "size_bytes": report.get("size_bytes")}
+            self.lineage.inputs.extend(source_datasets(operation.request.get("source", ())))
+            self.lineage.outputs.append(table_dataset(catalog.get_table(operation.table), **written))
         if not operation.is_committed:
             self._log_report(report)
         if not has_work:
@@ -293,6 +301,9 @@ class CheckQualityOperator(LoadJobOperator):
                 f"{result['failed']} of {result['checked']} new partitions of {self.request['table']} failed their "
                 f"quality checks: {'; '.join(map(str, result['failures']))}. The report is {result['docs_path']}"
             )
+            counts = {name: result[name] for name in ("failed", "checked", "docs_path")}
+            count(Metric.QUALITY_FAILURES, result["failed"], table=self.request["table"])
+            notify(context, NotifyEvent.QUALITY, self.request["table"], message, **counts)
             if on_failure == OnFailure.FAIL:
                 raise AirflowFailException(message)
             self.log.warning("%s", message)
@@ -313,6 +324,9 @@ class ReportQuarantineOperator(BaseOperator):
         AirflowFailException: Partitions are quarantined.
         AirflowSkipException: None is.
     """
+
+    notifies_failure = False
+    """`CheckQualityOperator` has called the notifiers for the quality check."""
 
     template_fields: Sequence[str] = ("operation_id",)
 
@@ -345,7 +359,7 @@ class ReportQuarantineOperator(BaseOperator):
 class AnnounceNewPartitionsOperator(BaseOperator):
     """Task that emits an event of the table's asset for each partition that a load has added or changed.
 
-    Other DAGs run once for each.
+    Other DAGs run once for each. It also emits one event of the load with its counts (`change_asset`).
 
     Of more than `MAX_KEYS` partitions, it returns the others.
 
@@ -368,7 +382,8 @@ class AnnounceNewPartitionsOperator(BaseOperator):
         from catalog import PartitionState
 
         with open_catalog() as catalog:
-            table = catalog.get_table(catalog.operations.get(self.operation_id).table)
+            operation = catalog.operations.get(self.operation_id)
+            table = catalog.get_table(operation.table)
             names = [
                 partition.name(table)
                 for partition in catalog.operation_partitions(self.operation_id)
@@ -377,8 +392,12 @@ class AnnounceNewPartitionsOperator(BaseOperator):
             names += catalog.announcements.changed_by(self.operation_id)
             batches = announcement_batches(dict.fromkeys(names))
             catalog.announcements.finish(self.operation_id)
+            quarantined = catalog.count_quarantined([operation]).get(operation.id, 0)
         first, *others = batches or [[]]
         announce(context, table.full_name, first)
+        if operation.is_committed:
+            report = {**_publication(operation), "quarantined": quarantined}
+            report_outcome(context, Change.LOADED, operation, report)
         return others
 
 
@@ -403,6 +422,11 @@ class AnnouncePartitionsOperator(BaseOperator):
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)
+
+
+def _publication(load: Operation) -> Mapping[str, Any]:
+    """Return the report of the step that made a load visible, see `Loading.publish`."""
+    return next((report for report in load.report.values() if "partitions_extended" in report), {})
 
 
 def _skip_downstream(context: Context, result: Mapping[str, Any], task_id: str) -> NoReturn:

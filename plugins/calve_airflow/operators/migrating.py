@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.assets import Change
 from calve_airflow.batches import Batch, in_batches
 from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.lineage import LineageOperator, table_dataset
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.batches import BatchOperator
 from calve_airflow.operators.rebalancing import size
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator, markdown_table
+from calve_airflow.outcomes import report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -212,7 +214,7 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         return stage is not None and stage.result.get("metadata_location") == job.result["metadata_location"]
 
 
-class FlipMigrationOperator(BaseOperator):
+class FlipMigrationOperator(LineageOperator):
     """Task that commits the switch to Iceberg, in one transaction, with exactly the staged and verified files.
 
     Everything but the table comes from the run's form and from its operation.
@@ -242,12 +244,17 @@ class FlipMigrationOperator(BaseOperator):
         changing_form(context, self.table)
         operation_id = migration_of(context, self.table)
         with open_catalog() as catalog:
+            operation = catalog.operations.get(operation_id)
             try:
                 report = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:
                 # A retry of this task fails in the same way.
                 raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
+            source, target = catalog.get_table(operation.table), catalog.get_table(report["target"])
+        self.lineage.inputs.append(table_dataset(source))
+        self.lineage.outputs.append(table_dataset(target, rows=report["rows"], size_bytes=report["bytes"]))
         self.log.info("%s is now an Iceberg table: %s", report["target"], report["metadata_location"])
+        report_outcome(context, Change.MIGRATED, operation, report, report["target"])
         return report
 
 

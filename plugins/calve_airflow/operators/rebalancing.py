@@ -10,12 +10,15 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
+from calve_airflow.assets import Change
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
+from calve_airflow.lineage import LineageOperator, table_dataset
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import markdown_table
+from calve_airflow.outcomes import report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -175,7 +178,7 @@ class VerifyRewriteOperator(VerifyStagedOperator):
         return bool(job.result["folder"] == self.request["folder"])
 
 
-class CommitRebalanceOperator(BaseOperator):
+class CommitRebalanceOperator(LineageOperator):
     """Task that makes the change visible, in one transaction, with exactly the verified files.
 
     Args:
@@ -220,7 +223,11 @@ class CommitRebalanceOperator(BaseOperator):
                 raise AirflowFailException(
                     f"PlanConflictError: {error}: start the DAG again, or clear `plan`"
                 ) from error
+            table = catalog.get_table(operation.table)
+        self.lineage.inputs.append(table_dataset(table))
+        self.lineage.outputs.append(table_dataset(table, rows=report["rows_moved"], size_bytes=report["bytes_moved"]))
         self.log.info("Done: %s", report["statement"])
+        report_outcome(context, Change.REBALANCED, operation, report)
         return report
 
 
@@ -342,7 +349,7 @@ def deletion_question(plan: RebalancePlan, asker: str) -> Question:
         f"be deleted permanently:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."
     )
-    return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint])
+    return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint], table)
 
 
 def size(size_bytes: int) -> str:

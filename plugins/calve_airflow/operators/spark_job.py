@@ -12,6 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, job_error, open_catalog
+from calve_airflow.metrics import Metric, count, record_duration
 from calve_airflow.submitting import applications
 from calve_airflow.submitting.attempts import FollowedAttempt, Liveness, cancel, is_running, recorded_process
 from calve_airflow.submitting.job_process import JobProcess
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _INTERRUPTIONS = (SparkJobLostError.__name__, "CatalogUnavailableError", "CommitOutcomeUnknownError")
 """Errors of jobs that are submitted again in the same try: the job died, or the catalog's database was down."""
+
+_BUILD = "build_partition_index"
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -81,6 +84,7 @@ class SparkJobOperator(BaseOperator):
     template_fields_renderers = {"request": "json"}  # noqa: RUF012 - read by Airflow
 
     _followed: FollowedAttempt | None = None
+    _has_run = False
 
     def __init__(
         self,
@@ -127,7 +131,7 @@ class SparkJobOperator(BaseOperator):
                 self.prepare(context, catalog)
             for name, value in (settings or {}).items():
                 setattr(self, name, value)
-            self._followed = FollowedAttempt.from_json(event["attempt"])
+            self._followed, self._has_run = FollowedAttempt.from_json(event["attempt"]), True
             return self._complete(context, catalog, self._follow)
 
     def prepare(self, context: Context, catalog: Catalog) -> Mapping[str, Any] | None:
@@ -150,6 +154,7 @@ class SparkJobOperator(BaseOperator):
 
     def run_job(self, catalog: Catalog) -> Mapping[str, Any]:
         """Submit or join the job, follow it until it ends, and return its result."""
+        self._has_run = False
         self._followed = self._existing_job(catalog) or self._submit(catalog)
         if self.execution_timeout is not None:
             self._followed.deadline = time.time() + self.execution_timeout.total_seconds()
@@ -258,6 +263,7 @@ class SparkJobOperator(BaseOperator):
             followed = self._followed
             assert followed is not None
             job, has_process = self._poll(catalog, followed, liveness)
+            self._has_run = self._has_run or job.is_alive
             if job.is_alive and has_process:
                 self._wait(followed, liveness)
                 continue
@@ -270,6 +276,13 @@ class SparkJobOperator(BaseOperator):
         self._followed = None
         if job.state == "FAILED":
             raise self._error(job)
+        if self._has_run and self.job == _BUILD:
+            # Not for the result of an earlier run.
+            table = self.request["table"]
+            count(Metric.INDEX_BUILDS, table=table)
+            record_duration(
+                Metric.INDEX_BUILD_DURATION, catalog.operations.get(self.operation_id).created_at_ms, table=table
+            )
         return dict(job.result or {})
 
     def _error(self, job: JobRun) -> Exception:

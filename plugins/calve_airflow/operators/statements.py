@@ -333,7 +333,7 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Qu
         f"{elsewhere}\n\nReject ends the run, and nothing is changed."
     )
     key = _revert_key(table, changed)
-    return Question(f"Lose the data written to {table.full_name} as Iceberg?", body, [key])
+    return Question(f"Lose the data written to {table.full_name} as Iceberg?", body, [key], table.full_name)
 
 
 def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEntry | None] | None:
@@ -361,7 +361,7 @@ def _forget_question(catalog: Catalog, statement: ForgetRows, asker: str) -> Que
         "lost.\n\nReject ends the run, and nothing is changed."
     )
     key = key_of(table.id, "forget", statement.where)
-    return Question(f"Delete rows of {table.full_name} for good, at once?", body, [key])
+    return Question(f"Delete rows of {table.full_name} for good, at once?", body, [key], table.full_name)
 
 
 def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
@@ -384,7 +384,7 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
         f"{code(condition)} would be deleted permanently, with all files in their folders (rows: {rows}, bytes: "
         f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
     )
-    return Question(f"Delete {count} of {table.full_name} and their files?", body, [key])
+    return Question(f"Delete {count} of {table.full_name} and their files?", body, [key], table.full_name)
 
 
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:
@@ -404,7 +404,7 @@ def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Questi
         f"The table **{table.full_name}** and all files in its folder {code(table.location)} would be deleted "
         f"permanently: {_contents(catalog, table)}.\n\nReject ends the run, and nothing is changed."
     )
-    return Question(f"Delete the table {table.full_name} and its files?", body, [key])
+    return Question(f"Delete the table {table.full_name} and its files?", body, [key], table.full_name)
 
 
 def _drop_key(catalog: Catalog, table: Table) -> str | None:

@@ -53,6 +53,27 @@ def may_answer(user: BaseUser, dag_id: str) -> bool:
     )
 
 
+def may_stop(user: BaseUser, dag_id: str) -> bool:
+    """Return whether a user may stop runs of a DAG, which in Airflow is a change of the run's state."""
+    return get_auth_manager().is_authorized_dag(
+        method="PUT", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+    )
+
+
+def may_read_logs(user: BaseUser, dag_id: str) -> bool:
+    """Return whether a user may read the logs of a DAG's tasks."""
+    return get_auth_manager().is_authorized_dag(
+        method="GET", access_entity=DagAccessEntity.TASK_LOGS, details=DagDetails(id=dag_id), user=user
+    )
+
+
+def may_read_runs(user: BaseUser, dag_id: str) -> bool:
+    """Return whether a user may read the runs of a DAG."""
+    return get_auth_manager().is_authorized_dag(
+        method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+    )
+
+
 def require_start(user: BaseUser, dag_id: str) -> None:
     """Refuse an action that is for those who may start runs of a DAG.
 

@@ -1,12 +1,12 @@
-"""What the pages read of Airflow's own database: forms of DAGs, and questions that wait for a person's answer.
+"""What the pages read of Airflow's own database: forms and runs of DAGs, and questions to persons with their answers.
 
 They run in the API server, which reads it in the same way. All that depends on Airflow's tables is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from airflow.models.hitl import HITLDetail
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 APPROVAL_TASK = "approve"
 """The task of Calve's DAGs that asks for an approval (`calve_airflow.operators.approval`)."""
@@ -28,11 +28,13 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Question:
-    """A question that waits for an answer.
+    """A question that a run asks, with its answer if there is one.
 
     Attributes:
         body: Markdown.
         asked_by: The user who started the run; None if nobody did.
+        chosen: The chosen options; empty without an answer.
+        answered_by: The user who answered; None if nobody did, or if the question has expired.
     """
 
     dag_id: str
@@ -43,6 +45,23 @@ class Question:
     body: str | None
     asked_by: str | None
     asked_at: datetime
+    chosen: tuple[str, ...] = ()
+    answered_by: str | None = None
+    answered_at: datetime | None = None
+
+    @property
+    def asked_at_ms(self) -> int:
+        """The time of the question, in milliseconds since 1970 UTC."""
+        return round(self.asked_at.timestamp() * 1000)
+
+    @property
+    def answered_at_ms(self) -> int | None:
+        """The time of the answer, in milliseconds since 1970 UTC."""
+        return None if self.answered_at is None else round(self.answered_at.timestamp() * 1000)
+
+    def is_asked_by(self, user: BaseUser) -> bool:
+        """Return whether a user started the run that asks."""
+        return self.asked_by is not None and self.asked_by in (user.get_name(), str(user.get_id()))
 
     @property
     def operation_id(self) -> str:
@@ -57,34 +76,94 @@ def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Q
         user: The user.
         operation_id: Only those of this operation's run.
     """
-    readable = get_auth_manager().get_authorized_dag_ids(user=user)
     query = (
-        select(
-            TaskInstance.dag_id,
-            TaskInstance.run_id,
-            TaskInstance.task_id,
-            TaskInstance.map_index,
-            HITLDetail.subject,
-            HITLDetail.body,
-            DagRun.triggering_user_name,
-            HITLDetail.created_at,
-        )
-        .join(TaskInstance, HITLDetail.ti_id == TaskInstance.id)
-        .join(TaskInstance.dag_run)
-        .where(
-            HITLDetail.responded_at.is_(None),
-            TaskInstance.task_id == APPROVAL_TASK,
-            TaskInstance.dag_id.in_(readable),
-            TaskInstance.state == "awaiting_input",
-        )
+        _questions(user)
+        .where(HITLDetail.responded_at.is_(None), TaskInstance.state == "awaiting_input")
         .order_by(HITLDetail.created_at)
-        .limit(_MOST)
     )
     if operation_id is not None:
-        dag_id, _, run_id = operation_id.partition("/")
+        dag_id, run_id, *_ = operation_id.split("/", 2)
         query = query.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     with create_session(scoped=False) as session:
         return [Question(*row) for row in session.execute(query)]
+
+
+def answered_questions(user: BaseUser) -> list[Question]:
+    """Return the latest questions of approval tasks that are answered, latest answer first."""
+    answer = (HITLDetail.chosen_options, HITLDetail.responded_by, HITLDetail.responded_at)
+    query = (
+        _questions(user)
+        .add_columns(*answer)
+        .where(HITLDetail.responded_at.is_not(None))
+        .order_by(HITLDetail.responded_at.desc())
+    )
+    with create_session(scoped=False) as session:
+        return [_answered(row) for row in session.execute(query)]
+
+
+def _answered(row: Sequence[Any]) -> Question:
+    *asked, chosen, answerer, answered_at = row
+    question = Question(*asked)
+    name = (answerer or {}).get("name")
+    return replace(question, chosen=tuple(chosen or ()), answered_by=name, answered_at=answered_at)
+
+
+def _questions(user: BaseUser) -> Select[*tuple[Any, ...]]:
+    readable = get_auth_manager().get_authorized_dag_ids(user=user)
+    asked = (
+        TaskInstance.dag_id,
+        TaskInstance.run_id,
+        TaskInstance.task_id,
+        TaskInstance.map_index,
+        HITLDetail.subject,
+        HITLDetail.body,
+        DagRun.triggering_user_name,
+        HITLDetail.created_at,
+    )
+    return (
+        select(*asked)
+        .join(TaskInstance, HITLDetail.ti_id == TaskInstance.id)
+        .join(TaskInstance.dag_run)
+        .where(TaskInstance.task_id == APPROVAL_TASK, TaskInstance.dag_id.in_(readable))
+        .limit(_MOST)
+    )
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """A task of a run; `map_index` is -1 if it is not mapped, and `state` None before Airflow schedules it."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a DAG, with its first tasks in the order of their starts."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    tasks: tuple[TaskRun, ...]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run is not finished."""
+        return self.state in ("queued", "running")
+
+
+def find_run(dag_id: str, run_id: str) -> Run | None:
+    """Return a run of a DAG; None if Airflow does not have it."""
+    task = TaskInstance
+    started = (task.start_date.is_(None), task.start_date, task.task_id, task.map_index)
+    query = select(task.task_id, task.map_index, task.state).where(task.dag_id == dag_id, task.run_id == run_id)
+    with create_session(scoped=False) as session:
+        state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        if state is None:
+            return None
+        rows = session.execute(query.order_by(*started).limit(_MOST))
+        return Run(dag_id, run_id, str(state), tuple(TaskRun(*row) for row in rows))
 
 
 def has_dag(dag_id: str) -> bool:
@@ -120,3 +199,23 @@ def find_form(dag_id: str) -> DagForm | None:
             param = params.get_param(name)
             fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
         return DagForm(fields, bool(model.is_paused))
+
+
+@dataclass(frozen=True)
+class KnownDag:
+    """A DAG that Airflow has read.
+
+    Attributes:
+        is_periodic: Whether it has a schedule in time, so that Airflow can backfill it.
+    """
+
+    is_periodic: bool
+    is_paused: bool
+
+
+def known_dags(dag_ids: Sequence[str]) -> dict[str, KnownDag]:
+    """Return those of some DAGs that Airflow has, by their ids."""
+    query = select(DagModel.dag_id, DagModel.timetable_periodic, DagModel.is_paused)
+    query = query.where(DagModel.dag_id.in_(dag_ids), DagModel.is_stale.is_(False))
+    with create_session(scoped=False) as session:
+        return {dag_id: KnownDag(bool(periodic), bool(paused)) for dag_id, periodic, paused in session.execute(query)}

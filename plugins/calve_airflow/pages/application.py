@@ -12,7 +12,20 @@ from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from calve_airflow.pages import migrations, operations, overview, quality, running, studio, tables
+from calve_airflow.pages import (
+    approvals,
+    explain,
+    migrations,
+    operations,
+    overview,
+    quality,
+    running,
+    studio,
+    table_files,
+    table_partitions,
+    table_picture,
+    tables,
+)
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.rendering import STATIC, is_part, render
 from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
@@ -22,7 +35,12 @@ log = logging.getLogger(__name__)
 ROUTERS = (
     overview.router,
     tables.router,
+    table_partitions.router,
+    table_picture.router,
+    table_files.router,
+    explain.router,
     operations.router,
+    approvals.router,
     migrations.router,
     studio.router,
     quality.router,

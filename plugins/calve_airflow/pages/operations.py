@@ -1,18 +1,31 @@
-"""The pages of operations."""
+"""The pages of operations: the list, and one with its progress, plan, steps and logs."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from calve_airflow.pages.access import User
-from calve_airflow.pages.airflow_records import waiting_questions
-from calve_airflow.pages.open_catalog import OpenCatalog
-from calve_airflow.pages.rendering import is_part, render
-from catalog.operations.records import UNFINISHED, OperationKind, OperationState
+from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_stop
+from calve_airflow.pages.airflow_records import Run, find_run, waiting_questions
+from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
+from calve_airflow.pages.plans import change_of, progress_of, shown
+from calve_airflow.pages.rendering import STOP_POLLING, is_part, render
+from calve_airflow.submitting.attempts import recorded_process
+from catalog.operations.records import UNFINISHED, Operation, OperationKind, OperationState
 
 router = APIRouter()
 
+CANCELLED = "CANCELLED"
+"""Failure code of an operation that a person has cancelled, as by `calve give-up`."""
+
 _PAGE = 50
+_LOG_BYTES = 64 * 1024
+_MOST_OF_RUN = 200
+
+_changes = Remembered(seconds=10)
+"""Plans: a page that follows an operation asks for its plan every two seconds."""
 
 
 @router.get("/operations")
@@ -22,13 +35,15 @@ def operations(
     table: str = "",
     state: OperationState | None = None,
     kind: OperationKind | None = None,
+    dag_id: str = "",
     before: int | None = None,
 ) -> Response:
-    """List the latest operations."""
+    """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(
         table.strip() or None,
         states=() if state is None else (state,),
         kinds=() if kind is None else (kind,),
+        within=dag_id or None,
         before=before,
         limit=_PAGE + 1,
     )
@@ -41,6 +56,7 @@ def operations(
         table=table,
         state=state,
         kind=kind,
+        dag_id=dag_id,
         states=list(OperationState),
         kinds=list(OperationKind),
     )
@@ -50,7 +66,7 @@ def operations(
 def operation(
     request: Request, catalog: OpenCatalog, user: User, id: str = "", dag_id: str = "", run_id: str = ""
 ) -> Response:
-    """Show an operation, by its id or by its run in Airflow.
+    """Show an operation, by its id or by its run in Airflow; several of a run as a list.
 
     Raises:
         HTTPException: 422; the address names neither.
@@ -58,13 +74,76 @@ def operation(
     operation_id = id or f"{dag_id}/{run_id}"
     if not operation_id.strip("/"):
         raise HTTPException(422, "the address names no operation; give its id")
-    found = catalog.operations.find(operation_id)
+    listed = catalog.operations.list(within=operation_id, limit=_MOST_OF_RUN + 1)
+    listed = [found for found in listed if not id or found.id == id] or listed
+    found = listed[0] if len(listed) == 1 else None
+    jobs = catalog.operations.jobs_of(found.id) if found else ()
+    run = _run_of(user, operation_id)
+    is_running = any(found.state in UNFINISHED for found in listed) or (run is not None and run.is_running)
+    dag = _dag_of(operation_id)
+    change = None
+    if found is not None:
+        change = _changes.get((found.number, found.state), partial(change_of, catalog, found))
     return render(
         request,
         "operation_part.html" if is_part(request) else "operation.html",
+        # The page asks again until nothing changes any more.
+        status=200 if is_running or not is_part(request) else STOP_POLLING,
         active="operations",
         id=operation_id,
         operation=found,
-        is_running=found is None or found.state in UNFINISHED,
+        operations=listed[:_MOST_OF_RUN],
+        jobs=jobs,
+        progress=None if found is None else progress_of(found, jobs),
+        change=change,
+        details=() if found is None or not may_read_runs(user, dag) else _details(found),
+        run=run,
+        is_running=is_running,
+        may_cancel=found is not None and found.state in UNFINISHED and may_stop(user, dag),
+        has_logs=any(job.log_path for job in jobs) and may_read_logs(user, dag),
         questions=waiting_questions(user, operation_id) if "/" in operation_id else [],
     )
+
+
+@router.get("/operation/log")
+def log(request: Request, catalog: OpenCatalog, user: User, id: str, step: str) -> Response:
+    """Show the end of the log of a step's latest attempt.
+
+    Raises:
+        HTTPException: 403; the user may not read the logs of the operation's DAG.
+    """
+    if not may_read_logs(user, _dag_of(id)):
+        raise HTTPException(403, f"you may not read the logs of the DAG {_dag_of(id)}")
+    job = catalog.operations.get_job(id, step)
+    process = None if job is None or job.log_path is None else recorded_process(job.log_path)
+    text = None if process is None else process.end_of_log(_LOG_BYTES)
+    return render(request, "operation_log.html", job=job, text=text)
+
+
+@router.post("/operation/cancel")
+def cancel(catalog: OpenCatalog, user: User, id: str) -> Response:
+    """Fail an unfinished operation, so that none of its jobs can commit.
+
+    Raises:
+        HTTPException: 403; the user may not stop runs of the operation's DAG.
+    """
+    if not may_stop(user, _dag_of(id)):
+        raise HTTPException(403, f"you may not stop runs of the DAG {_dag_of(id)}; ask an administrator of Airflow")
+    catalog.operations.fail(id, CANCELLED, f"cancelled by {user.get_name()} in Airflow's UI")
+    return Response(status_code=204)
+
+
+def _details(found: Operation) -> list[tuple[str, Any]]:
+    """Return the request and the results of the steps, for those who may read the form of the run in Airflow."""
+    results = ((f"Result of {step}", result) for step, result in found.report.items())
+    return [(title, shown(found, values)) for title, values in (("Request", found.request), *results) if values]
+
+
+def _dag_of(operation_id: str) -> str:
+    """Return the DAG of an operation; for one of another caller, its id, which no DAG has."""
+    return operation_id.partition("/")[0]
+
+
+def _run_of(user: User, operation_id: str) -> Run | None:
+    dag_id, *parts = operation_id.split("/", 2)
+    return find_run(dag_id, parts[0]) if parts and may_read_runs(user, dag_id) else None

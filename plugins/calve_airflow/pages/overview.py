@@ -18,8 +18,12 @@ from catalog.partitions.counting import TableSize
 
 router = APIRouter()
 
-_SMALL_BYTES = 16 * 1024 * 1024
-_FEW_FILES = 100
+SMALL_BYTES = 16 * 1024 * 1024
+"""Files below this mean size are small."""
+
+FEW_FILES = 100
+"""Fewer files are no problem, whatever their size."""
+
 _SKEWED = 10.0
 _SHOWN = 8
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -88,7 +92,7 @@ def warnings(tables: list[Table], measured: dict[int, TableSize]) -> list[Warned
         if size is None:
             continue
         mean = size.mean_file_bytes
-        if mean is not None and mean < _SMALL_BYTES and size.files >= _FEW_FILES:
+        if mean is not None and mean < SMALL_BYTES and size.files >= FEW_FILES:
             found.append(Warned(table, size, "small files"))
         elif (skew := size.skew) is not None and skew >= _SKEWED:
             found.append(Warned(table, size, "skew"))

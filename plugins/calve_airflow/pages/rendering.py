@@ -17,6 +17,9 @@ from markupsafe import Markup
 
 STATIC = files("calve_airflow.pages") / "static"
 
+STOP_POLLING = 286
+"""The status of a part that does not change any more, at which htmx stops asking for it."""
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _UNKNOWN = "—"
 
@@ -78,6 +81,16 @@ def as_json(value: Any) -> str:
     return json.dumps(value, default=str, separators=(",", ":"))
 
 
+def as_indented_json(value: Any) -> str:
+    """Return a value as JSON for people."""
+    return json.dumps(value, default=str, indent=2, ensure_ascii=False)
+
+
+def rate(value: float) -> str:
+    """Return a number of units a second for people."""
+    return count(value) if value >= 10 else f"{value:.2g}"
+
+
 def or_none(value: Any) -> Any:
     """Return a field of a page's address; None if a form sends it without a value."""
     return value or None
@@ -99,7 +112,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        size=size, count=count, short_count=short_count, duration=duration, moment=moment, as_json=as_json
+        size=size,
+        count=count,
+        short_count=short_count,
+        duration=duration,
+        moment=moment,
+        rate=rate,
+        as_json=as_json,
+        as_indented_json=as_indented_json,
     )
     return environment
 

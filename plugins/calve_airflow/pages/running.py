@@ -21,7 +21,7 @@ router = APIRouter()
 
 @router.get("/run/{dag_id}")
 def form(request: Request, user: User, dag_id: str) -> Response:
-    """Show the form of a DAG; the query has values of its fields.
+    """Show the form of a DAG; the query has values of its fields, and perhaps the `logical_date` of the run.
 
     Raises:
         HTTPException: 404; there is no such DAG, or the user may not start it.
@@ -38,6 +38,7 @@ def form(request: Request, user: User, dag_id: str) -> Response:
         active=None,
         dag_id=dag_id,
         fields=[field_of(name, schema, given) for name, schema in found.fields.items()],
+        logical_date=request.query_params.get("logical_date", ""),
         may_start=may_start(user, dag_id),
         is_paused=found.is_paused,
     )

@@ -18,6 +18,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -224,6 +225,25 @@ class JobProcess:
                     return
                 self.log_position += len(line)
                 yield line.decode(errors="replace").rstrip()
+
+    def end_of_log(self, maximum_bytes: int) -> str | None:
+        """Return the last whole lines of the log, of at most `maximum_bytes`; None if this host does not see it.
+
+        For readers other than the job's task: a link or a device that took the log's place is not read.
+        """
+        if not self._is_known:
+            return None
+        with suppress(OSError):
+            file = os.open(self.log_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(file, "rb") as log:
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                start = max(0, status.st_size - maximum_bytes)
+                log.seek(start)
+                text = log.read(maximum_bytes).decode(errors="replace")
+            return text.partition("\n")[2] if start else text
+        return None
 
     def last_error(self) -> str | None:
         """Return the last line of the log that tells why a program did not start or ended; None if there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from catalog import Catalog
 
 log = logging.getLogger(__name__)
+
+_REST = 4
+"""The pause between two polls is at least this multiple of the time that the last poll took."""
 
 Key = TypeVar("Key", bound=Hashable)
 State = TypeVar("State")
@@ -112,6 +116,7 @@ class _Poll:
         self._seconds = seconds
         self._waiting: dict[CatalogTrigger[Any, Any], asyncio.Future[None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._poll_took = 0.0
 
     @classmethod
     async def wait_for(cls, trigger: CatalogTrigger[Any, Any]) -> None:
@@ -142,7 +147,7 @@ class _Poll:
                 ended = []
             for trigger in ended:
                 self._end(trigger)
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(max(self._seconds, _REST * self._poll_took))
 
     async def _ended(self, waiting: Sequence[CatalogTrigger[Any, Any]]) -> Sequence[CatalogTrigger[Any, Any]]:
         """Return the triggers whose wait is over. If the catalog stays unreadable for too long, these are all."""
@@ -152,8 +157,11 @@ class _Poll:
         from catalog.operations.patience import Patience
 
         def poll(catalog: Catalog) -> Sequence[CatalogTrigger[Any, Any]]:
+            began_at = time.monotonic()
             states = self._kind.read(catalog, {trigger.key for trigger in waiting})
-            return [trigger for trigger in waiting if _is_over(trigger, states.get(trigger.key))]
+            ended = [trigger for trigger in waiting if _is_over(trigger, states.get(trigger.key))]
+            self._poll_took = time.monotonic() - began_at
+            return ended
 
         patience = Patience(f"{len(waiting):,} × {self._kind.__name__}")
         while True:

@@ -582,3 +582,16 @@ def test_the_states_of_the_indexes_of_many_tables_are_read_together(catalog: Cat
     }
     assert catalog.get_partition_index(TABLE, "by_n").state is IndexState.CREATING
     assert catalog.get_partition_index_states([]) == {}
+
+
+def test_the_progress_of_builds_counts_items_and_partitions_that_are_left(catalog: Catalog, table: Table) -> None:
+    add(catalog, *range(5))
+    index = half_built(catalog)
+    add(catalog, 7)
+    progress = catalog.get_partition_index_progress(TABLE)[index.id]
+    assert (progress.items, progress.remaining) == (3, 3)
+    catalog.build_partition_index(TABLE, "i")
+    progress = catalog.get_partition_index_progress(TABLE)[index.id]
+    assert (progress.items, progress.remaining) == (6, 0)
+    catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("s", "string")])
+    assert catalog.get_partition_index_progress("demo.other") == {}

@@ -410,3 +410,30 @@ def test_the_jobs_of_many_steps_are_read_together(operations: Operations) -> Non
         ("run-2", "verify"): operations.get_job("run-2", "verify"),
     }
     assert operations.get_jobs([]) == {}
+
+
+def test_the_steps_of_an_operation_are_read_in_their_order(operations: Operations) -> None:
+    begin(operations, "run-1")
+    with pytest.raises(OperationNotFoundError):
+        operations.jobs_of("run-2")
+    assert operations.jobs_of("run-1") == []
+    for step in ("write", "check"):
+        operations.finish_job("run-1", step, operations.start_job("run-1", step), {"step": step})
+    written, checked = operations.jobs_of("run-1")
+    assert [written.step, checked.step] == ["write", "check"]
+    assert written.started_at_ms is not None
+    assert checked.started_at_ms is not None
+    assert written.started_at_ms <= written.heartbeat_at_ms <= checked.started_at_ms <= checked.heartbeat_at_ms
+
+
+def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> None:
+    ids = ["dag/run", "dag/run/shop.a", "dag/run/shop.b", "dag/run2", "dag/run2/shop.a", "Dag/run/shop.a", "dag_x/run"]
+    for number, name in enumerate(ids):
+        begin(operations, name, f"demo.t{number}")
+
+    def found(within: str) -> set[str]:
+        return {operation.id for operation in operations.list(within=within)}
+
+    assert found("dag/run") == {"dag/run", "dag/run/shop.a", "dag/run/shop.b"}
+    assert found("dag") == {name for name in ids if name.startswith("dag/")}
+    assert found("dag/run%") == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -112,7 +113,9 @@ def test_indexes_jobs_and_sources_survive_the_renumbering_of_rows(catalog: Catal
     upgrade(catalog.storage)
 
     assert catalog.get_partition_indexes("demo.flights") == [index]
-    assert catalog.operations.get_job("r1", "repair") == before is not None
+    assert before is not None
+    # Earlier versions do not record when an attempt started.
+    assert catalog.operations.get_job("r1", "repair") == replace(before, started_at_ms=None)
     assert catalog.build_partition_index("demo.flights", "by_year").state is IndexState.ACTIVE
     catalog.delete_partition_index("demo.flights", "by_year")
     assert catalog.create_partition_index("demo.flights", "by_year", ["year"]).id > index.id

@@ -34,7 +34,7 @@ from catalog import Catalog
 from catalog.operations.approvals import VALID_MS
 from catalog.storage.schema import ApprovalRow
 
-ASKED = Question("Delete 10 rows?", "**10 rows** would be gone", ["abc"])
+ASKED = Question("Delete 10 rows?", "**10 rows** would be gone", ["abc"], "demo.t")
 
 
 class Airflow:
@@ -86,14 +86,17 @@ def test_nobody_is_asked_when_nothing_is_deleted(context: Context) -> None:
         approve(None).execute(context)
 
 
-def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context) -> None:
+def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("calve_airflow.operators.approval.notify", lambda _, *what, **more: told.append((what, more)))
     with pytest.raises(TaskAwaitingInput) as waiting:
         approve(ASKED).execute(context)
     assert airflow.kept is not None
     assert airflow.kept.subject == ASKED.subject
     assert airflow.kept.body == f"{ASKED.body}\n\nDeletion `{key_of('abc')[:16]}`"
     assert airflow.kept.defaults == ["Reject"]
-    assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"]}, PATIENCE)
+    assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"], "table": "demo.t"}, PATIENCE)
+    assert told == [(("on_approval", "demo.t", ASKED.subject), {"body": airflow.kept.body})]
 
 
 def test_same_question_is_asked_again_when_the_task_is_cleared(airflow: Airflow, context: Context) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from sqlalchemy import update
 
+from calve_airflow.assets import Change, change_asset
 from calve_airflow.operators.loading import (
     CREATE_INDEXES,
     QUARANTINED,
@@ -216,6 +218,28 @@ def test_all_partitions_that_a_load_has_changed_are_announced(
     assert announced == [second.name(table)], "a retry"
 
 
+def test_a_load_is_an_event_with_its_counts(catalog: Catalog) -> None:
+    operation = catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE)
+    report = {"partitions": 2, "partitions_extended": 1, "partitions_replaced": 0, "row_count": 7, "file_count": 3}
+    for step, result in (("register", {**report, "size_bytes": None}), ("check_quality", {"failed": 1})):
+        attempt = catalog.operations.start_job(RUN, step)
+        catalog.operations.finish_job(RUN, step, attempt, result)
+    with catalog.storage.write() as connection:
+        hidden = update(PartitionRow).where(PartitionRow.packed_values == "AA/1")
+        connection.execute(hidden.values(is_quarantined=True, operation_number=operation.number))
+    task = AnnounceNewPartitionsOperator(task_id="announce", operation_id=RUN)
+    context = Context(ti=SimpleNamespace(task=task), outlet_events=OutletEventAccessors())  # type: ignore[typeddict-item]
+    task.execute(context)
+    assert task.outlets == [], "nothing is committed"
+    with catalog.storage.write() as connection:
+        catalog.operations.advance(connection, RUN, OperationState.COMMITTED)
+    task.execute(context)
+    asset = change_asset(TABLE, Change.LOADED)
+    assert task.outlets == [asset]
+    counts = {"partitions_added": 2, "partitions_extended": 1, "partitions_replaced": 0, "rows": 7, "files": 3}
+    assert context["outlet_events"][asset].extra == {"operation": RUN, **counts, "partitions_quarantined": 1}
+
+
 def test_quarantined_partitions_are_named_by_a_task_that_fails(catalog: Catalog) -> None:
     report = ReportQuarantineOperator(task_id="quarantined", operation_id=RUN)
     context = Context()
@@ -242,10 +266,12 @@ def test_quarantined_partitions_are_named_by_a_task_that_fails(catalog: Catalog)
     [({"on_failure": "quarantine"}, 0, True), ({"on_failure": "quarantine"}, 1, False), ({}, 1, True)],
 )
 def test_the_task_is_skipped_unless_partitions_are_quarantined(
-    catalog: Catalog, rules: dict[str, str], failed: int, is_skipped: bool
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, rules: dict[str, str], failed: int, is_skipped: bool
 ) -> None:
     pushed: dict[str, Any] = {}
     context = Context(ti=SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value})))  # type: ignore[typeddict-item]  # other keys are not used
+    told: list[Any] = []
+    monkeypatch.setattr("calve_airflow.operators.loading.notify", lambda _, *what, **more: told.append((what, more)))
     result = {"failed": failed, "checked": 3, "failures": ["a: b"], "docs_path": "/page"}
     with DAG("load", schedule=None):
         check = CheckQualityOperator(task_id="check", job="check_quality", setting="quality", operation_id=RUN)
@@ -254,6 +280,9 @@ def test_the_task_is_skipped_unless_partitions_are_quarantined(
     for task in (check, alone):
         task.request = {"table": TABLE, "rules": rules}
     assert alone.finish(context, catalog, result) == result
+    counts = {"failed": failed, "checked": 3, "docs_path": "/page"}
+    expected = f"{failed} of 3 new partitions of demo.flights failed their quality checks: a: b. The report is /page"
+    assert told == ([(("on_quality", TABLE, expected), counts)] if failed else [])
     if not is_skipped:
         assert check.finish(context, catalog, result) == result
         return

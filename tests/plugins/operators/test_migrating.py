@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from calve_airflow.assets import Change, change_asset
 from calve_airflow.batches import all_items
 from calve_airflow.forms import forms
 from calve_airflow.operators.migrating import (
@@ -53,9 +55,14 @@ def catalog(catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 class Task(dict[str, Any]):
     """The XComs of a run, as its tasks see them."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.task = SimpleNamespace(outlets=[])
+        self.events = OutletEventAccessors()
+
     def context(self, form: dict[str, Any] | None = None, **more: Any) -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="migrate_hive_to_iceberg")
-        return Context(ti=self, dag_run=run, params=form or FORM, **more)  # type: ignore[typeddict-item]  # other keys are not used
+        return Context(ti=self, dag_run=run, outlet_events=self.events, params=form or FORM, **more)  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -157,6 +164,22 @@ def test_a_run_that_is_cleared_does_nothing_again(catalog: Catalog, jobs: dict[s
     again = run(FORM)
     assert [row["outcome"] for row in again] == [row["outcome"] for row in first]
     assert jobs["ran"] == []
+
+
+@on_sqlite
+def test_a_migration_is_an_event_with_its_counts(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    form = {**FORM, "tables": [FIRST]}
+    run(form)
+    task = Task()
+    flip = FlipMigrationOperator(task_id="flip", table=FIRST)
+    flip.execute(task.context(form))
+    assert [dataset.table for dataset in (*flip.lineage.inputs, *flip.lineage.outputs)] == [FIRST, FIRST]
+    assert flip.lineage.outputs[0].rows == 7
+    asset = change_asset(FIRST, Change.MIGRATED)
+    assert task.task.outlets == [asset]
+    extra = dict(task.events[asset].extra)
+    assert extra.pop("bytes") > 0
+    assert extra == {"operation": f"{RUN}/{FIRST}", "partitions": 4, "rows": 7, "files": 4}
 
 
 @on_sqlite

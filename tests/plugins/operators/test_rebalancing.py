@@ -10,8 +10,10 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from sqlalchemy import update
 
+from calve_airflow.assets import Change, change_asset
 from calve_airflow.operators.approval import Question
 from calve_airflow.operators.rebalancing import (
     CommitRebalanceOperator,
@@ -74,10 +76,17 @@ class Task(dict[str, Any]):
 
     user: str | None = "somebody"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.task = SimpleNamespace(outlets=[])
+        self.events = OutletEventAccessors()
+
     def context(self, form: dict[str, Any] | None = None) -> Context:
         dag_id, run_id = RUN.split("/")
         run = SimpleNamespace(triggering_user_name=self.user, dag_id=dag_id, run_id=run_id)
-        return Context(ti=self, dag_run=run, params={"table": TABLE, "dry_run": False, **(form or {})})  # type: ignore[typeddict-item]  # other keys are not used
+        return Context(
+            ti=self, dag_run=run, outlet_events=self.events, params={"table": TABLE, "dry_run": False, **(form or {})}
+        )  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -108,8 +117,9 @@ def verify(form: dict[str, Any]) -> dict[str, Any]:
     return VerifyRewriteOperator(task_id="verify", operation_id=RUN).execute(Task().context(form))
 
 
-def commit(form: dict[str, Any]) -> dict[str, Any]:
-    return CommitRebalanceOperator(task_id="commit", operation_id=RUN).execute(Task().context(form))
+def commit(form: dict[str, Any], task: Task | None = None) -> dict[str, Any]:
+    operator = CommitRebalanceOperator(task_id="commit", operation_id=RUN)
+    return operator.execute((Task() if task is None else task).context(form))
 
 
 def ids(catalog: Catalog) -> tuple[int, ...]:
@@ -239,7 +249,12 @@ def test_rows_are_moved_step_by_step(catalog: Catalog, jobs: dict[str, Any]) -> 
     verified = verify(SPLIT)
     assert verified["folder"] == written["folder"]
     assert ids(catalog) == (0, 1, 2, 3)
-    report = commit(SPLIT)
+    task = Task()
+    report = commit(SPLIT, task)
+    asset = change_asset(TABLE, Change.REBALANCED)
+    counts = {"rows_moved": 10, "bytes_moved": 1000, "files_written": 2, "files_reassigned": 0, "rows_deleted": 0}
+    assert task.task.outlets == [asset]
+    assert task.events[asset].extra == {"operation": RUN, **counts}
     assert ids(catalog) == (0, 4, 5, 2, 3)
     assert {file.path.partition("/")[0] for file in catalog.scan_files(TABLE, "delay < 10").files} == {
         verified["folder"]

@@ -295,6 +295,16 @@ def test_a_repeated_task_takes_the_result_of_the_job_that_succeeded(jobs: Jobs) 
     assert jobs.runs == [1]
 
 
+def test_an_index_build_is_counted_once(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Any] = []
+    monkeypatch.setattr(spark_job, "_BUILD", "step_one")
+    monkeypatch.setattr(spark_job, "count", lambda metric, **tags: counted.append((metric, tags)))
+    jobs.write("catalog.operations.finish_job(*attempt, {})")
+    for _ in range(2):
+        jobs.task().execute(context())
+    assert counted == [("calve.index_builds", {"table": "demo.flights"})]
+
+
 def test_a_repeated_task_repeats_a_job_whose_result_is_outdated(jobs: Jobs) -> None:
     class OutdatedOperator(SparkJobOperator):
         def is_current(self, catalog: Catalog, job: JobRun) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from tests.support.browser import require_chromium
+from tests.support.delays import make_delays
 from tests.support.pages_samples import fill
 from tests.support.pages_server import ROLES, PagesServer
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 COUNTRIES = ("DE", "FR", "US")
 DAYS = 60
+DELAYS = "shop.delays"
+"""A table with a partition scheme; tests change no partition of these tables, which pages count."""
 MISSING = "2024-01-20"
 """A day that only one country lacks."""
 
@@ -43,6 +46,7 @@ def pages_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]
                 if (day := date(2024, 1, 1) + timedelta(number)) != date.fromisoformat(MISSING) or country != "FR"
             ],
         )
+        make_delays(catalog, DELAYS)
         catalog.create_table("shop.customers", columns=[("id", "bigint"), ("name", "string")])
         fill(catalog)
         yield catalog

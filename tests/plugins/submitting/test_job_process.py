@@ -207,3 +207,21 @@ def test_a_log_that_is_gone_has_no_error(process: JobProcess) -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_the_end_of_a_log_has_whole_lines(process: JobProcess) -> None:
+    assert process.end_of_log(100) is None
+    process.log_path.write_text("first\nsecond\nthird")
+    assert process.end_of_log(100) == "first\nsecond\nthird"
+    assert process.end_of_log(10) == "third"
+
+
+def test_only_logs_below_the_folder_of_jobs_are_read(tmp_path: Path, process: JobProcess) -> None:
+    jobs, secret = tmp_path / "operation", tmp_path / "log"
+    secret.write_text("secret")
+    process.log_path.symlink_to(secret)
+    for path in (secret, jobs / ".." / "log", process.log_path, jobs / "passwd"):
+        assert JobProcess.recorded(str(path), jobs).end_of_log(100) is None
+    process.log_path.unlink()
+    os.mkfifo(process.log_path)
+    assert JobProcess.recorded(str(process.log_path), jobs).end_of_log(100) is None

@@ -1,0 +1,101 @@
+"""What an Iceberg table's metadata file says about its snapshots, without reading manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table.snapshots import Snapshot
+
+from catalog.errors import UnreadableMetadataError
+from catalog.iceberg.metadata import read_metadata
+
+_LATEST = 20
+
+
+@dataclass(frozen=True)
+class SnapshotLine:
+    """A snapshot.
+
+    Attributes:
+        operation: For instance append.
+    """
+
+    id: int
+    at_ms: int
+    operation: str
+    added_files: int | None
+    added_rows: int | None
+    removed_files: int | None
+
+
+@dataclass(frozen=True)
+class TableSnapshots:
+    """An Iceberg table as its metadata file describes it.
+
+    Attributes:
+        location: The metadata file.
+        partitioned_by: The fields of the partition spec, such as `days(at)`.
+        files, rows, size_bytes, delete_files: Of the current snapshot, as its summary says; None if it does not.
+        count: The number of snapshots.
+        latest: The latest ones, newest first.
+    """
+
+    location: str
+    format_version: int
+    partitioned_by: Sequence[str]
+    files: int | None
+    rows: int | None
+    size_bytes: int | None
+    delete_files: int | None
+    count: int
+    latest: Sequence[SnapshotLine]
+
+
+def read_snapshots(table: str, location: str) -> TableSnapshots:
+    """Return what a metadata file says.
+
+    Raises:
+        UnreadableMetadataError: It cannot be read.
+    """
+    try:
+        metadata = read_metadata(location)
+    except (OSError, ValueError, ValidationError) as error:
+        raise UnreadableMetadataError(table, location, str(error).split("\n")[0]) from error
+    current = metadata.current_snapshot()
+    totals = _summary(current)
+    schema = metadata.schema()
+    fields = [f"{schema.find_column_name(field.source_id)} {field.transform}" for field in metadata.spec().fields]
+    newest = sorted(metadata.snapshots, key=lambda snapshot: -snapshot.timestamp_ms)[:_LATEST]
+    return TableSnapshots(
+        location,
+        metadata.format_version,
+        [field.removesuffix(" identity") for field in fields],
+        files=_number(totals, "total-data-files"),
+        rows=_number(totals, "total-records"),
+        size_bytes=_number(totals, "total-files-size"),
+        delete_files=_number(totals, "total-delete-files"),
+        count=len(metadata.snapshots),
+        latest=[_line(snapshot) for snapshot in newest],
+    )
+
+
+def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    return snapshot.summary.additional_properties
+
+
+def _number(summary: Mapping[str, str], name: str) -> int | None:
+    text = summary.get(name)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _line(snapshot: Snapshot) -> SnapshotLine:
+    summary = _summary(snapshot)
+    operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
+    added, rows, removed = (
+        _number(summary, name) for name in ("added-data-files", "added-records", "deleted-data-files")
+    )
+    return SnapshotLine(snapshot.snapshot_id, snapshot.timestamp_ms, operation, added, rows, removed)

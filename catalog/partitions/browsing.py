@@ -1,0 +1,324 @@
+"""Pages and groups of a table's partitions, for people who look at them; sorted, summed and cut off in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Connection, Numeric, Select, case, cast, collate, func, null, or_, select
+
+from catalog.datafiles.files import DataFile
+from catalog.errors import InvalidRequestError
+from catalog.model import Partition, Table
+from catalog.model.identifiers import normalise_identifier
+from catalog.model.partition_names import NULL_VALUE, unpack_values
+from catalog.partitions.conditions import condition_of, piece
+from catalog.partitions.scanning import Scanner
+from catalog.storage import Storage
+from catalog.storage.partition_rows import PartitionFactory, partition_query
+from catalog.storage.schema import DataFileRow, PartitionCheckRow, PartitionRow
+from catalog.tables.definitions import Definitions
+from catalog.types.key_types import DecimalType, FloatingType, IntegerType, KeyType
+
+if TYPE_CHECKING:
+    from catalog.iceberg.described import TableSnapshots
+    from catalog.partitions.gaps import Calendar, MissingPartitions
+
+NO_VALUE = (NULL_VALUE, "%")
+"""The stored strings of null and of a missing value."""
+
+_NUMBER = r"^[+-]?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$"
+
+
+class Sort(StrEnum):
+    """The measures by which partitions are sorted; the name of a partition key is another possibility."""
+
+    NEWEST = "newest"
+    ROWS = "rows"
+    BYTES = "bytes"
+    FILES = "files"
+    FILE_BYTES = "file_bytes"
+
+
+@dataclass(frozen=True)
+class PartitionSums:
+    """Sums over some partitions.
+
+    Attributes:
+        partitions: Their number, with quarantined ones.
+        quarantined: The number of quarantined ones.
+        files, rows, size_bytes: Totals of those whose counts are known.
+        newest_at_ms: Time at which the newest was added; None without partitions.
+    """
+
+    partitions: int = 0
+    quarantined: int = 0
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    newest_at_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class PartitionPage:
+    """A page of the partitions that match a filter.
+
+    Attributes:
+        sums: Sums over all that match.
+    """
+
+    partitions: Sequence[Partition]
+    sums: PartitionSums
+
+
+@dataclass(frozen=True)
+class PartitionGroup:
+    """Partitions with the same values of some keys.
+
+    Attributes:
+        values: Their values, as the partitions have them: two spellings of a value are two groups. None is null.
+        failed: The number of those whose latest quality check failed.
+    """
+
+    values: tuple[str | None, ...]
+    sums: PartitionSums
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class PartitionGroups:
+    """Groups of partitions, those with the most rows first; `is_cut` if there are more than the limit."""
+
+    groups: Sequence[PartitionGroup]
+    is_cut: bool
+
+
+class Browsing:
+    """What people look at of a table's partitions; quarantined ones are included.
+
+    Each method reads all rows of the table's partitions in SQL, unless an index finds those that match. They raise:
+
+    - `TableNotFoundError`: The table does not exist.
+    - `IcebergTableError`: Iceberg's metadata have its partitions.
+    - `ExpressionError`: The expression is invalid.
+    """
+
+    def __init__(self, storage: Storage, definitions: Definitions, scanner: Scanner) -> None:
+        """Set the storage, the definitions in it, and the search for partitions."""
+        self.storage = storage
+        self.definitions = definitions
+        self.scanner = scanner
+
+    def page(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        sort: str = Sort.NEWEST,
+        descending: bool = True,
+        offset: int = 0,
+        limit: int = 100,
+        only_bad: bool = False,
+    ) -> PartitionPage:
+        """Return some of the partitions that match an expression, in an order.
+
+        Args:
+            sort: A `Sort`, or the name of a partition key. Unknown numbers and nulls are last; numbers are compared as
+                such, and other values as strings.
+            only_bad: Only those that are quarantined or failed their latest quality check.
+
+        Raises:
+            InvalidRequestError: There is no such order, or the offset is negative.
+        """
+        if offset < 0:
+            raise InvalidRequestError(f"the offset {offset} is negative; give 0 or more")
+        with self.storage.read() as connection:
+            definition = self.definitions.get_hive_table(table, connection)
+            key = self._sort_key(connection, definition, sort)
+            chosen = self.chosen(connection, definition, expression, only_bad=only_bad)
+            order = (key.desc() if descending else key.asc()).nulls_last()
+            last = PartitionRow.id.desc() if descending else PartitionRow.id
+            query = partition_query(definition).where(*chosen)
+            by_id = query.order_by(last) if sort == Sort.NEWEST else query.order_by(order, last)
+            rows = connection.execute(by_id.offset(offset).limit(limit)).all()
+            sums = connection.execute(select(*_SUMS).where(*chosen)).one()
+        return PartitionPage(PartitionFactory(definition).make_all(rows), sums_of(sums))
+
+    def partition(self, table: str, partition_id: int) -> Partition | None:
+        """Return a partition by its id, visible or quarantined; None if the table has none of this id."""
+        with self.storage.read() as connection:
+            definition = self.definitions.get_hive_table(table, connection)
+            query = partition_query(definition).where(PartitionRow.id == partition_id)
+            rows = connection.execute(query).all()
+        return next(iter(PartitionFactory(definition).make_all(rows)), None)
+
+    def _sort_key(self, connection: Connection, table: Table, sort: str) -> ColumnElement[Any]:
+        row = PartitionRow
+        measures: dict[str, ColumnElement[Any]] = {
+            Sort.NEWEST: row.id.expression,
+            Sort.ROWS: row.row_count.expression,
+            Sort.BYTES: row.size_bytes.expression,
+            Sort.FILES: row.file_count.expression,
+            Sort.FILE_BYTES: cast(row.size_bytes, Numeric) / func.nullif(row.file_count, 0),
+        }
+        position = table.key_position(sort)
+        if position is not None:
+            return _typed(connection, position, table.key_types[position])
+        if sort not in measures:
+            known = ", ".join((*measures, *table.key_names))
+            raise InvalidRequestError(f"partitions cannot be sorted by {sort!r}; sort them by one of {known}")
+        return measures[sort]
+
+    def groups(
+        self, table: str, keys: Sequence[str], expression: str | None = None, *, limit: int = 5_000
+    ) -> PartitionGroups:
+        """Return the partitions that match an expression, grouped by some keys, those with the most rows first.
+
+        Raises:
+            InvalidRequestError: The table has no such partition key.
+        """
+        with self.storage.read() as connection:
+            definition = self.definitions.get_hive_table(table, connection)
+            pieces = [piece(position_of(definition, key)) for key in keys]
+            return self.grouped(connection, self.chosen(connection, definition, expression), pieces, limit)
+
+    def grouped(
+        self,
+        connection: Connection,
+        chosen: Sequence[ColumnElement[bool]],
+        pieces: Sequence[ColumnElement[Any]],
+        limit: int,
+    ) -> PartitionGroups:
+        """Return groups of partitions by SQL expressions, in the caller's transaction."""
+        labelled = [expression.label(f"piece_{number}") for number, expression in enumerate(pieces)]
+        query: Select[*tuple[Any, ...]] = select(*labelled, *_SUMS).where(*chosen).group_by(*labelled)
+        rows = connection.execute(query.order_by(_ROWS.desc()).limit(limit + 1)).all()
+        check, failed = PartitionCheckRow, dict[tuple[str, ...], int]()
+        of_failed = select(*labelled, func.count()).join_from(
+            PartitionRow, check, check.partition_id == PartitionRow.id
+        )
+        count = of_failed.where(*chosen, check.passed.is_(False)).group_by(*labelled)
+        for *values, number in connection.execute(count.limit(limit + 1)):
+            failed[tuple(values)] = number
+        width = len(labelled)
+        groups = [
+            PartitionGroup(
+                unpack_values("/".join(row[:width])) if width else (),
+                sums_of(row[width:]),
+                failed.get(tuple(row[:width]), 0),
+            )
+            for row in rows[:limit]
+        ]
+        return PartitionGroups(groups, len(rows) > limit)
+
+    def chosen(
+        self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool = False
+    ) -> list[ColumnElement[bool]]:
+        """Return the conditions of the partitions that match an expression, in the caller's transaction."""
+        conditions: list[ColumnElement[bool]] = [PartitionRow.table_id == table.id]
+        matching = condition_of(connection, self.scanner, table, expression)
+        if matching is not None:
+            conditions.append(matching)
+        if only_bad:
+            failed = select(PartitionCheckRow.partition_id).where(PartitionCheckRow.passed.is_(False))
+            conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(failed)))
+        return conditions
+
+    def calendar(self, table: str, expression: str | None = None) -> Calendar | None:
+        """Return a table's partitions by day, with the days that lack some; None for a table without days.
+
+        `catalog.partitions.gaps` tells which keys are days.
+        """
+        from catalog.partitions.gaps import read_calendar
+
+        return read_calendar(self, table, expression)
+
+    def missing(self, table: str, first: str, last: str, expression: str | None = None) -> MissingPartitions:
+        """Return the partitions that a table lacks from one day to another, both inclusive, written as 2024-05-01.
+
+        Raises:
+            InvalidRequestError: A day is invalid, the table has no days, or the range has too many partitions.
+        """
+        from catalog.partitions.gaps import find_missing
+
+        return find_missing(self, table, first, last, expression)
+
+    def files(
+        self, table: str, partition_id: int | None = None, *, offset: int = 0, limit: int = 100
+    ) -> tuple[Sequence[DataFile], PartitionSums]:
+        """Return some data files of a table whose files the catalog records, smallest first, and sums over all.
+
+        Args:
+            partition_id: Only those of this partition: `Partition.id`, or the id in a scheme.
+        """
+        row = DataFileRow
+        with self.storage.read() as connection:
+            definition = self.definitions.get_hive_table(table, connection)
+            chosen = [row.table_id == definition.id]
+            if partition_id is not None:
+                chosen.append(row.partition_id == partition_id)
+            columns = (row.id, row.partition_id, row.path, row.row_count, row.size_bytes, row.statistics)
+            query = select(*columns, row.operation_number).where(*chosen)
+            rows = connection.execute(query.order_by(row.size_bytes, row.id).offset(offset).limit(limit)).all()
+            sums = select(func.count(), func.sum(row.row_count), func.sum(row.size_bytes)).where(*chosen)
+            count, total_rows, total_bytes = connection.execute(sums).one()
+        return [DataFile(*found) for found in rows], PartitionSums(
+            0, 0, count, int(total_rows or 0), int(total_bytes or 0)
+        )
+
+    def snapshots(self, table: str) -> TableSnapshots | None:
+        """Return what the metadata of an Iceberg table say; None for a table of which other engines see no metadata.
+
+        Raises:
+            UnreadableMetadataError: The metadata file cannot be read.
+        """
+        from catalog.iceberg.described import read_snapshots
+
+        definition = self.definitions.get_table(table)
+        location = definition.metadata_location or definition.live_location
+        return None if location is None else read_snapshots(definition.full_name, location)
+
+
+def position_of(table: Table, key: str) -> int:
+    """Return the position of a partition key.
+
+    Raises:
+        InvalidRequestError: The table has no such key.
+    """
+    position = table.key_position(normalise_identifier(key, "column"))
+    if position is None:
+        known = ", ".join(table.key_names) or "none"
+        raise InvalidRequestError(f"{key!r} is no partition key of {table.full_name}; its keys are: {known}")
+    return position
+
+
+def _typed(connection: Connection, position: int, key_type: KeyType) -> ColumnElement[Any]:
+    """Return the SQL expression by which partitions are sorted by a key."""
+    value = piece(position)
+    is_null = value.in_(NO_VALUE)
+    if not isinstance(key_type, IntegerType | FloatingType | DecimalType):
+        text = collate(value, "C") if connection.dialect.name == "postgresql" else value
+        return case((is_null, null()), else_=text)
+    number = cast(value, Numeric)
+    if connection.dialect.name == "postgresql":
+        return case((value.regexp_match(_NUMBER), number))
+    # SQLite takes the digits at the start of a string as its number.
+    return case((is_null, null()), else_=number)
+
+
+_ROWS = func.coalesce(func.sum(PartitionRow.row_count), 0)
+_SUMS = (
+    func.count(),
+    func.coalesce(func.sum(case((PartitionRow.is_quarantined, 1), else_=0)), 0),
+    func.coalesce(func.sum(PartitionRow.file_count), 0),
+    _ROWS,
+    func.coalesce(func.sum(PartitionRow.size_bytes), 0),
+    func.max(PartitionRow.created_at_ms),
+)
+
+
+def sums_of(columns: Iterable[Any]) -> PartitionSums:
+    """Return the sums of a row of a statement with them."""
+    return PartitionSums(*(None if number is None else int(number) for number in columns))  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""What operations have done, for those outside of Calve: events of assets with counts, and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from calve_airflow.assets import Change, announce_change
+from calve_airflow.metrics import Metric, count, record_duration
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog.operations.records import Operation
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is told of one kind of change.
+
+    Attributes:
+        counts: Field of an operation's report → name of the count.
+        number: The metric of the number of operations.
+        duration: The metric of their duration.
+        metrics: Name of a count → its metric.
+    """
+
+    counts: Mapping[str, str]
+    number: Metric
+    duration: Metric
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+
+
+def _same(*names: str) -> Mapping[str, str]:
+    return {name: name for name in names}
+
+
+_TOLD: Mapping[Change, _Told] = {
+    Change.LOADED: _Told(
+        {
+            "partitions": "partitions_added",
+            "partitions_extended": "partitions_extended",
+            "partitions_replaced": "partitions_replaced",
+            "partitions_removed": "partitions_removed",
+            "row_count": "rows",
+            "file_count": "files",
+            "size_bytes": "bytes",
+            "refused": "partitions_refused",
+            "quarantined": "partitions_quarantined",
+        },
+        Metric.LOADS,
+        Metric.LOAD_DURATION,
+        {
+            "rows": Metric.ROWS_LOADED,
+            "partitions_added": Metric.PARTITIONS_ADDED,
+            "partitions_quarantined": Metric.PARTITIONS_QUARANTINED,
+        },
+    ),
+    Change.REBALANCED: _Told(
+        _same("rows_moved", "bytes_moved", "files_written", "files_reassigned", "rows_deleted"),
+        Metric.REBALANCES,
+        Metric.REBALANCE_DURATION,
+        {"rows_moved": Metric.ROWS_MOVED},
+    ),
+    Change.MIGRATED: _Told(
+        _same("partitions", "rows", "files", "bytes"),
+        Metric.MIGRATIONS,
+        Metric.MIGRATION_DURATION,
+        {"rows": Metric.ROWS_MIGRATED},
+    ),
+}
+
+
+def report_outcome(
+    context: Context, change: Change, operation: Operation, report: Mapping[str, Any], table: str | None = None
+) -> None:
+    """Emit the event and the metrics of an operation that the running task has completed.
+
+    A retry repeats no event, because Airflow keeps only those of tries that succeed.
+
+    Args:
+        report: The operation's report.
+        table: The changed table, if it is not that of the operation.
+    """
+    table, told = table or operation.table, _TOLD[change]
+    counts = {name: int(report[field]) for field, name in told.counts.items() if report.get(field) is not None}
+    announce_change(context, table, change, {"operation": operation.id, **counts})
+    count(told.number, table=table)
+    record_duration(told.duration, operation.created_at_ms, table=table)
+    for name, metric in told.metrics.items():
+        count(metric, counts.get(name, 0), table=table)

@@ -1,0 +1,197 @@
+"""Operations as the pages tell them: their progress, and what they change, before and after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catalog import Catalog
+from catalog.errors import CatalogError
+from catalog.operations.records import UNFINISHED, JobRun, Operation, OperationKind
+from catalog.rebalancing.rebalancing import COMMIT
+from catalog.rebalancing.totals import TOTALS
+from catalog.settings.secret_names import is_name_of_secret
+
+_MIGRATIONS = (OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
+_SHOWN = 200
+_STRING_LITERAL = re.compile(r"""'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*\"""", re.DOTALL)
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of an operation's running step.
+
+    Attributes:
+        done, total: Finished and all units; `total` is None while it is unknown.
+        unit: The name of the units, such as `partitions`.
+        per_second: Units a second since the step started; None before the first one.
+        silent_seconds: Time since the last heartbeat.
+    """
+
+    step: str
+    done: int
+    total: int | None
+    unit: str
+    per_second: float | None
+    silent_seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left at this rate, in seconds; None if it is unknown."""
+        if self.per_second is None or self.total is None:
+            return None
+        return max(0, self.total - self.done) / self.per_second
+
+    @property
+    def percentage(self) -> float | None:
+        """The finished part in percent, rounded down, so that only what is done is 100."""
+        return 100 * self.done // self.total if self.total else None
+
+
+def progress_of(operation: Operation, jobs: Sequence[JobRun]) -> Progress | None:
+    """Return the progress of the step that runs; None if none does."""
+    alive = [job for job in jobs if job.is_alive]
+    if not alive or operation.state not in UNFINISHED:
+        return None
+    job = alive[-1]
+    done = operation.progress_done
+    seconds = 0.0 if job.started_at_ms is None else (job.heartbeat_at_ms - job.started_at_ms) / 1000
+    return Progress(
+        job.step,
+        done,
+        operation.progress_total,
+        operation.progress_note or "",
+        done / seconds if done and seconds > 0 else None,
+        job.silent_ms / 1000,
+    )
+
+
+def shown(operation: Operation, values: Any, name: str = "") -> Any:
+    """Return a request or report without passwords, and without the rows that a statement has returned.
+
+    Args:
+        operation: The operation.
+        values: The whole request or report, or a part of it.
+        name: The part's name.
+    """
+    is_statement = operation.kind is OperationKind.RUN_STATEMENT
+    if isinstance(values, Mapping):
+        return {field_name: shown(operation, value, str(field_name)) for field_name, value in values.items()}
+    if is_name_of_secret(name) and values is not None:
+        return _HIDDEN
+    if is_statement and isinstance(values, str):
+        return _STRING_LITERAL.sub(f"'{_HIDDEN}'", values)
+    if isinstance(values, list | tuple):
+        if is_statement and name == "rows":
+            return f"{len(values):,}"
+        return [shown(operation, value, name) for value in values]
+    return values
+
+
+@dataclass(frozen=True)
+class Part:
+    """A partition before and after a change; each is None if the partition does not exist then.
+
+    Attributes:
+        before, after: `rows`, `bytes` and `files`.
+        targets: Where its rows go, while the totals afterwards are unknown.
+    """
+
+    name: str
+    before: Mapping[str, int] | None
+    after: Mapping[str, int] | None
+    targets: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an operation changes.
+
+    Attributes:
+        statement: The change as a statement.
+        parts: Partitions before and after; at most `_SHOWN`.
+        part_count: The number of all these partitions.
+        is_made: Whether the change was made; otherwise it is planned.
+        figures: Name → number of what is moved, written and deleted.
+        columns: Columns with their types before and after.
+        problem: Why it cannot be shown.
+    """
+
+    statement: str = ""
+    parts: Sequence[Part] = ()
+    part_count: int = 0
+    is_made: bool = False
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    columns: Sequence[Any] = ()
+    problem: str = ""
+
+    @property
+    def most_rows(self) -> int:
+        """The rows of the largest partition before or after, at least 1."""
+        return max([1, *(side["rows"] for part in self.parts for side in (part.before, part.after) if side)])
+
+
+_FIGURES = ("rows_moved", "bytes_moved", "files_written", "files_reassigned", "rows_deleted", "estimated_seconds")
+
+
+def change_of(catalog: Catalog, operation: Operation) -> Change | None:
+    """Return what an operation changes; None if operations of its kind show no plan, or if it has failed."""
+    try:
+        if operation.kind is OperationKind.REBALANCE:
+            return _rebalance(catalog, operation)
+        if operation.kind in _MIGRATIONS:
+            return _migration(catalog, operation)
+    except CatalogError as error:
+        return Change(problem=str(error))
+    return None
+
+
+def _rebalance(catalog: Catalog, operation: Operation) -> Change | None:
+    if COMMIT in operation.report:
+        made = operation.report[COMMIT]
+        parts = [
+            Part(f"{total['partition_id']}: {total['partition']}", total["before"], total["after"])
+            for total in made[TOTALS]
+        ]
+        return Change(made["statement"], parts[:_SHOWN], len(parts), is_made=True, figures=_figures(made))
+    if operation.state not in UNFINISHED:
+        return None
+    plan = catalog.rebalancing.plan_of(operation)
+    parts = [
+        Part(
+            f"{reading.partition_id}: {reading.text}",
+            {
+                "rows": reading.before.row_count,
+                "bytes": reading.before.size_bytes,
+                "files": reading.before.file_count,
+            },
+            None,
+            ", ".join(map(str, reading.targets)) or "deleted",
+        )
+        for reading in plan.readings
+    ]
+    return Change(plan.change.statement(operation.table), parts[:_SHOWN], len(parts), figures=_figures(plan.as_json()))
+
+
+def _figures(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: report[name] for name in _FIGURES if name in report}
+
+
+def _migration(catalog: Catalog, operation: Operation) -> Change:
+    from catalog.iceberg.layout import TypeRules, layout_of
+    from catalog.migration.migrations import FLIP, STAGE
+    from catalog.migration.requests import MigrationOperation
+
+    request = MigrationOperation.of(operation).parsed_request
+    layout = layout_of(catalog.get_table(operation.table), TypeRules(request.timestamps))
+    found = {**operation.report.get(STAGE, {}), **operation.report.get(FLIP, {})}
+    target = request.target or operation.table
+    return Change(
+        f"Hive table {operation.table} → Iceberg table {target}",
+        is_made=operation.is_committed,
+        figures={name: found[name] for name in ("files", "rows", "bytes", "partitions", "manifests") if name in found},
+        columns=layout.describe(),
+    )

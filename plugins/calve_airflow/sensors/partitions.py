@@ -1,0 +1,131 @@
+"""Sensor for partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.catalog_access import open_catalog
+from calve_airflow.triggers.partitions import PartitionTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.partitions.awaited import AwaitedPartitions, PartitionName, QualityDemand
+
+
+class PartitionSensor(BaseSensorOperator):
+    """Sensor that waits in the triggerer until partitions exist, are visible, and passed their quality check.
+
+    Give `partition`, `partitions` or `expression`. Thousands of these sensors cost the catalog a few statements for
+    each `poke_interval`, because the triggerer asks for all of them together.
+
+    Args:
+        table: `database.name` of a Hive-style table, or of one stored as Iceberg (templated).
+        partition: The partition: `day=2024-05-01/country=DE` as in its path, all keys → values, or the values in the
+            order of the keys (templated).
+        partitions: A list of partitions, all of which have to be ready (templated).
+        expression: A filter such as `day = '{{ ds }}'`: at least `at_least` partitions have to match it, and all that
+            match have to be ready (templated).
+        at_least: The number of partitions that `expression` has to find, for instance 24 hours of a day (templated).
+        quality: Whether the latest quality check of each partition must have passed; False to wait only until they
+            are visible, also after they were released from quarantine. None: it must have passed if the table's entry
+            in `tables.yaml` has quality rules, and a check of other tables must not have failed.
+        poke_interval: Seconds between two polls of the catalog.
+        timeout: Seconds after which the task fails.
+
+    Returns:
+        The number of partitions.
+
+    Raises:
+        AirflowFailException: The table does not exist or was dropped, is a view or an Iceberg table, or has no
+            partition keys; a partition lacks a value; or the expression is invalid.
+        AirflowSensorTimeout: The partitions are not ready after `timeout`.
+    """
+
+    template_fields: Sequence[str] = ("table", "partition", "partitions", "expression", "at_least")
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        partition: PartitionName | None = None,
+        partitions: Sequence[PartitionName] | None = None,
+        expression: str | None = None,
+        at_least: int | str = 1,
+        quality: bool | None = None,
+        poke_interval: float = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.table = table
+        self.partition = partition
+        self.partitions = partitions
+        self.expression = expression
+        self.at_least = at_least
+        self.quality = quality
+
+    def execute(self, context: Context) -> int:
+        """Return if the partitions are ready; otherwise defer, which frees the worker slot."""
+        with open_catalog() as catalog:
+            question = self._question(catalog)
+            state = catalog.waits.look([question])[question]
+            if isinstance(state, Exception):
+                raise state
+        if not state.is_ready:
+            self.log.info("%s: %s; waiting", question.table, state)
+            self.defer(
+                trigger=PartitionTrigger(question.as_json(), self.poke_interval),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout),
+            )
+        return state.ready
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> int:
+        """Look again: the event only says that the state has changed."""
+        return self.execute(context)
+
+    def _question(self, catalog: Catalog) -> AwaitedPartitions:
+        """Return the question, after checking the arguments.
+
+        Raises:
+            AirflowFailException: None of the three arguments is given, or several.
+            CatalogError: See `PartitionWaits.question`.
+        """
+        from catalog.settings.fields import whole_number
+
+        given = {"partition": self.partition, "partitions": self.partitions, "expression": self.expression}
+        named = [name for name, value in given.items() if value is not None]
+        if len(named) != 1:
+            raise AirflowFailException(
+                f"the sensor for {self.table} has {' and '.join(named) or 'none of partition, partitions, expression'};"
+                " give exactly one of these"
+            )
+        if self.expression is not None:
+            at_least = self.at_least
+            if isinstance(at_least, str) and at_least.isdecimal():
+                at_least = int(at_least)
+            number = whole_number("at_least", at_least, 2**62)
+            return catalog.waits.question(
+                self.table, expression=self.expression, at_least=number, quality=self._demand()
+            )
+        partitions = [self.partition] if self.partition is not None else self.partitions
+        if not isinstance(partitions, Sequence) or isinstance(partitions, str):
+            raise AirflowFailException(
+                f"the sensor for {self.table} has the partitions {partitions!r}, expected a list; use partition= for "
+                "one partition, and render_template_as_native_obj=True in the DAG for a list in a template"
+            )
+        return catalog.waits.question(self.table, partitions, quality=self._demand())
+
+    def _demand(self) -> QualityDemand:
+        from catalog.partitions.awaited import QualityDemand
+        from catalog.settings.own_rules import has_quality_rules
+
+        if self.quality is None:
+            return QualityDemand.REQUIRED if has_quality_rules(self.table) else QualityDemand.IF_CHECKED
+        return QualityDemand.REQUIRED if self.quality else QualityDemand.IGNORED

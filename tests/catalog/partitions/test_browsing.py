@@ -1,0 +1,228 @@
+"""Pages and groups of partitions are those that Python makes of all partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert, update
+
+from catalog import Catalog, IndexDefinition, NewPartition, Partition, Table
+from catalog.datafiles.files import NewFile
+from catalog.errors import ExpressionError, IcebergTableError, InvalidRequestError, UnreadableMetadataError
+from catalog.model import Column
+from catalog.partitions.browsing import PartitionSums
+from catalog.storage.schema import PartitionCheckRow, PartitionRow
+from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import effort
+from tests.support.filters import Given, cases, distinct, fits
+from tests.support.iceberg_tables import make_orders, migrate
+from tests.support.published import add_files
+
+pytestmark = pytest.mark.smoke
+
+NUMBERS = count()
+MANY = 100_000
+
+
+def sums(partitions: Iterable[Partition]) -> PartitionSums:
+    """Return the sums over partitions."""
+    listed = list(partitions)
+    return PartitionSums(
+        len(listed),
+        sum(partition.state == "QUARANTINED" for partition in listed),
+        sum(partition.file_count or 0 for partition in listed),
+        sum(partition.row_count or 0 for partition in listed),
+        sum(partition.size_bytes or 0 for partition in listed),
+        max((partition.created_at_ms for partition in listed), default=None),
+    )
+
+
+def hide(catalog: Catalog, ids: Iterable[int]) -> None:
+    with catalog.storage.write() as connection:
+        connection.execute(update(PartitionRow).where(PartitionRow.id.in_(list(ids))).values(is_quarantined=True))
+
+
+def check(catalog: Catalog, passed: dict[int, bool]) -> None:
+    """Record the results of quality checks, by the partitions' ids."""
+    rows = [
+        {"partition_id": number, "operation_number": 1, "passed": is_passed, "failures": [], "checked_at_ms": 1}
+        for number, is_passed in passed.items()
+    ]
+    with catalog.storage.write() as connection:
+        connection.execute(insert(PartitionCheckRow), rows)
+
+
+@settings(max_examples=effort(5, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases(), with_indexes=st.booleans(), data=st.data())
+def test_pages_and_groups_are_those_of_the_partitions_that_match(
+    catalog: Catalog, case: Given, with_indexes: bool, data: st.DataObject
+) -> None:
+    name, names = f"demo.browsed_{next(NUMBERS)}", case.key_names
+    indexes = [
+        IndexDefinition(f"index_{number}", tuple(names[position] for position in keys))
+        for number, keys in enumerate(case.indexes)
+    ]
+    catalog.create_table(
+        name,
+        columns=[("flight", "int")],
+        partition_keys=list(zip(names, case.key_types, strict=True)),
+        indexes=indexes if with_indexes else (),
+    )
+    rows = distinct(case.key_types, [row for row in case.rows if fits(case, row)])
+    catalog.add_partitions(
+        name,
+        [
+            NewPartition(row, f"/elsewhere/{number}", number % 3 or None, number, number * 10)
+            for number, row in enumerate(rows)
+        ],
+    )
+    ids = [partition.id for partition in catalog.get_partitions(name)]
+    hide(catalog, data.draw(st.sets(st.sampled_from(ids))) if ids else ())
+    keys = data.draw(st.lists(st.sampled_from(names), unique=True))
+    for expression in [None, *(condition.text for condition in case.filters)]:
+        expected = list(catalog.get_partitions(name, expression, state=None))
+        page = catalog.browsing.page(name, expression, limit=MANY)
+        assert sorted(page.partitions) == sorted(expected), expression
+        assert page.sums == sums(expected), expression
+        grouped = defaultdict(list)
+        for partition in expected:
+            grouped[tuple(partition.values[names.index(key)] for key in keys)].append(partition)
+        groups = catalog.browsing.groups(name, keys, expression, limit=MANY)
+        assert {group.values: group.sums for group in groups.groups if group.sums.partitions} == {
+            values: sums(partitions) for values, partitions in grouped.items()
+        }, expression
+
+
+def add(catalog: Catalog, table: Table, *partitions: NewPartition) -> None:
+    catalog.add_partitions(table.full_name, partitions)
+
+
+def values_of(partitions: Iterable[Partition], position: int) -> list[str | None]:
+    return [partition.values[position] for partition in partitions]
+
+
+def test_keys_are_sorted_as_their_types_are_and_nulls_are_last(catalog: Catalog, flights: Table) -> None:
+    texts, years = ("b", "B", "ä", None, "a"), ("9", "10", None, "-1", "007")
+    add(catalog, flights, *(NewPartition((text, year, None)) for text, year in zip(texts, years, strict=True)))
+
+    def listed(key: str, position: int, *, descending: bool) -> list[str | None]:
+        page = catalog.browsing.page(flights.full_name, sort=key, descending=descending)
+        return values_of(page.partitions, position)
+
+    assert listed("origin", 0, descending=False) == ["B", "a", "b", "ä", None]
+    assert listed("year", 1, descending=False) == ["-1", "007", "9", "10", None]
+    assert listed("YEAR", 1, descending=True) == ["10", "9", "007", "-1", None]
+
+
+def test_a_key_with_values_that_are_no_numbers_can_be_sorted(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, *(NewPartition(("a", year, None)) for year in ("10", "soon", "9")))
+    page = catalog.browsing.page(flights.full_name, sort="year", descending=False)
+    assert [year for year in values_of(page.partitions, 1) if year != "soon"] == ["9", "10"]
+
+
+def test_pages_are_sorted_by_measures_and_cut(catalog: Catalog, flights: Table) -> None:
+    counts = [(1, 10, 100), (10, 30, 10), (5, 20, 6), (None, None, None)]
+    partitions = [
+        NewPartition((str(number), "1", None), None, *given_counts) for number, given_counts in enumerate(counts)
+    ]
+    add(catalog, flights, *partitions)
+
+    def listed(sort: str, **more: int) -> list[str | None]:
+        return values_of(catalog.browsing.page(flights.full_name, sort=sort, **more).partitions, 0)
+
+    assert listed("files") == ["1", "2", "0", "3"]
+    assert listed("rows") == ["1", "2", "0", "3"]
+    assert listed("bytes") == ["0", "1", "2", "3"]
+    assert listed("file_bytes") == ["0", "2", "1", "3"]
+    assert listed("newest") == ["3", "2", "1", "0"]
+    assert listed("newest", offset=1, limit=2) == ["2", "1"]
+
+
+def test_bad_partitions_are_quarantined_or_failed_their_check(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, *(NewPartition((origin, "1", "2024-01-01")) for origin in "abcd"))
+    ids = {partition.values[0]: partition.id for partition in catalog.get_partitions(flights.full_name)}
+    hide(catalog, [ids["a"]])
+    check(catalog, {ids["b"]: False, ids["c"]: True})
+    page = catalog.browsing.page(flights.full_name, only_bad=True, sort="origin", descending=False)
+    assert values_of(page.partitions, 0) == ["a", "b"]
+    groups = catalog.browsing.groups(flights.full_name, ["origin"]).groups
+    assert {group.values[0]: (group.sums.quarantined, group.failed) for group in groups} == {
+        "a": (1, 0),
+        "b": (0, 1),
+        "c": (0, 0),
+        "d": (0, 0),
+    }
+
+
+def test_groups_are_cut_at_the_limit(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, *(NewPartition((str(number), "1", None)) for number in range(4)))
+    for limit, found, is_cut in ((3, 3, True), (4, 4, False)):
+        groups = catalog.browsing.groups(flights.full_name, ["origin"], limit=limit)
+        assert (len(groups.groups), groups.is_cut) == (found, is_cut)
+
+
+def test_what_cannot_be_browsed_is_refused_with_a_reason(catalog: Catalog, flights: Table) -> None:
+    name = flights.full_name
+    with pytest.raises(InvalidRequestError, match="sorted by 'colour'; sort them by one of newest, rows"):
+        catalog.browsing.page(name, sort="colour")
+    with pytest.raises(InvalidRequestError, match="offset -1 is negative"):
+        catalog.browsing.page(name, offset=-1)
+    with pytest.raises(InvalidRequestError, match=r"'colour' is no partition key of demo\.flights; its keys"):
+        catalog.browsing.groups(name, ["colour"])
+    with pytest.raises(ExpressionError):
+        catalog.browsing.page(name, "colour = 1")
+    with catalog.storage.write() as connection:
+        connection.exec_driver_sql("UPDATE calve_table SET table_type = 'ICEBERG'")
+    with pytest.raises(IcebergTableError):
+        catalog.browsing.page(name)
+
+
+def test_a_partition_is_found_by_its_id_in_its_own_table_only(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, NewPartition(("a", "1", None)))
+    (found,) = catalog.get_partitions(flights.full_name)
+    other = catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
+    assert catalog.browsing.partition(flights.full_name, found.id) == found
+    assert catalog.browsing.partition(other.full_name, found.id) is None
+    assert catalog.browsing.partition(flights.full_name, found.id + 1) is None
+
+
+def test_files_are_those_of_a_partition_or_of_the_table_smallest_first(catalog: Catalog) -> None:
+    scheme = scheme_from_properties(Column("n", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table("demo.hashed", columns=[("n", "int")], scheme=scheme)
+    sizes = [30, 10, 20, 40]
+    add_files(
+        catalog,
+        "demo.hashed",
+        [NewFile(number % 2, f"f-{number}", number, size, {}) for number, size in enumerate(sizes)],
+    )
+
+    def listed(partition_id: int | None = None, **more: int) -> tuple[list[str], tuple[int, int, int]]:
+        found, total = catalog.browsing.files("demo.hashed", partition_id, **more)
+        return [file.path for file in found], (total.files, total.rows, total.size_bytes)
+
+    assert listed() == (["f-1", "f-2", "f-0", "f-3"], (4, 6, 100))
+    assert listed(1) == (["f-1", "f-3"], (2, 4, 50))
+    assert listed(offset=1, limit=2) == (["f-2", "f-0"], (4, 6, 100))
+    assert listed(7) == ([], (0, 0, 0))
+
+
+def test_snapshots_tell_the_totals_of_an_iceberg_table(catalog: Catalog, flights: Table) -> None:
+    make_orders(catalog, "demo.migrated")
+    assert catalog.browsing.snapshots("demo.migrated") is None
+    assert catalog.browsing.snapshots(flights.full_name) is None
+    migrate(catalog, "demo.migrated")
+    found = catalog.browsing.snapshots("demo.migrated")
+    assert found is not None
+    assert (found.files, found.rows, found.count, found.partitioned_by) == (4, 7, 1, ["country", "year"])
+    assert [(line.operation, line.added_files, line.added_rows) for line in found.latest] == [("append", 4, 7)]
+    location = catalog.get_table("demo.migrated").metadata_location
+    assert location is not None
+    Path(location.removeprefix("file:")).write_text("no metadata")
+    with pytest.raises(UnreadableMetadataError, match=r"demo\.migrated"):
+        catalog.browsing.snapshots("demo.migrated")

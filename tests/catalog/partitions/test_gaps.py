@@ -1,0 +1,163 @@
+"""Days and missing partitions are those that Python finds by comparing all partitions."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog import Catalog, NewPartition
+from catalog.errors import InvalidRequestError
+from catalog.partitions.gaps import day_keys, day_range, expected_days, parse_day
+from catalog.partitions.gaps import day_of as day_of_values
+from tests.support.effort import effort
+
+pytestmark = pytest.mark.smoke
+
+NUMBERS = count()
+FIRST = date(2023, 12, 20)
+LAYOUTS = {
+    "date": [("day", "date")],
+    "text": [("ds", "string")],
+    "compact": [("dt", "int")],
+    "parts": [("year", "int"), ("month", "int"), ("day", "int")],
+    "one series": [("day", "date")],
+}
+"""Kinds of tables with days."""
+
+
+def day_values(layout: str, day: date) -> tuple[str, ...]:
+    """Return the values of the keys that have the day."""
+    if layout == "parts":
+        return str(day.year), f"{day.month:02}", str(day.day)
+    return (f"{day:%Y%m%d}",) if layout == "compact" else (day.isoformat(),)
+
+
+series = st.dictionaries(
+    st.sampled_from(["DE", "a/b", "%", "Ü"]),
+    st.sets(st.integers(0, 20).map(lambda number: FIRST + timedelta(number)), min_size=1),
+    min_size=1,
+)
+
+
+@settings(max_examples=effort(20, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(layout=st.sampled_from(sorted(LAYOUTS)), days_of=series, first=st.integers(-1, 21), length=st.integers(0, 21))
+def test_missing_days_are_those_between_the_first_and_the_last_of_each_series(
+    catalog: Catalog, layout: str, days_of: dict[str, set[date]], first: int, length: int
+) -> None:
+    name, is_alone = f"demo.days_{next(NUMBERS)}", layout == "one series"
+    keys = [*([] if is_alone else [("country", "string")]), *LAYOUTS[layout]]
+    if is_alone:
+        days_of = {"": set().union(*days_of.values())}
+    catalog.create_table(name, columns=[("id", "int")], partition_keys=keys)
+    catalog.add_partitions(
+        name,
+        [
+            NewPartition((*([] if is_alone else [country]), *day_values(layout, day)), row_count=2)
+            for country, days in days_of.items()
+            for day in days
+        ],
+    )
+    everywhere = set().union(*days_of.values())
+    lacking = {
+        (country, day)
+        for country, days in days_of.items()
+        for day in expected_days(sorted(everywhere))
+        if min(days) <= day <= max(days) and day not in days
+    }
+    calendar = catalog.browsing.calendar(name)
+    assert calendar is not None
+    counts = {day: sum(day in days for days in days_of.values()) for day in everywhere | {day for _, day in lacking}}
+    assert {day.at: (day.sums.partitions, day.missing) for day in calendar.days} == {
+        day: (number, sum(missing == day for _, missing in lacking)) for day, number in counts.items()
+    }
+    assert {day.at: day.sums.rows for day in calendar.days} == {day: 2 * number for day, number in counts.items()}
+    low, high = FIRST + timedelta(first), FIRST + timedelta(first + length)
+    missing = catalog.browsing.missing(name, low.isoformat(), high.isoformat())
+    found = {
+        (partition.get("country", "") or "", day_of(layout, tuple(partition.values())))
+        for partition in missing.partitions
+    }
+    assert found == {(country, day) for country, day in lacking if low <= day <= high}
+    assert len(found) == len(missing.partitions)
+    table = catalog.get_table(name)
+    expression = day_range(catalog.browsing, table, low.isoformat(), high.isoformat())
+    matching = [day_of_values(table, partition.values) for partition in catalog.get_partitions(name, expression)]
+    inside = [day for days in days_of.values() for day in days if low <= day <= high]
+    assert sorted(map(str, matching)) == sorted(map(str, inside))
+    assert {key for partition in missing.partitions for key in partition} <= {key for key, _ in keys}
+
+
+def day_of(layout: str, values: tuple[str | None, ...]) -> date:
+    """Return the day of a missing partition."""
+    if layout == "parts":
+        year, month, day = (int(value or "") for value in values[-3:])
+        return date(year, month, day)
+    found = parse_day(values[-1])
+    assert found is not None
+    assert ("-" in (values[-1] or "")) is (layout != "compact")
+    return found
+
+
+def test_a_table_lacks_no_days_that_it_never_has() -> None:
+    months = [date(2024, month, 1) for month in (1, 2, 5)]
+    assert expected_days(months) == [date(2024, month, 1) for month in range(1, 6)]
+    begin = date(2024, 1, 1)
+    working = [day for number in range(60) if (day := begin + timedelta(number)).weekday() < 5]
+    assert expected_days(working[:7] + working[9:]) == working
+    week = [begin + timedelta(number) for number in (0, 1, 6)]
+    assert len(expected_days(week)) == 7
+    assert expected_days(week[:1]) == week[:1]
+    assert expected_days([]) == []
+
+
+def test_values_that_are_no_days_are_counted_apart(catalog: Catalog) -> None:
+    name = "demo.undated"
+    catalog.create_table(name, columns=[("id", "int")], partition_keys=[("ds", "string"), ("hour", "int")])
+    values = [
+        ("2024-01-01", "1"),
+        ("2024-01-03", "1"),
+        ("soon", "1"),
+        (None, "1"),
+        ("2024-13-01", "1"),
+        ("20240103", "2"),
+    ]
+    catalog.add_partitions(name, [NewPartition(row) for row in values])
+    calendar = catalog.browsing.calendar(name)
+    assert calendar is not None
+    assert [(str(day.at), day.sums.partitions) for day in calendar.days] == [
+        ("2024-01-01", 1),
+        ("2024-01-02", 0),
+        ("2024-01-03", 2),
+    ]
+    assert calendar.undated.partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ([("day", "date")], ("day",)),
+        ([("country", "string"), ("event_date", "string")], ("event_date",)),
+        ([("year", "int"), ("month", "int"), ("day", "int")], ("year", "month", "day")),
+        ([("year", "int"), ("month", "int")], ()),
+        ([("day", "int")], ()),
+        ([("dt", "bigint")], ("dt",)),
+        ([("today", "string")], ()),
+        ([], ()),
+    ],
+)
+def test_keys_with_days_are_found(catalog: Catalog, keys: list[tuple[str, str]], found: tuple[str, ...]) -> None:
+    table = catalog.create_table("demo.keys", columns=[("id", "int")], partition_keys=keys)
+    assert day_keys(table) == found
+    assert (catalog.browsing.calendar("demo.keys") is None) is (found == ())
+
+
+def test_what_has_no_days_is_refused_with_a_reason(catalog: Catalog) -> None:
+    catalog.create_table("demo.plain", columns=[("id", "int")], partition_keys=[("origin", "string")])
+    with pytest.raises(InvalidRequestError, match=r"demo\.plain has no partition key with days"):
+        catalog.browsing.missing("demo.plain", "2024-01-01", "2024-01-02")
+    with pytest.raises(InvalidRequestError, match="'soon' is no day; write it as 2024-05-01"):
+        catalog.browsing.missing("demo.plain", "soon", "2024-01-02")

@@ -1,0 +1,234 @@
+"""Operations and approvals, in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import httpx
+import pytest
+
+from calve_airflow.pages.markdown import as_markup
+from calve_airflow.pages.plans import change_of, progress_of, shown
+from calve_airflow.submitting.job_process import JobProcess
+from catalog import Catalog
+from catalog.operations.records import OperationKind, OperationState
+from catalog.rebalancing.requests import RebalanceRequest
+from tests.plugins.pages.conftest import DELAYS
+from tests.support.delays import make_delays
+from tests.support.pages_server import PagesServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+DAG, VERIFY = "rebalance_partitions", "verify_partition_indexes"
+TABLE = DELAYS
+WRITE = "rewrite_partitions"
+LOG = "wrote <b>every</b> file"
+SPLIT = {"table": TABLE, "operation": "split", "partition_ids": [2], "items": ["15", "30"], "dry_run": False}
+
+
+@pytest.fixture(scope="module")
+def running(pages_catalog: Catalog, pages_server: PagesServer) -> Iterator[str]:
+    """An operation of a run in Airflow, with a step that is running."""
+    operation_id = f"{DAG}/{pages_server.start_run('op', DAG, SPLIT)}"
+    change = RebalanceRequest.from_form(SPLIT).change
+    plan = pages_catalog.rebalancing.plan(TABLE, change)
+    pages_catalog.rebalancing.begin(operation_id, TABLE, change, fingerprint=plan.fingerprint, requested_by="op")
+    process = JobProcess.in_new_folder(pages_server.folder / "jobs" / "operation", "write-")
+    process.log_path.write_text(f"{LOG}\n")
+    attempt = pages_catalog.operations.start_job(
+        operation_id, WRITE, request={"table": TABLE}, log_path=str(process.log_path)
+    )
+    with pages_catalog.storage.write() as connection:
+        connection.exec_driver_sql(f"UPDATE calve_job SET started_at_ms = started_at_ms - 10000 WHERE step = '{WRITE}'")
+    pages_catalog.operations.heartbeat(operation_id, WRITE, attempt, done=100, total=300, note="rows")
+    yield operation_id
+    pages_catalog.operations.fail(operation_id, "CANCELLED", "the tests have ended")
+
+
+def path_of(operation_id: str) -> str:
+    return f"/calve/operation?{httpx.QueryParams(id=operation_id)}"
+
+
+def test_a_running_operation_tells_its_progress_plan_steps_and_log(
+    open_page: Callable[..., Page], running: str, pages_catalog: Catalog
+) -> None:
+    page = open_page(path_of(running))
+    page.get_by_text(
+        re.compile(r"Rewrite partitions: 100 of 300 rows, 33 %, (9.9|10) a second, about 20 s left")
+    ).wait_for()
+    planned = page.get_by_role("region", name="Partitions before and after")
+    assert "2: 0 <= delay < 30" in planned.inner_text()
+    assert "300 rows" in planned.inner_text()
+    assert "→ 4, 5" in planned.inner_text()
+    assert WRITE.replace("_", " ") in page.get_by_role("region", name="Steps").inner_text()
+    assert page.locator("#log pre").inner_text().strip() == LOG
+    pages_catalog.operations.heartbeat(running, WRITE, 1, done=150)
+    page.get_by_text("150 of 300 rows").wait_for()
+    link = page.get_by_role("link", name="commit", exact=True)
+    assert unquote(link.get_attribute("href") or "") == f"/dags/{DAG}/runs/{running.partition('/')[2]}/tasks/commit"
+
+
+def test_an_operation_is_found_by_its_run(open_page: Callable[..., Page], running: str) -> None:
+    run_id = running.partition("/")[2]
+    page = open_page(f"/calve/operation?{httpx.QueryParams(dag_id=DAG, run_id=run_id)}")
+    page.get_by_role("heading", name=f"Rebalance: {TABLE}").wait_for()
+    page.goto(page.url.replace(f"dag_id={DAG}", "dag_id=elsewhere"))
+    page.get_by_text("There is no operation of this id").wait_for()
+
+
+def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    tables = ("shop.customers", "shop.orders")
+    for table in tables:
+        pages_catalog.operations.begin(f"import_tables/several/{table}", OperationKind.IMPORT_TABLE, table)
+    page = open_page("/calve/operation?dag_id=import_tables&run_id=several")
+    page.get_by_text("This run has 2 operations.").wait_for()
+    page.get_by_role("link", name=f"import_tables/several/{tables[0]}").click()
+    page.get_by_role("heading", name=f"Import table: {tables[0]}").wait_for()
+    page = open_page("/calve/operations?dag_id=import_tables")
+    assert page.get_by_role("link", name="import_tables/several/").count() == 2
+
+
+def test_logs_are_for_those_who_may_read_them_and_below_the_folder_of_jobs(
+    pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
+) -> None:
+    secret = pages_server.folder / "passwords.json"
+    pages_catalog.operations.begin("log/secret", OperationKind.VERIFY_INDEX, "shop.orders")
+    pages_catalog.operations.start_job("log/secret", "read", log_path=str(secret))
+    headers = {"Authorization": f"Bearer {tokens['admin']}"}
+    answer = httpx.get(f"{pages_server.url}/calve/operation/log?id=log/secret&step=read", headers=headers)
+    assert answer.status_code == 200
+    assert "does not see the log" in answer.text
+    assert secret.read_text() not in answer.text
+    missing = httpx.get(f"{pages_server.url}/calve/operation/log?id=log/secret&step=none", headers=headers)
+    assert "has not started" in missing.text
+
+
+def test_only_those_who_may_stop_runs_cancel_operations(
+    open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
+) -> None:
+    operation_id = f"{VERIFY}/{pages_server.start_run('op', VERIFY, {})}"
+    pages_catalog.operations.begin(operation_id, OperationKind.VERIFY_INDEX, "shop.orders", requested_by="op")
+    refused = httpx.post(
+        f"{pages_server.url}/calve/operation/cancel?{httpx.QueryParams(id=operation_id)}",
+        headers={"Authorization": f"Bearer {tokens['viewer']}"},
+    )
+    assert refused.status_code == 403
+    assert open_page(path_of(operation_id), "viewer").get_by_role("button", name="Cancel…").count() == 0
+    page = open_page(path_of(operation_id), "op")
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Let it go on").click()
+    assert page.get_by_role("dialog").count() == 0
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the operation").click()
+    page.get_by_text("cancelled by op in Airflow's UI").wait_for()
+    cancelled = pages_catalog.operations.get(operation_id)
+    assert (cancelled.state, cancelled.failure_code) == (OperationState.FAILED, "CANCELLED")
+    assert page.get_by_text("of verify_partition_indexes: failed").count() == 1
+
+
+QUESTION = """**op** requests
+
+`ALTER TABLE shop.delays DROP PARTITION (2) WITH DATA`
+
+**300 rows** would be deleted permanently:
+
+- partition 2, `0 <= delay < 30`: 300 rows, 2.5 KiB
+
+<img src=x onerror="document.title = 'attacked'">
+"""
+
+
+@pytest.fixture
+def question(pages_server: PagesServer) -> str:
+    """A question about a deletion that the user `op` wants; its run."""
+    run_id = pages_server.start_run("op", DAG, {**SPLIT, "operation": "drop", "with_data": True})
+    pages_server.ask(DAG, run_id, "Delete 300 rows of shop.delays?", QUESTION)
+    return run_id
+
+
+@pytest.mark.parametrize("answer", ["Approve", "Reject"])
+def test_another_person_answers_a_question(
+    open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str], question: str, answer: str
+) -> None:
+    page = open_page("/calve/approvals", "admin")
+    asked = page.locator(f"[data-run='{question}']")
+    assert "partition 2, 0 <= delay < 30: 300 rows, 2.5 KiB" in asked.inner_text()
+    assert "Asked by op" in asked.inner_text()
+    assert page.title().startswith("Approvals")
+    asked.get_by_role("button", name=answer).click()
+    asked.wait_for(state="detached")
+    row = page.get_by_role("region", name="Answered questions").locator("tbody tr").first
+    assert [cell.split("\n")[0] for cell in row.locator("td").all_inner_texts()[:4]] == [
+        "Delete 300 rows of shop.delays?",
+        answer,
+        "op",
+        "admin",
+    ]
+    detail = httpx.get(
+        f"{pages_server.url}/api/v2/dags/{DAG}/dagRuns/{question}/taskInstances/approve/-1/hitlDetails",
+        headers={"Authorization": f"Bearer {tokens['admin']}"},
+    ).json()
+    assert (detail["chosen_options"], detail["responded_by_user"]["name"]) == ([answer], "admin")
+
+
+def test_the_requester_and_viewers_cannot_approve(open_page: Callable[..., Page], question: str) -> None:
+    own = open_page("/calve/approvals", "op").locator(f"[data-run='{question}']")
+    assert "another person must approve it" in own.inner_text()
+    assert own.get_by_role("button", name="Approve").is_disabled()
+    assert own.get_by_role("button", name="Reject").is_enabled()
+    seen = open_page("/calve/approvals", "viewer").locator(f"[data-run='{question}']")
+    assert "300 rows" in seen.inner_text()
+    assert seen.get_by_role("button", name="Approve").is_disabled()
+    assert seen.get_by_role("button", name="Reject").is_disabled()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<script>alert(1)</script>", "a <b>b</b>", "![x](https://elsewhere.example/x.png)", "[x](javascript:alert(1))"],
+)
+def test_questions_have_no_html_images_or_scripts(text: str) -> None:
+    shown_as = str(as_markup(text))
+    assert re.findall(r"<(script|b|img)\b", shown_as) == []
+    assert 'href="javascript:' not in shown_as
+    assert as_markup(None) == ""
+
+
+def test_a_change_is_shown_before_and_after(catalog: Catalog) -> None:
+    table = "demo.merged"
+    make_delays(catalog, table)
+    change = RebalanceRequest.from_form(
+        {"table": table, "operation": "merge", "partition_ids": [1, 2], "dry_run": False}
+    )
+    catalog.rebalancing.change_catalog("merged", table, change.change)
+    made = change_of(catalog, catalog.operations.get("merged"))
+    assert made is not None
+    assert made.is_made
+    rows = [(part.before and part.before["rows"], part.after and part.after["rows"]) for part in made.parts]
+    assert rows == [(200, None), (300, None), (None, 500)]
+    assert made.most_rows == 500
+
+
+def test_an_operation_without_a_running_step_has_no_progress(pages_catalog: Catalog) -> None:
+    begun = pages_catalog.operations.begin("quiet", OperationKind.BUILD_INDEX, "shop.customers")
+    assert progress_of(begun, ()) is None
+    attempt = pages_catalog.operations.start_job("quiet", "build")
+    (job,) = pages_catalog.operations.jobs_of("quiet")
+    progress = progress_of(pages_catalog.operations.get("quiet"), [job])
+    assert progress is not None
+    assert (progress.per_second, progress.seconds_left, progress.percentage) == (None, None, None)
+    pages_catalog.operations.finish_job("quiet", "build", attempt, {})
+    assert progress_of(pages_catalog.operations.get("quiet"), pages_catalog.operations.jobs_of("quiet")) is None
+
+
+def test_passwords_and_rows_of_statements_are_not_shown(pages_catalog: Catalog) -> None:
+    request = {"statement": "ADD OPTIONS ('password' = 'p4ss''w')", "s3.secret-key": "p4ss", "table": "t"}
+    operation = pages_catalog.operations.begin("hidden", OperationKind.RUN_STATEMENT, "shop.customers", request)
+    assert "p4ss" not in json.dumps(shown(operation, operation.request))
+    assert shown(operation, {"rows": [["p4ss"], ["x"]], "table": "t"}) == {"rows": "2", "table": "t"}
