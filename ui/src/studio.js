@@ -55,7 +55,11 @@ class Studio {
     const query = new URLSearchParams({ operation: this.operation, partition_ids: this.operation === "split" ? this.ids.value : "" });
     if (this.shown === `${query}`) return;
     this.shown = `${query}`;
-    htmx.ajax("GET", `${this.root.dataset.points}?${query}`, { target: "#points" });
+    const points = this.root.querySelector("#points");
+    htmx.ajax("GET", `${this.root.dataset.points}?${query}`, { target: points }).then(() => {
+      // An operation without fields of its own loads nothing that could ask for the plan.
+      if (!points.firstElementChild) this.plan();
+    });
   }
 
   get takesIds() {

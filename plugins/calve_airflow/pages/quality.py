@@ -18,6 +18,7 @@ from catalog import Catalog
 from catalog.errors import CatalogError, CatalogUnavailableError
 from catalog.loading.quality_lists import PROBLEMS, QualityState
 from catalog.model import Table
+from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
 
 router = APIRouter()
@@ -93,13 +94,15 @@ def _by_table(partitions: Iterable[str]) -> dict[str, set[int]]:
 
     Raises:
         HTTPException: 422; it is nothing, too much, or not what the page sends.
+        InvalidIdentifierError: A name is not valid.
     """
     chosen: dict[str, set[int]] = defaultdict(set)
     for text in partitions:
         name, _, number = text.rpartition(":")
         if not name or not number.isascii() or not number.isdigit():
             raise HTTPException(422, f"partition is {text!r}; it is written as database.table:id")
-        chosen[name].add(int(number))
+        # Only the catalog's own spelling names the DAG that the right depends on.
+        chosen[str(TableName.parse(name))].add(int(number))
     count = sum(map(len, chosen.values()))
     if not 0 < count <= _MOST_RELEASED:
         raise HTTPException(422, f"{count:,} partitions are chosen; choose 1 to {_MOST_RELEASED:,}")

@@ -95,7 +95,8 @@ def test_tables_are_filtered_by_name_and_state(open_page: Callable[..., Page]) -
 
 
 def test_a_tables_page_shows_its_check_and_opens_the_form(open_page: Callable[..., Page]) -> None:
-    page = open_page("/calve/migrations/warehouse.sales_02")
+    page = open_page("/calve/tables/warehouse.sales_02")
+    page.get_by_role("link", name="what a migration to Iceberg would do").click()
     page.get_by_role("button", name=re.compile("Look")).click()
     page.get_by_text("Nothing in the catalog prevents the migration.").wait_for()
     columns = page.get_by_role("region", name="Columns before and after")

@@ -86,6 +86,9 @@ def test_releases_without_a_reason_or_the_right_are_refused(
         assert "Traceback" not in refused.text
     gone = posted("admin", partition="checked.gone:1")
     assert "checked.gone" in gone.text
+    # A table's own DAG decides, however its name is written.
+    assert "Released 0 partitions of checked.events" in posted("admin", partition="CHECKED.Events:1000000").text
+    assert posted("admin", partition="a.b.c:1").status_code == 400
     assert pages_catalog.quality.list_partitions([QualityState.QUARANTINED]) == held
     page = open_page("/calve/quality", "viewer")
     assert page.get_by_role("checkbox").count() == 0

@@ -69,6 +69,16 @@ def test_a_split_point_is_dragged_and_its_dry_run_is_beside_it(
     assert pages_catalog.get_table("demo.visits").scheme == before
 
 
+def test_the_page_of_a_table_leads_to_the_changes_of_its_partitions(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/tables/demo.visits/partitions")
+    page.get_by_role("row", name="2024-02-01 <= day").get_by_role("link", name="Drop").click()
+    statement(page).get_by_text("DROP PARTITION (3)").wait_for()
+    assert page.get_by_label("Choose partition 3").is_checked()
+    page.go_back()
+    page.get_by_role("link", name="Split, merge, drop or add partitions").click()
+    page.get_by_role("heading", name="Partitions of demo.visits").wait_for()
+
+
 def test_split_points_are_moved_by_keys_typed_added_and_requested(open_page: Callable[..., Page]) -> None:
     page = open_page(f"{VISITS}?partition_ids=2")
     handle = page.get_by_label("Split point 1, on the strip")
