@@ -274,11 +274,14 @@ class Browsing:
         Raises:
             UnreadableMetadataError: The metadata file cannot be read.
         """
-        from catalog.iceberg.described import read_snapshots
-
         definition = self.definitions.get_table(table)
         location = definition.metadata_location or definition.live_location
-        return None if location is None else read_snapshots(definition.full_name, location)
+        if location is None:
+            return None
+        # PyIceberg takes a second to import.
+        from catalog.iceberg.described import read_snapshots
+
+        return read_snapshots(definition.full_name, location)
 
 
 def position_of(table: Table, key: str) -> int:
