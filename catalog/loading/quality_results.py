@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select
 
 from catalog.loading.quality_lists import (
     PROBLEMS,
@@ -200,7 +200,7 @@ class QualityResults:
             TableNotFoundError: The table does not exist.
         """
         row = QualityCheckRow
-        query = _checks().where(row.table_id == self._definitions.get_table(table).id)
+        query = _checks(row.table_id == TableRow.id).where(TableRow.id == self._definitions.get_table(table).id)
         if before_ms is not None:
             query = query.where(row.checked_at_ms < before_ms)
         if only_failed:
@@ -227,7 +227,8 @@ class QualityResults:
             .scalar_subquery()
         )
         name = DatabaseRow.name + "." + TableRow.name
-        query = _checks().where(row.c.operation_number == newest)
+        # By the subquery alone, so that it is evaluated for each table and not for each check.
+        query = _checks(row.c.operation_number == newest)
         if after is not None:
             query = query.where(name > after.lower())
         if name_contains:
@@ -344,13 +345,18 @@ def _partition_check(row: Row[Any]) -> PartitionCheck:
     return PartitionCheck(row.partition_id, failures, row.measures or {})
 
 
-def _checks() -> Select[Any]:
-    """Return the query of the history, with the names of the tables that exist."""
+def _checks(of_table: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of the history, with the names of the tables that exist.
+
+    Args:
+        of_table: The condition that joins checks and tables.
+    """
     row = QualityCheckRow.__table__
     columns = [column for column in row.columns if column.name != "table_id"]
     return (
         select((DatabaseRow.name + "." + TableRow.name).label("table"), *columns)
-        .join(TableRow, TableRow.id == row.c.table_id)
+        .select_from(TableRow)
+        .join(row, of_table)
         .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
     )
 

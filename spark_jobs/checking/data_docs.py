@@ -45,6 +45,8 @@ _OWN_STYLES = """\
 <style>
   /* The newsletter of Great Expectations would cover the last lines. */
   footer { display: none; }
+  .calve-partitions td:nth-child(1) { white-space: nowrap; }
+  .calve-partitions td:nth-child(2) { min-width: 16rem; }
   @media (max-width: 600px) { .col-6 { flex: 0 0 100%; max-width: 100%; } }
   @media (prefers-color-scheme: dark) {
     /* The logo is black. */

@@ -240,11 +240,11 @@ def _title(name: str, kind: _Kind) -> str:
 
 def _number(value: float, kind: _Kind) -> str:
     shown = value / kind.unit
-    return f"{shown:,.0f}" if kind.has_low else f"{shown:.3g}"
+    return f"{shown:,.0f}" if kind.has_low or abs(shown) >= 100 else f"{shown:.3g}"
 
 
 def _range(band: Band, kind: _Kind) -> str:
     learned = "as in earlier partitions"
     if band.low is None:
-        return f"at most {band.high / kind.unit:.3g}, {learned}"
+        return f"at most {_number(band.high, kind)}, {learned}"
     return f"{math.ceil(max(band.low, 0)):,} to {math.floor(band.high):,}, {learned}"

@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.checking.measures import COUNTS, DISTINCT, NULL_RATIO
+from spark_jobs.checking.measures import COUNTS, NULL_RATIO
 
 if TYPE_CHECKING:
     import pandas
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 MOST_SHOWN = 500
 """The number of partitions on a page; the catalog has all of them."""
 
-_MOST_COLUMNS = 12
+_MOST_COLUMNS = 8
 _TITLES = {"row_count": "Rows", "registered_row_count": "Registered rows"}
-_COUNTED = (*COUNTS, "_below", "_above", NULL_RATIO, DISTINCT)
+_COUNTED = (*COUNTS, "_below", "_above", NULL_RATIO)
 
 
 def partition_section(summary: pandas.DataFrame, failed: Mapping[int, str]) -> RenderedSectionContent:
@@ -49,7 +49,7 @@ def partition_section(summary: pandas.DataFrame, failed: Mapping[int, str]) -> R
     body = RenderedTableContent(
         table=table,
         header_row=["Partition", "Verdict", *titles],
-        styling={**styling, "body": {"classes": ["table", "table-sm"]}},
+        styling={**styling, "body": {"classes": ["table", "table-sm", "calve-partitions"]}},
     )
     return RenderedSectionContent(section_name="Partitions", content_blocks=[header, body])
 
@@ -59,8 +59,11 @@ def _verdict(failures: str | None) -> str:
 
 
 def _columns(summary: pandas.DataFrame) -> Iterator[str]:
-    counted = [name for name in summary.columns if name in _TITLES or name.endswith(_COUNTED)]
-    yield from (name for name in sorted(counted, key=lambda name: name not in _TITLES)[:_MOST_COLUMNS])
+    """Yield the columns to show: the numbers of rows, then those in which anything was counted."""
+    yield from (name for name in _TITLES if name in summary.columns)
+    counted = [name for name in summary.columns if name.endswith(_COUNTED) and name not in _TITLES]
+    counted.sort(key=lambda name: not (summary[name].fillna(0) > 0).any())
+    yield from counted[: _MOST_COLUMNS - len(_TITLES)]
 
 
 def _text(value: Any) -> str:
