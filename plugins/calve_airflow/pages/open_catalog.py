@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -10,7 +12,10 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends
 
 from catalog import Catalog
+from catalog.errors import CatalogError
 from catalog.operations.records import Operation
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -60,20 +65,44 @@ Raises:
 
 
 class Remembered:
-    """Results of queries that read much, kept for a few seconds: many people look at the same page."""
+    """Results of queries that read much, kept for a while: many people look at the same page.
 
-    def __init__(self, seconds: float) -> None:
+    Args:
+        seconds: The age up to which a result is shown.
+        stale_seconds: The age up to which it is still shown, while a thread makes it again.
+    """
+
+    def __init__(self, seconds: float, *, stale_seconds: float = 0.0) -> None:
         self._seconds = seconds
+        self._stale_seconds = stale_seconds
         self._results: dict[Hashable, tuple[float, Any]] = {}
+        self._renewed: set[Hashable] = set()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the result of a query, made again if the last one is too old."""
-        now = time.monotonic()
         with self._lock:
-            made_at, result = self._results.get(key, (-self._seconds, None))
-        if now - made_at < self._seconds:
-            return result  # type: ignore[no-any-return]
+            made_at, result = self._results.get(key, (-math.inf, None))
+            age = time.monotonic() - made_at
+            is_shown = age < max(self._seconds, self._stale_seconds)
+            is_renewed = is_shown and age >= self._seconds and key not in self._renewed
+            if is_renewed:
+                self._renewed.add(key)
+        if is_renewed:
+            threading.Thread(target=self._renew, args=(key, make), daemon=True).start()
+        return result if is_shown else self._made(key, make)
+
+    def _renew(self, key: Hashable, make: Callable[[], object]) -> None:
+        try:
+            self._made(key, make)
+        except CatalogError as error:
+            # The next request after `stale_seconds` shows it.
+            log.warning("The pages show an older result: %s", error)
+        finally:
+            with self._lock:
+                self._renewed.discard(key)
+
+    def _made(self, key: Hashable, make: Callable[[], T]) -> T:
         result = make()
         with self._lock:
             if len(self._results) >= _KEPT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -39,6 +40,11 @@ def size(value: int | float | None) -> str:
 def count(value: int | float | None) -> str:
     """Return a number with separators of thousands; a dash if it is unknown."""
     return _UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that a browser may break after its dots and underscores only."""
+    return Markup("<wbr>").join(re.findall("[^._]*[._]|[^._]+", name))
 
 
 def short_count(value: int | float | None) -> str:
@@ -112,6 +118,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        breakable=breakable,
         size=size,
         count=count,
         short_count=short_count,

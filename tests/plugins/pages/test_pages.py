@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from calve_airflow.pages.rendering import STATIC, duration, short_count, size
+from calve_airflow.pages.open_catalog import Remembered
+from calve_airflow.pages.rendering import STATIC, breakable, duration, short_count, size
 from catalog import Catalog
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
@@ -147,6 +150,31 @@ def test_pages_load_nothing_from_elsewhere() -> None:
 )
 def test_sizes_are_in_binary_units(value: int | None, text: str) -> None:
     assert size(value) == text
+
+
+def test_names_break_after_dots_and_underscores_only() -> None:
+    assert breakable("shop.new_orders") == "shop.<wbr>new_<wbr>orders"
+    assert breakable("<b>._x") == "&lt;b&gt;.<wbr>_<wbr>x"
+
+
+def test_an_old_result_is_shown_while_a_new_one_is_made() -> None:
+    remembered, made = Remembered(seconds=0.0, stale_seconds=60.0), threading.Event()
+    assert remembered.get("key", lambda: "first") == "first"
+
+    def second() -> str:
+        made.set()
+        return "second"
+
+    assert remembered.get("key", second) == "first"
+    assert made.wait(10)
+    deadline = time.monotonic() + 10
+    while remembered.get("key", lambda: "second") != "second":
+        assert time.monotonic() < deadline
+
+
+def test_a_result_without_age_is_made_each_time() -> None:
+    remembered, numbers = Remembered(seconds=0.0), iter(range(2))
+    assert [remembered.get("key", lambda: next(numbers)) for _ in range(2)] == [0, 1]
 
 
 def test_counts_and_durations_are_short() -> None:
