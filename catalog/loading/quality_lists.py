@@ -155,7 +155,7 @@ def summarise(connection: Connection) -> dict[int, QualitySummary]:
         .group_by(partition.table_id)
     )
     held = select(partition.table_id, func.count()).where(partition.is_quarantined).group_by(partition.table_id)
-    quarantined = dict(connection.execute(held).tuples().all())
+    quarantined = {table_id: int(number) for table_id, number in connection.execute(held)}
     summaries = {
         table_id: QualitySummary(int(passed), int(failed), quarantined.get(table_id, 0), at_ms)
         for table_id, passed, failed, at_ms in connection.execute(of_checks)
