@@ -22,13 +22,17 @@ _READING = ("GET", "HEAD", "OPTIONS")
 def same_origin(request: Request) -> None:
     """Refuse a change that another site asks for with the cookie of a person who is logged in.
 
+    Browsers say which site asks in `Sec-Fetch-Site`, also where a proxy changes the host; over HTTP to other hosts than
+    this one, they only send the origin.
+
     Raises:
         HTTPException: 403; the request's origin is not this server.
     """
     if request.method in _READING or "authorization" in request.headers:
         return
-    origin = request.headers.get("origin")
-    if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    is_same = origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+    if not (site == "same-origin" if site is not None else is_same):
         raise HTTPException(403, "the request comes from another site; use the buttons of Calve's pages")
 
 
@@ -72,6 +76,16 @@ def may_read_runs(user: BaseUser, dag_id: str) -> bool:
     return get_auth_manager().is_authorized_dag(
         method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
     )
+
+
+def require_read(user: BaseUser, dag_id: str) -> None:
+    """Refuse what is for those who may see a DAG.
+
+    Raises:
+        HTTPException: 403; the user may not.
+    """
+    if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag_id), user=user):
+        raise HTTPException(403, f"you may not see the DAG {dag_id}; ask an administrator of Airflow for it")
 
 
 def require_start(user: BaseUser, dag_id: str) -> None:

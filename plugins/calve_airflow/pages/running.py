@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.access import User, may_start, require_read
 from calve_airflow.pages.airflow_records import find_form
 from calve_airflow.pages.rendering import render
 
@@ -24,8 +24,9 @@ def form(request: Request, user: User, dag_id: str) -> Response:
     """Show the form of a DAG; the query has values of its fields, and perhaps the `logical_date` of the run.
 
     Raises:
-        HTTPException: 404; there is no such DAG, or the user may not start it.
+        HTTPException: 403; the user may not see the DAG. 404; there is no such DAG.
     """
+    require_read(user, dag_id)
     found = find_form(dag_id)
     if found is None:
         raise HTTPException(404, f"there is no DAG {dag_id}; Airflow has not read it yet, or its file has errors")

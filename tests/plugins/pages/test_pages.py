@@ -68,8 +68,13 @@ def test_each_page_is_for_users_who_are_logged_in(pages_server: PagesServer, tok
 
 def test_a_change_that_another_site_asks_for_is_refused(pages_server: PagesServer, tokens: dict[str, str]) -> None:
     with httpx.Client(base_url=pages_server.url, cookies={"_token": tokens["admin"]}) as client:
-        for origin in ({}, {"Origin": "https://elsewhere.example"}):
-            assert client.post("/calve/tables", headers=origin).status_code in (403, 405)
+        own = {"Origin": pages_server.url}
+        for headers in ({}, {"Origin": "https://elsewhere.example"}, {**own, "Sec-Fetch-Site": "cross-site"}):
+            refused = client.post("/calve/operation/cancel?id=none", headers=headers)
+            assert (refused.status_code, "comes from another site" in refused.text) == (403, True)
+        proxied = {"Origin": "https://airflow.example", "Sec-Fetch-Site": "same-origin"}
+        for headers in (own, proxied):
+            assert client.post("/calve/operation/cancel?id=none", headers=headers).status_code == 404
 
 
 def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServer, tokens: dict[str, str]) -> None:
