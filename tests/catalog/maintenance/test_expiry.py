@@ -111,6 +111,8 @@ def test_unfinished_operations_stay(catalog: Catalog) -> None:
         "abandoned": [],
         "removed": 0,
         "kept": 0,
+        "quality_checks": 0,
+        "quality_pages": 0,
         "problems": [],
     }
 
