@@ -35,6 +35,7 @@ class PagesServer:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.folder = folder
+        self.home = folder
         self.log_path = folder / "api-server.log"
         self.database_url = f"sqlite:///{folder}/airflow.db"
         passwords = folder / "passwords.json"
@@ -54,6 +55,7 @@ class PagesServer:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database_url,
             "CALVE_CATALOG_URL": catalog_url,
             "CALVE_HOME": str(folder),
+            "CALVE_QUALITY_PAGES": str(folder / "quality"),
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
             **(variables or {}),
         }

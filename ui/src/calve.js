@@ -5,6 +5,7 @@ import "./explain.js";
 import "./operations.js";
 import "./migrations.js";
 import "./quality.js";
+import "./table_quality.css";
 import "./picture.js";
 import "./run.js";
 import "./studio.js";

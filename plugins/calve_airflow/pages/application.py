@@ -24,6 +24,7 @@ from calve_airflow.pages import (
     table_files,
     table_partitions,
     table_picture,
+    table_quality,
     tables,
 )
 from calve_airflow.pages.access import READERS
@@ -38,6 +39,7 @@ ROUTERS = (
     table_partitions.router,
     table_picture.router,
     table_files.router,
+    table_quality.router,
     explain.router,
     operations.router,
     approvals.router,

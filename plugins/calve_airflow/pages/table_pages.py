@@ -53,7 +53,7 @@ def _tabs(table: Table) -> list[tuple[str, str]]:
     if has_partition_rows(table):
         tabs += [("picture", "Picture"), ("explain", "Explain")]
     if not table.is_view:
-        tabs.append(("files", "Files"))
+        tabs += [("quality", "Quality"), ("files", "Files")]
     return [*tabs, ("operations", "Operations")]
 
 

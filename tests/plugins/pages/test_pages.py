@@ -36,6 +36,8 @@ PAGES = (
     "/calve/tables/shop.orders/picture",
     "/calve/tables/shop.orders/missing?first=2024-01-01&last=2024-02-01",
     "/calve/tables/shop.orders/files",
+    "/calve/tables/shop.orders/quality",
+    "/calve/tables/checked.events/quality",
     "/calve/tables/shop.orders/operations",
     "/calve/operations",
     "/calve/operation?id=none",
