@@ -56,8 +56,6 @@ def test_these_interfaces_that_are_not_public_are_in_use() -> None:
         ("airflow.models.serialized_dag", "SerializedDagModel"),
         ("airflow.models.taskinstance", "TaskInstance"),
         ("airflow.utils.session", "create_session"),
-        # Only where the provider is installed.
-        ("airflow.providers.openlineage.extractors", "OperatorLineage"),
         ("airflow.sdk.observability", "stats"),
         ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload"),
         ("airflow.sdk.execution_time.comms", "HITLDetailRequestResult"),

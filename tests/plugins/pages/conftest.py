@@ -66,9 +66,9 @@ def tokens(pages_server: PagesServer) -> dict[str, str]:
     return {role: pages_server.token(role) for role in ROLES}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless browser."""
+    """A headless browser, for one module: until it ends, no other event loop can run in this thread."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
