@@ -27,7 +27,10 @@ def require_chromium() -> str:
 
 
 def serious_problems(page: Page) -> list[dict[str, Any]]:
-    """Return what makes a page, as it is now, inaccessible: the serious and critical violations that axe finds."""
+    """Return what makes a complete page inaccessible: the serious and critical violations that axe finds."""
+    # A part that is asked for is faint, and so it is for a while after its answer.
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function("document.getAnimations().length === 0")
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     found = page.evaluate("axe.run()")
     return [violation for violation in found["violations"] if violation["impact"] in ("serious", "critical")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from catalog import Catalog
+from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
 from tests.support.table_kinds import KINDS, make_tables
 
@@ -318,7 +318,5 @@ def test_pages_are_accessible_and_fit_narrow_screens(open_page: Callable[..., Pa
     page.wait_for_load_state("networkidle")
     page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
-    found = page.evaluate("axe.run()")
-    serious = [violation for violation in found["violations"] if violation["impact"] in ("serious", "critical")]
+    serious = serious_problems(page)
     assert serious == [], json.dumps(serious, indent=1)[:3000]
