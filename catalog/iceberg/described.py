@@ -1,4 +1,4 @@
-"""What an Iceberg table's metadata file says about its snapshots, without reading manifests."""
+"""The snapshots of an Iceberg table, as its metadata file describes them; no manifest is read."""
 
 from __future__ import annotations
 

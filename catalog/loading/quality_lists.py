@@ -16,7 +16,7 @@ from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow
 
 
 class QualityState(StrEnum):
-    """What the latest check of a partition said, and whether readers see it."""
+    """The verdict of the latest check of a partition, and whether readers see the partition."""
 
     QUARANTINED = "quarantined"
     FAILED = "failed"

@@ -53,7 +53,7 @@ _AGAIN = "Correct this, and check again"
 
 
 class FindingKind(StrEnum):
-    """What was found."""
+    """The kinds of findings."""
 
     FOLDER_WITHOUT_PARTITION = "FOLDER_WITHOUT_PARTITION"
     PARTITION_WITHOUT_FOLDER = "PARTITION_WITHOUT_FOLDER"

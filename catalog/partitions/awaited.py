@@ -19,7 +19,7 @@ PartitionName: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
 
 
 class QualityDemand(StrEnum):
-    """What the latest quality check of a partition has to say."""
+    """The verdict of the latest quality check that a partition has to have."""
 
     REQUIRED = "required"
     IF_CHECKED = "if_checked"

@@ -96,7 +96,7 @@ class PartitionGroups:
 
 
 class Browsing:
-    """What people look at of a table's partitions; quarantined ones are included.
+    """Lists, sums and groups of a table's partitions, for pages; quarantined ones are included.
 
     Each method reads all rows of the table's partitions in SQL, unless an index finds those that match. They raise:
 

@@ -85,7 +85,7 @@ class KeySpace:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a search reads, as far as it was run.
+    """A search that was run up to a limit.
 
     Attributes:
         explanation: Its plan and counts; lower bounds if `is_cut`.

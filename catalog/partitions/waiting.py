@@ -58,7 +58,7 @@ _WATCHED = 1_000
 
 
 class _Status(NamedTuple):
-    """What a wait depends on: whether a partition is quarantined, and its latest check; None if it has none."""
+    """The state of a partition: whether it is quarantined, and its latest check, None if it has none."""
 
     is_quarantined: bool
     passed: bool | None
@@ -113,7 +113,7 @@ _SearchKey: TypeAlias = tuple[str, str | None, QualityDemand]
 
 @dataclass
 class _Memory:
-    """What is kept between two calls, for the questions of the latest call only."""
+    """Results that are kept between two calls, for the questions of the latest call only."""
 
     tables: dict[TableName, _Known] = field(default_factory=dict)
     identities: dict[AwaitedPartitions, tuple[tuple[int, int], list[bytes]]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ _MOST = 500
 
 
 class Measure(StrEnum):
-    """What is measured in each partition, and compared with earlier ones."""
+    """The measures of a partition that are compared with those of earlier ones."""
 
     ROW_COUNT = "row_count"
     NULLS = "nulls"

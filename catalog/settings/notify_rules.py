@@ -20,7 +20,7 @@ _FIELDS = ("class", "arguments")
 
 
 class NotifyEvent(StrEnum):
-    """What notifiers are called for, by its name in the configuration."""
+    """The events for which notifiers are called, by their names in the configuration."""
 
     FAILURE = "on_failure"
     """A task has failed after its last try."""

@@ -51,7 +51,7 @@ class LineageDataset:
 
 @dataclass(frozen=True)
 class Lineage:
-    """What a task has read and written."""
+    """The datasets that a task has read and written."""
 
     inputs: list[LineageDataset] = field(default_factory=list)
     outputs: list[LineageDataset] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What operations have done, for those outside of Calve: events of assets with counts, and metrics."""
+"""Reports of committed operations to the outside: events of assets with counts, and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Told:
-    """What is told of one kind of change.
+    """The report of one kind of change.
 
     Attributes:
         counts: Field of an operation's report → name of the count.

@@ -144,18 +144,16 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
     texts = {_KEY + key: f.nullif(f.col(quoted(key)).cast("string"), f.lit("")) for key in table.key_names}
     hits = merge.hits(every.withColumns(texts), list(texts))
     encoder = ValueEncoder(table)
-    units = set(hits.units)
-    concerned = partitions_among(
-        catalog, table, {encoder.identity(values): values for values in {*units, *(hits.matched or ())}}
-    )
+    wanted = {encoder.identity(values): values for values in (*hits.units, *(hits.matched or ()))}
+    concerned = partitions_among(catalog, table, wanted)
     found = {encoder.identity(partition.values): partition for partition in concerned}
-    hit = [found[identity] for values in units if (identity := encoder.identity(values)) in found]
-    if len(hit) < len(units):
+    hit = [found[identity] for values in hits.units if (identity := encoder.identity(values)) in found]
+    if len(hit) < len(hits.units):
         raise InvalidRowsError(
-            f"table {table.full_name}: {len(units) - len(hit):,} partition(s) with such rows have a value that is "
+            f"table {table.full_name}: {len(hits.units) - len(hit):,} partition(s) with such rows have a value that is "
             "not of its key's type, so they cannot be found by it; drop or rename them first"
         )
-    has_all = hits.matched is not None and len(found) == len({*units, *hits.matched})
+    has_all = hits.matched is not None and len(found) == len(wanted)
     result = merge.result(
         rows_of(spark, catalog, table, hit), rows_of(spark, catalog, table, concerned) if has_all else every
     )

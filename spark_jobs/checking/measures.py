@@ -1,4 +1,4 @@
-"""What is counted in the columns of each partition, and the names of these counts."""
+"""Counts of the columns of each partition, and their names."""
 
 from __future__ import annotations
 

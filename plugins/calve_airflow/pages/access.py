@@ -7,7 +7,7 @@ the access to the DAG that performs it.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -43,39 +43,35 @@ User = Annotated[BaseUser, Depends(get_user)]
 """The user of a request."""
 
 
+def _may(user: BaseUser, method: Literal["GET", "POST", "PUT"], dag_id: str, entity: DagAccessEntity | None) -> bool:
+    return get_auth_manager().is_authorized_dag(
+        method=method, access_entity=entity, details=DagDetails(id=dag_id), user=user
+    )
+
+
 def may_start(user: BaseUser, dag_id: str) -> bool:
     """Return whether a user may start runs of a DAG."""
-    return get_auth_manager().is_authorized_dag(
-        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
-    )
+    return _may(user, "POST", dag_id, DagAccessEntity.RUN)
 
 
 def may_answer(user: BaseUser, dag_id: str) -> bool:
     """Return whether a user may answer the questions of a DAG's runs, such as approvals."""
-    return get_auth_manager().is_authorized_dag(
-        method="PUT", access_entity=DagAccessEntity.HITL_DETAIL, details=DagDetails(id=dag_id), user=user
-    )
+    return _may(user, "PUT", dag_id, DagAccessEntity.HITL_DETAIL)
 
 
 def may_stop(user: BaseUser, dag_id: str) -> bool:
     """Return whether a user may stop runs of a DAG, which in Airflow is a change of the run's state."""
-    return get_auth_manager().is_authorized_dag(
-        method="PUT", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
-    )
+    return _may(user, "PUT", dag_id, DagAccessEntity.RUN)
 
 
 def may_read_logs(user: BaseUser, dag_id: str) -> bool:
     """Return whether a user may read the logs of a DAG's tasks."""
-    return get_auth_manager().is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.TASK_LOGS, details=DagDetails(id=dag_id), user=user
-    )
+    return _may(user, "GET", dag_id, DagAccessEntity.TASK_LOGS)
 
 
 def may_read_runs(user: BaseUser, dag_id: str) -> bool:
     """Return whether a user may read the runs of a DAG."""
-    return get_auth_manager().is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
-    )
+    return _may(user, "GET", dag_id, DagAccessEntity.RUN)
 
 
 def require_read(user: BaseUser, dag_id: str) -> None:
@@ -84,7 +80,7 @@ def require_read(user: BaseUser, dag_id: str) -> None:
     Raises:
         HTTPException: 403; the user may not.
     """
-    if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag_id), user=user):
+    if not _may(user, "GET", dag_id, None):
         raise HTTPException(403, f"you may not see the DAG {dag_id}; ask an administrator of Airflow for it")
 
 

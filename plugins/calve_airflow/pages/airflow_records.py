@@ -1,4 +1,4 @@
-"""What the pages read of Airflow's own database: forms and runs of DAGs, and questions to persons with their answers.
+"""Rows of Airflow's own database that the pages read: forms and runs of DAGs, and questions with their answers.
 
 They run in the API server, which reads it in the same way. All that depends on Airflow's tables is here.
 """
@@ -164,13 +164,6 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
             return None
         rows = session.execute(query.order_by(*started).limit(_MOST))
         return Run(dag_id, run_id, str(state), tuple(TaskRun(*row) for row in rows))
-
-
-def has_dag(dag_id: str) -> bool:
-    """Return whether Airflow knows a DAG."""
-    with create_session(scoped=False) as session:
-        model = session.get(DagModel, dag_id)
-        return model is not None and not model.is_stale
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Change:
-    """What an operation changes.
+    """The change that an operation makes.
 
     Attributes:
         statement: The change as a statement.

@@ -8,12 +8,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
-from calve_airflow.forms.forms import load_dag_id
 from calve_airflow.pages.access import User, may_start
-from calve_airflow.pages.airflow_records import has_dag
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import sizes
 from calve_airflow.pages.rendering import is_part, render
+from calve_airflow.pages.table_actions import load_dags
 from catalog import Catalog
 from catalog.errors import CatalogError, CatalogUnavailableError
 from catalog.loading.quality_lists import PROBLEMS, QualityState
@@ -30,15 +29,9 @@ _STATES: Mapping[str, Sequence[QualityState]] = {
     **{str(state): (state,) for state in QualityState},
     "all": tuple(QualityState),
 }
-"""What the filter offers → the states that it shows."""
+"""Choice of the filter → the states that it shows."""
 
 _summaries = Remembered(seconds=15)
-
-
-def load_dag_of(table: str) -> str:
-    """Return the DAG that loads a table: its own if it is in `tables.yaml`, otherwise the one that loads any table."""
-    own = load_dag_id(table)
-    return own if has_dag(own) else load_dag_id(None)
 
 
 @router.get("/quality")
@@ -110,8 +103,8 @@ def _by_table(partitions: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _require_load(user: User, tables: Iterable[str]) -> None:
-    for name in tables:
-        if not may_start(user, dag_id := load_dag_of(name)):
+    for name, dag_id in load_dags(tables).items():
+        if not may_start(user, dag_id):
             raise HTTPException(
                 403, f"you may not release partitions of {name}: that needs the right to start runs of the DAG {dag_id}"
             )
@@ -154,7 +147,7 @@ def _listed(
     listed = catalog.quality.list_partitions(_STATES[state], table_ids=ids, before=before, limit=_PAGE + 1)
     shown = [checked for checked in listed[:_PAGE] if checked.table_id in tables]
     names = {tables[checked.table_id].full_name for checked in shown if checked.state is QualityState.QUARANTINED}
-    may_release = {name: may_start(user, load_dag_of(name)) for name in names}
+    may_release = {name: may_start(user, dag_id) for name, dag_id in load_dags(names).items()}
     return render(
         request,
         "quality_part.html" if is_part(request) else "quality.html",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +40,16 @@ def form_query(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
 
 
+def load_dags(tables: Iterable[str]) -> dict[str, str]:
+    """Return table → the DAG that loads it: its own one if Airflow has it, otherwise that of all tables."""
+    own = {table: load_dag_id(table) for table in tables}
+    known = known_dags(list(own.values()))
+    return {table: dag_id if dag_id in known else load_dag_id(None) for table, dag_id in own.items()}
+
+
 def load_dag(table: Table) -> str:
-    """Return the DAG that loads a table: its own one if Airflow has it, otherwise that of all tables."""
-    own = load_dag_id(table.full_name)
-    return own if own in known_dags([own]) else load_dag_id(None)
+    """Return the DAG that loads a table, as `load_dags`."""
+    return load_dags([table.full_name])[table.full_name]
 
 
 def sql_name(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""What all pages of one table show: its kind, its sizes, its tabs and its buttons."""
+"""The parts that all pages of one table have: its kind, its sizes, its tabs and its buttons."""
 
 from __future__ import annotations
 

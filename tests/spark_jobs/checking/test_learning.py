@@ -1,4 +1,4 @@
-"""What is learned from earlier partitions: a band that a few bad partitions do not move."""
+"""Bands that are learned from earlier partitions, and that a few bad partitions do not move."""
 
 from __future__ import annotations
 
