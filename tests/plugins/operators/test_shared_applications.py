@@ -69,11 +69,12 @@ log = logging.getLogger("spark_jobs.test")
 
 def function(spark, catalog, request):
     folder = Path(request.folder)
+    is_held = (folder / f"hold {request.step}").exists()
+    # After the look at the mark, which tests remove when they see this line.
     with (folder / "runs").open("a") as runs:
         runs.write(f"{request.operation_id} {request.step} {request.attempt}\\n")
     log.info("line of %s", request.step)
     print(f"output of {request.step}", flush=True)
-    is_held = (folder / f"hold {request.step}").exists()
     while is_held and not (folder / "continue").exists():
         time.sleep(0.02)
     if (folder / f"fail {request.step}").exists():
