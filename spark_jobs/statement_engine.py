@@ -55,6 +55,7 @@ from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.statement_columns import from_text, table_column
 from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
+from spark_jobs.sessions.kept_rows import share
 from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
 from spark_jobs.sessions.session import attempt_here
@@ -439,7 +440,7 @@ class SparkEngine:
             with attempt_here(self._catalog, operation, step) as attempt:
                 fields = {**request, "operation_id": operation.id, "step": step, "attempt": attempt}
                 job = request_type(step).from_json(json.dumps(fields))
-                result = job_function(step)(spark, self._catalog, job)
+                result = job_function(step)(share(spark), self._catalog, job)
                 if result is not None:
                     self._catalog.operations.finish_job(operation.id, step, attempt, result)
         return dict(self._catalog.operations.get(operation.id).report[step])

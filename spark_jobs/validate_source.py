@@ -33,6 +33,7 @@ from spark_jobs.reading.bad_files import (
     cached,
     count_rows,
     good_files,
+    keep_parsed,
     partitions_of,
     place_names,
 )
@@ -42,6 +43,7 @@ from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_checks import FILE
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, read_source, source_errors
+from spark_jobs.sessions.kept_rows import KeptRows, keeping
 from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
@@ -80,12 +82,12 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     for expression in job.key_expressions.values():
         check_alone(spark, expression, without=CHANGING_FUNCTIONS)
     to_be = partial(_table_to_be, catalog, job, table)
-    with cached() as persist:
+    with keeping(job.operation_id) as kept, cached() as persist:
         with source_errors():
             if job.bad_files == SKIP and job.mode != LoadMode.REPLACE:
-                good = _good_files(spark, catalog, job, files, table, to_be, persist)
+                good = _good_files(spark, catalog, job, files, table, to_be, persist, kept)
             else:
-                good = _all_files(spark, job, files, table, keys, persist)
+                good = _all_files(spark, job, files, table, keys, persist, kept)
             source, partitions = good.source, good.partitions
             _check_keys(spark, job, source, partitions, table)
         known, (table, indexes) = table, to_be(source)
@@ -97,7 +99,10 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
             "discarded": good.discard_report(),
             **_check(catalog, job, table, indexes, partitions, source),
         }
-    inferred = [] if table.id else _inferred(good, job, report["rows"])
+        inferred = [] if table.id else _inferred(good, job, report["rows"])
+        if job.dry_run or inferred or evolution or good.bad:
+            # The files that are written are others, or are read with other types.
+            kept.drop()
     _log(table, good, report)
     if evolution:
         log.info("%s: with the load, the table gets %s", table.full_name, evolution)
@@ -157,6 +162,7 @@ def _all_files(
     table: Table | None,
     keys: Sequence[str],
     persist: Persist,
+    kept: KeptRows,
 ) -> GoodFiles:
     """Return all files, and the partitions of their rows.
 
@@ -164,6 +170,7 @@ def _all_files(
         SourceFileError: A line cannot be parsed.
     """
     source = read_source(spark, files, job, table)
+    keep_parsed(source, kept)
     # By file, too, where a report counts what is left out of each.
     counted = persist(count_rows(source, keys, *([f.col(FILE)] if may_discard(source) else [])))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
@@ -186,6 +193,7 @@ def _good_files(
     table: Table | None,
     to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
     persist: Persist,
+    kept: KeptRows,
 ) -> GoodFiles:
     """Return the files that can be loaded.
 
@@ -194,7 +202,7 @@ def _good_files(
     """
     try:
         changed = catalog.loading.changed_files(catalog.operations.get(job.operation_id))
-        return good_files(spark, files, job, table, to_be, persist, changed)
+        return good_files(spark, files, job, table, to_be, persist, kept, changed)
     except NoGoodFilesError as error:
         if table is not None and not job.dry_run:
             _set_aside(catalog, job, table, bad_among(files, error.bad, error.shown))

@@ -31,6 +31,7 @@ from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
+from spark_jobs.sessions.kept_rows import dropping
 from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
@@ -69,7 +70,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     # The validation has set the bad files aside, and planned how the table evolves.
     contract = job.schema_contract
     job = replace(job, bad_files="fail", contract=contract.after_evolution().as_json())
-    report = _write_rows(spark, catalog, job, table)
+    with dropping():
+        report = _write_rows(spark, catalog, job, table)
     _require_unchanged(catalog.loading.source_files(operation))
     return {**report, "evolution": evolution.as_json()}
 

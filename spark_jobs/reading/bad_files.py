@@ -37,9 +37,10 @@ from spark_jobs.reading.bad_rows import (
 )
 from spark_jobs.reading.discards import discard_counts, discard_report, is_kept
 from spark_jobs.reading.paths import plain_path, quoted
-from spark_jobs.reading.source_checks import FILE
+from spark_jobs.reading.source_checks import FILE, TEXT_FORMATS
 from spark_jobs.reading.sources import NoGoodFileError, Source, read_source, unreadable_file
 from spark_jobs.rows.placement import partition_id
+from spark_jobs.sessions.kept_rows import KeptRows
 from spark_jobs.sessions.python_tasks import in_tasks
 
 _CHUNK = 1 << 20
@@ -162,6 +163,12 @@ def cached() -> Iterator[Persist]:
             frame.unpersist()
 
 
+def keep_parsed(source: Source, kept: KeptRows) -> None:
+    """Keep the rows of a source for the next step, if they are parsed from text."""
+    if source.job.source_format in TEXT_FORMATS:
+        kept.keep(source.rows, source.files)
+
+
 def good_files(
     spark: SparkSession,
     files: Sequence[FileInfo],
@@ -169,6 +176,7 @@ def good_files(
     table: Table | None,
     table_to_be: Callable[[Source], tuple[Table, list[PartitionIndex]]],
     persist: Persist,
+    kept: KeptRows,
     changed: Iterable[str] = (),
 ) -> GoodFiles:
     """Return the files that can be loaded, with the partitions of their rows.
@@ -176,6 +184,7 @@ def good_files(
     Args:
         changed: The paths of files that cannot, because they changed after they were loaded.
         persist: See `cached`.
+        kept: Keeps the rows for the next step.
         table: None if it does not exist yet.
         table_to_be: Returns the table for a source, with its indexes.
 
@@ -190,6 +199,8 @@ def good_files(
         left = [file for file in files if file.path not in bad]
         try:
             source = read_source(spark, left, job, table)
+            kept.drop()
+            keep_parsed(source, kept)
             refused = {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
             places = place_names(definition)

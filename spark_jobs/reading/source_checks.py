@@ -366,7 +366,9 @@ def _verdicts(rows: DataFrame, checks: Sequence[SourceCheck]) -> dict[str, Spark
         is_discarded = is_row
     if refused:
         earlier = [f.col(PROBLEM)] if PROBLEM in rows.columns else []
-        problem = f.coalesce(*earlier, *refused)
+        # All conditions are evaluated for each row, so that Spark computes once what they share with the values.
+        wrong = reduce(add, [value.isNotNull().cast("int") for value in (*earlier, *refused)]) > 0
+        problem = f.when(wrong, f.coalesce(*earlier, *refused))
         verdicts[PROBLEM] = problem if is_discarded is None else f.when(~is_discarded, problem)
     return verdicts
 

@@ -26,6 +26,7 @@ from catalog.operations.job_requests import JobRequest, request_type
 from catalog.operations.patience import patiently
 from catalog.operations.records import APPLICATION_LOG, JobKey
 from catalog.settings.environment import SessionScope, jobs_folder, session_idle_seconds, session_scope
+from spark_jobs.sessions.kept_rows import drop_others, is_kept_for, share
 from spark_jobs.sessions.session import LOG_FORMAT, configure, log_to_stderr, run_attempt, start_spark
 
 _WAITING = "the Spark application"
@@ -146,16 +147,18 @@ class _Application:
         if self._spark is None:
             name = f"calve load of {request.table}" if self._scope is SessionScope.LOAD else "calve"
             self._spark = start_spark(name, settings)
-        spark = configure(self._spark.newSession())
+        drop_others(request.operation_id)
+        spark = share(configure(self._spark.newSession()))
         # Else the libraries that ask for the session in use would get that of the first job.
         SparkSession._activeSession = spark
         SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
         try:
             yield spark
         finally:
-            with suppress(Exception):
-                # Data frames of the ended job: sessions share the cache.
-                spark.catalog.clearCache()
+            # Data frames of the ended job: sessions share the cache.
+            if not is_kept_for(request.operation_id):
+                with suppress(Exception):
+                    spark.catalog.clearCache()
 
     def _log_path(self, job: JobKey) -> Path | None:
         """Return the log of a job; None if it is not in this host's folder of jobs, as for a driver on a cluster."""
