@@ -15,7 +15,7 @@ from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files.filesystem import FileInfo
-from catalog.loading.loading import STATEMENT_FILES
+from catalog.loading.source_files import STATEMENT_FILES
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations.job_requests import BuildPartitionIndexJob, request_type

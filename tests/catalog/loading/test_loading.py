@@ -188,6 +188,16 @@ def test_files_are_new_until_their_load_has_committed(load: Load, catalog: Catal
     assert later.discover() == ["03.csv"]
 
 
+def test_a_retry_of_a_load_from_several_sources_returns_what_it_loaded(load: Load, catalog: Catalog) -> None:
+    sources = [str(load.landing / name) for name in ("01.csv", "02.csv")]
+    files = catalog.loading.discover(load.name, TABLE, sources)
+    load.stage()
+    load.publish()
+    assert catalog.loading.discover(load.name, TABLE, sources) == files
+    with pytest.raises(OperationReusedError):
+        catalog.loading.discover(load.name, TABLE, sources[:1])
+
+
 @pytest.mark.parametrize("change", ["size", "time"])
 def test_a_file_that_changed_after_it_was_loaded_is_refused_by_name(load: Load, catalog: Catalog, change: str) -> None:
     load.run()

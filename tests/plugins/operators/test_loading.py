@@ -29,9 +29,9 @@ from calve_airflow.operators.loading import (
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
-from catalog.loading.loading import STAGING
 from catalog.operations.changes import ANNOUNCES, record_changed
 from catalog.operations.records import OperationKind, OperationState
+from catalog.operations.staging import STAGING
 from catalog.storage.schema import PartitionRow
 
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
