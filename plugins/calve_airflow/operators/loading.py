@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 
 from calve_airflow.assets import Change, announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
-from calve_airflow.forms.forms import AS_LISTED
+from calve_airflow.forms.fields import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
 from calve_airflow.lineage import LineageOperator, source_datasets, table_dataset
