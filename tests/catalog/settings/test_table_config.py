@@ -16,15 +16,8 @@ from catalog.operations.job_requests import ValidateSourceJob
 from catalog.settings.merge_rules import MergeRule
 from catalog.settings.places import allowed_locations
 from catalog.settings.rebalance_rules import RebalanceRules
-from catalog.settings.table_config import (
-    TableConfig,
-    WantedIndexes,
-    configured_load,
-    load_sources,
-    read_table_list,
-    rebalance_rules,
-    wanted_indexes,
-)
+from catalog.settings.table_config import TableConfig, configured_load, load_sources, read_table_list, rebalance_rules
+from catalog.settings.wanted_indexes import WantedIndexes, wanted_indexes
 
 ENTRY: dict[str, Any] = {"source": "/raw", "keys": {"Country": "string", "day": "int"}}
 
