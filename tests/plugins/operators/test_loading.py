@@ -14,10 +14,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from sqlalchemy import update
 
 from calve_airflow.assets import Change, change_asset
+from calve_airflow.operators.announcing import AnnounceNewPartitionsOperator
 from calve_airflow.operators.loading import (
     CREATE_INDEXES,
     QUARANTINED,
-    AnnounceNewPartitionsOperator,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
