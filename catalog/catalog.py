@@ -49,11 +49,8 @@ from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.settings.places import require_root
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
-from catalog.tables.definitions import (
-    ColumnLike,
-    Definitions,
-    parse_format,
-)
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import ColumnLike, parse_format
 
 if TYPE_CHECKING:
     from catalog.datafiles.committing import Committer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files.filesystem import FileInfo
-from catalog.loading.loading import STATEMENT_FILES
+from catalog.loading.source_files import STATEMENT_FILES
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations.job_requests import BuildPartitionIndexJob, request_type
@@ -27,7 +27,6 @@ from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
 from catalog.statements.model import MergeRows
 from catalog.statements.results import RowStream, StatementResult
-from catalog.statements.terms import TableReference
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.changing.forgetting import forget_rows
 from spark_jobs.changing.merge_statement import merge
@@ -47,9 +46,8 @@ from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.explaining import explain_query
 from spark_jobs.queries.query import PrunedQuery, prune_query
 from spark_jobs.queries.table_names import reads_iceberg
-from spark_jobs.queries.views import expression_with_views, with_views
+from spark_jobs.queries.views import expression_with_views, merge_with_views, with_views
 from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
-from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rows.statement_columns import from_text, table_column
@@ -357,30 +355,10 @@ class SparkEngine:
         self, operation: NewOperation, table: Table, statement: MergeRows, database: str
     ) -> Mapping[str, Any]:
         """Run a MERGE."""
-
-        def expanded(expression: str) -> str:
-            return expression_with_views(self._catalog, expression, database)
-
-        source = f"SELECT * FROM {statement.source} AS {quoted(statement.source_alias)}"
-        source = f"({with_views(self._catalog, source, database)}\n)"
-        clauses = [
-            replace(
-                clause,
-                condition=None if clause.condition is None else expanded(clause.condition),
-                values=_mapped(clause.values, expanded),
-            )
-            for clause in statement.clauses
-        ]
-        whole = replace(
-            statement,
-            table=TableReference(table.database, table.name),
-            source=source,
-            condition=expanded(statement.condition),
-            clauses=clauses,
-        )
+        whole = merge_with_views(self._catalog, statement, table, database)
         with engine_errors(f"MERGE INTO {table.full_name}"):
-            conditions = [whole.condition, *(clause.condition for clause in clauses if clause.condition)]
-            spark = self._session_for(table, source, *conditions)
+            conditions = [whole.condition, *(clause.condition for clause in whole.clauses if clause.condition)]
+            spark = self._session_for(table, whole.source, *conditions)
             return merge(spark, self._catalog, operation.id, whole, requested_by=operation.requested_by)
 
     def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
@@ -497,15 +475,6 @@ class SparkEngine:
             job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
         return self._catalog.get_partition_index(name, index)
-
-
-def _mapped(
-    values: Mapping[str, str] | Sequence[str] | None, change: Callable[[str], str]
-) -> Mapping[str, str] | Sequence[str] | None:
-    """Return the values of a clause of MERGE with changed expressions."""
-    if isinstance(values, Mapping):
-        return {name: change(expression) for name, expression in values.items()}
-    return values and [change(expression) for expression in values]
 
 
 def _translated(items: Iterator[Item], query: str) -> Iterator[Item]:

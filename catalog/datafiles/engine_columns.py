@@ -31,7 +31,7 @@ from catalog.iceberg.types import spelled
 from catalog.model import PARTITION_ID, Column, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.tables.columns import TableColumns, scheme_column_last
-from catalog.tables.definitions import check_columns
+from catalog.tables.normalising import check_columns
 from catalog.tables.schemes import PARTITION_FOLDER
 
 _TYPES: Final[dict[type[IcebergType], str]] = {

@@ -18,7 +18,8 @@ from pyiceberg.types import IcebergType, StructType
 from catalog.datafiles.bounds import integer_outside
 from catalog.errors import MissingFileError, UnusableFileError
 from catalog.files.credentials import without_credentials
-from catalog.files.filesystem import FileInfo, in_parallel, storage_errors
+from catalog.files.failures import storage_errors
+from catalog.files.filesystem import FileInfo, in_parallel
 from catalog.files.locations import comparable, is_literally_within, is_local, is_within, reach_key
 from catalog.iceberg.differences import Difference, LiveFile
 from catalog.iceberg.footers.columns import FileColumn, has_ids

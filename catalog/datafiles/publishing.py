@@ -23,7 +23,8 @@ from sqlalchemy import Connection, select, update
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.history import has_recorded, record_revision
 from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError
-from catalog.files.filesystem import Folder, storage_errors
+from catalog.files.failures import storage_errors
+from catalog.files.filesystem import Folder
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, hold_pointer, insert_pointer, move_pointer, rename_pointer
 from catalog.model import Table

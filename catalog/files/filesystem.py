@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import inspect
 import io
 import os
 import posixpath
@@ -14,19 +13,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import pyarrow
 from pyarrow import fs
 
-from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 from catalog.files import object_stores
-from catalog.files.locations import has_options, has_plain_names, is_local, local_path
+from catalog.files.connecting import connect
+from catalog.files.failures import with_catalog_errors
+from catalog.files.locations import is_local, local_path
 from catalog.files.s3_requests import abort_upload, delete_marker, unfinished_uploads
 
-_GLOB_CHARACTERS = "*?["
 _THREADS = 16
 REMOTE_THREADS = 32
 """Number of files or folders to open concurrently in remote storage, which takes some 20 ms to answer."""
@@ -38,9 +36,6 @@ _WITHOUT_FOLDERS = (fs.S3FileSystem, fs.GcsFileSystem)
 """Object stores, where a folder is only the common part of names: to create one costs requests and leaves an object."""
 _TOO_LONG = errno.ENAMETOOLONG
 """Error for names that are too long for the file system; a partition value can be, so its folder does not exist."""
-_ON_GCS = ("gs://", "gcs://")
-_LIMITED_RETRIES = "?retry_limit_seconds=10"
-"""By default, PyArrow repeats a request to GCS for 15 minutes."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,62 +85,7 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int = _
                 call.cancel()
 
 
-@contextmanager
-def storage_errors(location: str) -> Iterator[None]:
-    """Translate errors of disks, object stores and PyArrow into the catalog's errors.
-
-    Raises:
-        MissingFileError: A file or folder does not exist.
-        StorageError: Any other error, except `FileExistsError`, which callers handle.
-    """
-    try:
-        yield
-    except (StorageError, FileExistsError):
-        raise
-    except FileNotFoundError as error:
-        raise MissingFileError(f"{location}: {_first_line(error)}; check the path") from error
-    except (OSError, pyarrow.ArrowException) as error:
-        cause = object_stores.known_cause(error) or f"{_first_line(error)}; correct that and try again"
-        raise StorageError(f"{location} cannot be read or written: {cause}") from error
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error, with the next after a colon; PyArrow appends its own C++ source lines."""
-    reason = getattr(error, "strerror", None)
-    first, *others = (str(reason or error).strip() or type(error).__name__).splitlines()
-    return " ".join([first, *others[: first.endswith(":")]]).rstrip(".;")
-
-
-def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
-    inner = getattr(method, "__wrapped__", None)
-    if inner is not None:
-        return contextmanager(_translating(inner))
-    if inspect.isgeneratorfunction(method):
-
-        @wraps(method)
-        def generate(folder: Folder, *args: Any, **kwargs: Any) -> Iterator[Any]:
-            with storage_errors(folder.location):
-                yield from method(folder, *args, **kwargs)
-
-        return generate
-
-    @wraps(method)
-    def call(folder: Folder, *args: Any, **kwargs: Any) -> Any:
-        with storage_errors(folder.location):
-            return method(folder, *args, **kwargs)
-
-    return call
-
-
-def _with_catalog_errors(cls: type[T]) -> type[T]:
-    """Wrap the public methods of a folder class so that they raise the catalog's errors."""
-    for name, method in vars(cls).copy().items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, _translating(method))
-    return cls
-
-
-@_with_catalog_errors
+@with_catalog_errors
 class Folder:
     """A folder of a file system, given by a plain path or a URI.
 
@@ -164,7 +104,7 @@ class Folder:
         if is_local(location):
             self._files, self._root = fs.LocalFileSystem(), local_path(self.location)
         else:
-            self._files, self._root = _file_system(self.location)
+            self._files, self._root = connect(self.location)
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name) if name else self._root
@@ -526,69 +466,6 @@ def _elsewhere(location: str) -> Folder:
     return Folder(location)
 
 
-def _file_system(location: str) -> tuple[fs.FileSystem, str]:
-    try:
-        if object_stores.is_on_s3(location) and not has_options(location):
-            path = location.partition("://")[2]
-            return object_stores.s3_file_system(path.partition("/")[0]), path
-        limit = _LIMITED_RETRIES if location.startswith(_ON_GCS) and "?" not in location else ""
-        file_system, path = fs.FileSystem.from_uri(f"{_escaped_uri(location)}{limit}")
-    except (pyarrow.ArrowInvalid, ValueError) as error:
-        raise InvalidLocationError(
-            f"location {location!r}: no file system is known for it ({_first_line(error)}); use an absolute path, or a "
-            "URI such as s3://bucket/folder"
-        ) from error
-    except OSError as error:
-        cause = object_stores.known_cause(error) or f"{_first_line(error)}; correct that and try again"
-        raise StorageError(f"{location} cannot be reached: {cause}") from error
-    return file_system, path
-
-
-def _escaped_uri(location: str) -> str:
-    """Return a location as a URI; as in Hadoop, a `%` in a location is a literal character."""
-    head, mark, query = location.partition("?")
-    scheme, _, rest = head.partition("://")
-    authority, slash, path = rest.partition("/")
-    scheme = "s3" if scheme in object_stores.S3_SCHEMES else scheme
-    return f"{scheme}://{authority}{slash}{quote(path)}{mark}{query}"
-
-
 def _matches(name: str, pattern: str) -> bool:
     parts, patterns = name.split("/"), pattern.split("/")
     return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
-
-
-def find_files(source: str) -> list[FileInfo]:
-    """Return the files of a source: a file, a folder (without hidden parts), or a glob of files or folders.
-
-    Raises:
-        SourceFileError: The source does not exist, has no files, or names that not all readers find.
-    """
-    _require_plain_names(source, [source.rstrip("/")])
-    parts = source.split("/")
-    first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
-    if first_glob is not None:
-        root = "/" if source.startswith("/") else "."
-        folder, pattern = Folder("/".join(parts[:first_glob]) or root), "/".join(parts[first_glob:])
-    else:
-        folder, pattern = Folder(source), "*"
-        if (single := folder.file()) is not None:
-            return [single]
-    if not folder.exists():
-        raise SourceFileError(f"source {source}: {folder.location} does not exist; check the path")
-    files = folder.files(pattern)
-    if not files:
-        raise SourceFileError(f"source {source}: no files found; deliver one, or correct the path")
-    _require_plain_names(source, [file.path for file in files])
-    return files
-
-
-def _require_plain_names(source: str, paths: Iterable[str]) -> None:
-    """Check that PyArrow and Hadoop find the same objects: Hadoop takes two slashes for one, and resolves `..`."""
-    if not object_stores.is_on_s3(source):
-        return
-    if path := next((path for path in paths if not has_plain_names(path)), None):
-        raise SourceFileError(
-            f"source {source}: {path!r} has an empty name, '.' or '..' in it, which readers take for another path; "
-            "correct the source, or rename the object"
-        )

@@ -13,7 +13,7 @@ from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.model.partition_names import NULL_TEXTS, partition_path
-from catalog.tables.definitions import normalise_columns, normalise_location
+from catalog.tables.normalising import normalise_columns, normalise_location
 from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"

@@ -16,7 +16,8 @@ from catalog.storage.schema import PartitionRow
 from catalog.tables.altering import prepare_key_changes
 from catalog.tables.buckets import buckets_json
 from catalog.tables.columns import TableColumns
-from catalog.tables.definitions import Definitions, check_columns
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import check_columns
 from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 

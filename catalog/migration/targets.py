@@ -27,7 +27,8 @@ from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.records import OperationKind
 from catalog.settings.places import require_location
-from catalog.tables.definitions import Definitions, normalise_location
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import normalise_location
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout

@@ -35,7 +35,8 @@ from catalog.storage.properties import properties_text
 from catalog.storage.schema import IndexItemRow, PartitionRow, StagedPartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import refuse_view
-from catalog.tables.definitions import Definitions, normalise_location
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
 _IDENTITIES = next(index for index in PartitionRow.metadata.tables[PartitionRow.__tablename__].indexes if index.unique)

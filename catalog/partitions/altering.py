@@ -34,7 +34,7 @@ from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow
 from catalog.storage.values import EncodedValues, ValueEncoder
 from catalog.tables.checks import refuse_stored_as_iceberg
-from catalog.tables.definitions import normalise_location
+from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
 

@@ -22,7 +22,8 @@ from catalog.storage.bulk import among, batched
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.definitions import Definitions, parse_format
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import parse_format
 from catalog.tables.ownership import refuse_locations_in_use
 
 BATCH = 1_000

@@ -146,7 +146,7 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
     A location inside the table's is allowed, without access to the disk.
 
     Args:
-        locations: As `catalog.tables.definitions.normalise_location` returns them.
+        locations: As `catalog.tables.normalising.normalise_location` returns them.
     """
     outside = []
     for location in locations:
@@ -224,7 +224,7 @@ def allowed_files(source: str) -> list[FileInfo]:
         SourceFileError: No file has this name, none matches, or the name of an object looks like options.
     """
     # Imported late: PyArrow takes longer than most commands.
-    from catalog.files.filesystem import find_files
+    from catalog.files.sources import find_files
 
     # Check the whole source: `?` is a wildcard, but also starts the options of an address.
     require_no_password(source, "source")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
-from catalog.files.filesystem import storage_errors
+from catalog.files.failures import storage_errors
 from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
 from catalog.operations.confirmation import Confirmation
 from catalog.statements.context import Context

@@ -18,13 +18,8 @@ from catalog.storage.schema import PartitionRow
 from catalog.tables.buckets import renamed_buckets
 from catalog.tables.checks import refuse_stored_as_iceberg, refuse_view
 from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
-from catalog.tables.definitions import (
-    ColumnLike,
-    Definitions,
-    check_columns,
-    normalise_columns,
-    normalise_location,
-)
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import ColumnLike, check_columns, normalise_columns, normalise_location
 from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
 from catalog.types.key_types import parse_key_type

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -16,17 +15,14 @@ from catalog.errors import (
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     InvalidConfigurationError,
-    InvalidLocationError,
-    InvalidTableError,
     OperationConflictError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.files.locations import has_plain_names, keys_above, problem_of_uri
-from catalog.files.object_stores import is_on_s3
+from catalog.files.locations import keys_above
 from catalog.iceberg.pointers import pointer_of
-from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
-from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
+from catalog.model import Database, FileFormat, Table, TableKind, TableType
+from catalog.model.identifiers import TableName, normalise_identifier, text_properties
 from catalog.operations.tables import (
     adopt_operations,
     has_waiting,
@@ -41,63 +37,13 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
-from catalog.storage.schema import (
-    DatabaseRow,
-    DataFileRow,
-    FormerFileRow,
-    OperationRow,
-    PartitionRow,
-    TableRow,
-)
+from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, OperationRow, PartitionRow, TableRow
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
+from catalog.tables.normalising import check_columns, normalise_columns, normalise_location, parse_format
 from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
-from catalog.types.column_types import require_column_type
-from catalog.types.key_types import parse_key_type
-
-ColumnLike = Column | tuple[str, str] | Mapping[str, str]
-"""A column: a `Column`, a (name, type) pair, or a mapping with `name`, `type` and an optional `comment`."""
-
-
-def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
-    """Return columns with names and types in lower case.
-
-    Raises:
-        InvalidIdentifierError: A name is not allowed.
-    """
-    normalised = []
-    for column in columns:
-        match column:
-            case Column(name, column_type, comment):
-                pass
-            case (str() as name, str() as column_type):
-                comment = None
-            case _:
-                name, column_type, comment = column["name"], column["type"], column.get("comment")
-        column_type = require_text(column_type, f"the type of column {name}")
-        require_column_type(name, column_type.strip().lower())
-        normalised.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
-    return tuple(normalised)
-
-
-def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
-    """Check that a table's columns and partition keys are consistent.
-
-    Raises:
-        InvalidTableError: A name is used twice, or there is neither a column nor a key.
-        InvalidKeyTypeError: A partition key cannot have this type.
-    """
-    names = [column.name for column in (*columns, *keys)]
-    if not names:
-        raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidTableError(
-            f"table {table} names {', '.join(repeated)} more than once; each column and key needs its own name"
-        )
-    for key in keys:
-        parse_key_type(key.type)
 
 
 def _new_location(usual: str, location: str | None, kind: TableKind) -> tuple[str, TableKind]:
@@ -114,28 +60,6 @@ def _new_location(usual: str, location: str | None, kind: TableKind) -> tuple[st
         require_location(location)
     is_own = kind is not TableKind.MANAGED or is_own_folder(location, is_usual=location == usual)
     return location, kind if is_own else TableKind.EXTERNAL
-
-
-def normalise_location(location: str) -> str:
-    """Return a location without a trailing slash, and as an absolute path.
-
-    Raises:
-        InvalidLocationError: It is empty, a URI that names no folder, or not all readers find it.
-    """
-    if not location.strip():
-        raise InvalidLocationError("the location is empty; name a folder")
-    require_text(location, "the location")
-    if problem := problem_of_uri(location):
-        raise InvalidLocationError(f"location {location!r} {problem}")
-    if "://" not in location and not location.startswith("file:"):
-        location = os.path.abspath(os.path.expanduser(location))
-    location = location.rstrip("/") or "/"
-    if is_on_s3(location) and not has_plain_names(location):
-        raise InvalidLocationError(
-            f"location {location!r} has an empty name, '.' or '..' in it, which some readers of S3 take literally and "
-            "others resolve; write it without them"
-        )
-    return location
 
 
 _DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
@@ -520,21 +444,6 @@ def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
         live_location=pointer or row.published_location if row.published_location else None,
         delete_file_count=row.delete_file_count,
     )
-
-
-def parse_format(text: str) -> FileFormat:
-    """Return the file format of a name, ignoring case; `json` means Hive's `jsonfile`.
-
-    Raises:
-        InvalidTableError: The format is unknown.
-    """
-    name = text.strip().lower()
-    try:
-        return FileFormat({"json": "jsonfile"}.get(name, name))
-    except ValueError:
-        raise InvalidTableError(
-            f"unknown format {text!r}; use one of {', '.join(known.value for known in FileFormat)}"
-        ) from None
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -16,7 +16,8 @@ from catalog.errors import ConflictError
 from catalog.model import Column, Table
 from catalog.tables.altering import TableChange, changed_columns
 from catalog.tables.columns import TableColumns, with_columns
-from catalog.tables.definitions import Definitions, check_columns
+from catalog.tables.definitions import Definitions
+from catalog.tables.normalising import check_columns
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
-"""Expansion of views in a SELECT, and qualification of table names without a database."""
+"""Expansion of views in queries, and qualification of table names without a database."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from catalog import Catalog, Table
 from catalog.errors import InvalidTableError
+from catalog.statements.model import MergeRows
+from catalog.statements.terms import TableReference
 from catalog.types.literals import quoted_name
 from spark_jobs.queries.table_names import end_of, named_table, nodes_of_text, start_of
+from spark_jobs.reading.paths import quoted
 
 MAXIMUM_DEPTH = 50
 """Maximum nesting depth of views."""
@@ -34,6 +38,40 @@ def expression_with_views(catalog: Catalog, expression: str, database: str) -> s
     """Return an expression whose subqueries are changed as by `with_views`."""
     before, after = "SELECT (\n", "\n)"
     return with_views(catalog, f"{before}{expression}{after}", database).removeprefix(before).removesuffix(after)
+
+
+def merge_with_views(catalog: Catalog, statement: MergeRows, table: Table, database: str) -> MergeRows:
+    """Return a MERGE into a table, with its source and its expressions changed as by `with_views`."""
+
+    def expanded(expression: str) -> str:
+        return expression_with_views(catalog, expression, database)
+
+    source = f"SELECT * FROM {statement.source} AS {quoted(statement.source_alias)}"
+    source = f"({with_views(catalog, source, database)}\n)"
+    clauses = [
+        replace(
+            clause,
+            condition=None if clause.condition is None else expanded(clause.condition),
+            values=_mapped(clause.values, expanded),
+        )
+        for clause in statement.clauses
+    ]
+    return replace(
+        statement,
+        table=TableReference(table.database, table.name),
+        source=source,
+        condition=expanded(statement.condition),
+        clauses=clauses,
+    )
+
+
+def _mapped(
+    values: Mapping[str, str] | Sequence[str] | None, change: Callable[[str], str]
+) -> Mapping[str, str] | Sequence[str] | None:
+    """Return the values of a clause of MERGE with changed expressions."""
+    if isinstance(values, Mapping):
+        return {name: change(expression) for name, expression in values.items()}
+    return values and [change(expression) for expression in values]
 
 
 def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...]) -> str:

@@ -119,13 +119,11 @@ def test_each_operator_and_sensor_is_documented_with_its_arguments() -> None:
 
 
 def test_each_dag_is_documented_with_the_fields_of_its_form() -> None:
-    from calve_airflow.forms import forms
-
     sections = dict(re.findall(r"^### (\w+)$(.*?)(?=^##)", page("docs/airflow.md"), re.DOTALL | re.MULTILINE))
     assert set(sections) == {path.stem.removesuffix("_dag") for path in sources("dags")}
     for dag, section in sections.items():
         (form,) = re.findall(r"params(?:=|\.update\()(\w+)\(", page(f"plugins/calve_airflow/dags/{dag}.py"))
-        params = getattr(forms, form)()
+        params = getattr(importlib.import_module(f"calve_airflow.dags.{dag}"), form)()
         fields = rows(section)
         assert list(fields) == list(params), dag
         for name, param in params.items():

@@ -64,28 +64,9 @@ _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 _SCHEDULING_PAUSE = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
 
 
-@pytest.fixture(scope="package", params=["postgresql", "sqlite"])
-def stack(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_configuration: Path
-) -> Iterator[Stack]:
-    """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
-
-    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`, and one with
-    many loads `postgresql-shared`, so that they start Spark once.
-    """
-    from standalone.stack import Stack
-
-    database, _, scope = request.param.partition("-")
-
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 3600}
-    bundles = [
-        {"name": "dags-folder", "classpath": local, "kwargs": {}},
-        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
-    ]
-    home = tmp_path_factory.mktemp("stack")
-    tables = home / "tables.yaml"
-    listed = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
+def _listed_tables() -> dict[str, Any]:
+    """Return the list of tables with those that the tests load."""
+    listed: dict[str, Any] = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
     listed["tables"] |= {
         ADVISED: {"rebalance": {"apply": True}},
         COMPACTED: {"compaction": {"min_files": 3, "min_age": "0m"}},
@@ -108,7 +89,30 @@ def stack(
             "quality": {"columns": {"time_hour": {"max_null_ratio": 0}}},
         },
     }
-    tables.write_text(yaml.safe_dump(listed, sort_keys=False))
+    return listed
+
+
+@pytest.fixture(scope="package", params=["postgresql", "sqlite"])
+def stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_configuration: Path
+) -> Iterator[Stack]:
+    """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
+
+    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`, and one with
+    many loads `postgresql-shared`, so that they start Spark once.
+    """
+    from standalone.stack import Stack
+
+    database, _, scope = request.param.partition("-")
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 3600}
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
+    ]
+    home = tmp_path_factory.mktemp("stack")
+    tables = home / "tables.yaml"
+    tables.write_text(yaml.safe_dump(_listed_tables(), sort_keys=False))
     # No file changes, and parsing them as often as usual takes half of a core.
     environment = {
         _BUNDLES: json.dumps(bundles),

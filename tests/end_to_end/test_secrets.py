@@ -62,6 +62,40 @@ def tables_with(connection: psycopg.Connection[Any], secret: str) -> set[str]:
     return {name for full, name in names if connection.execute(query.format(full), [secret]).fetchone() == (True,)}
 
 
+def start_runs(start_dag: Callable[..., Any], table: str) -> dict[str, Any]:
+    """Start a run of each DAG that reads secrets, or is given some."""
+    return {
+        "indexed": start_dag("build_partition_index", {"table": table, "index": "by_month", "keys": ["month"]}),
+        "answered": start_dag(
+            "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM range(3)"}
+        ),
+        # The session connects to the catalog's database.
+        "maintained": start_dag(
+            "maintain_iceberg", {"tables": ["secrets.orders"], "expire_snapshots": False, "dry_run": False}
+        ),
+        "refused": start_dag(
+            "run_statement",
+            {"statement": "SELECT reflect('java.lang.System', 'getenv', 'CALVE_CATALOG_URL') AS secret"},
+        ),
+        "foreign": start_dag(
+            "run_statement",
+            {"statement": "CREATE TABLE secrets.etc (line string) STORED AS TEXTFILE LOCATION '/etc'"},
+        ),
+        "located": start_dag(
+            "run_statement",
+            {
+                "statement": "CREATE TABLE secrets.s3 (id int) STORED AS PARQUET LOCATION "
+                f"'s3://key:{ADDRESS_SECRET}@lake/x'"
+            },
+        ),
+        "loaded": start_dag(
+            "add_partitions",
+            {"table": "secrets.loaded", "source": f"s3://key:{ADDRESS_SECRET}@lake/x", "keys": ["day int"]},
+        ),
+        "imported": start_dag("import_tables", {"source": f"hms://me:{ADDRESS_SECRET}@127.0.0.1"}),
+    }
+
+
 @pytest.mark.long
 def test_secrets_are_found_nowhere(
     stack: Stack, catalog: Catalog, start_dag: Callable[..., Any], spark_configuration: Path
@@ -76,36 +110,7 @@ def test_secrets_are_found_nowhere(
         append(stack.catalog_url, [number], "secrets.orders")
     lines = CommandLines()
     with lines.watched():
-        runs = {
-            "indexed": start_dag("build_partition_index", {"table": table, "index": "by_month", "keys": ["month"]}),
-            "answered": start_dag(
-                "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM range(3)"}
-            ),
-            # The session connects to the catalog's database.
-            "maintained": start_dag(
-                "maintain_iceberg", {"tables": ["secrets.orders"], "expire_snapshots": False, "dry_run": False}
-            ),
-            "refused": start_dag(
-                "run_statement",
-                {"statement": "SELECT reflect('java.lang.System', 'getenv', 'CALVE_CATALOG_URL') AS secret"},
-            ),
-            "foreign": start_dag(
-                "run_statement",
-                {"statement": "CREATE TABLE secrets.etc (line string) STORED AS TEXTFILE LOCATION '/etc'"},
-            ),
-            "located": start_dag(
-                "run_statement",
-                {
-                    "statement": "CREATE TABLE secrets.s3 (id int) STORED AS PARQUET LOCATION "
-                    f"'s3://key:{ADDRESS_SECRET}@lake/x'"
-                },
-            ),
-            "loaded": start_dag(
-                "add_partitions",
-                {"table": "secrets.loaded", "source": f"s3://key:{ADDRESS_SECRET}@lake/x", "keys": ["day int"]},
-            ),
-            "imported": start_dag("import_tables", {"source": f"hms://me:{ADDRESS_SECRET}@127.0.0.1"}),
-        }
+        runs = start_runs(start_dag, table)
         runs["indexed"].wait()
         runs["answered"].wait()
         runs["maintained"].wait()

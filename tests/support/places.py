@@ -22,7 +22,7 @@ _PUBLISHED = (
 PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("load merge", "hive"): (
         "catalog.operations.journal Operations.begin: journaled",
-        "catalog.operations.journal Operations.attempt: started",
+        "catalog.operations.jobs Jobs.attempt: started",
         "catalog.loading.loading Loading.discard_staging: withdrawn",
         *_PUBLISHED,
     ),

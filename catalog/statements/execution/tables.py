@@ -15,7 +15,7 @@ from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
 from catalog.statements.terms import TableReference
-from catalog.tables.definitions import parse_format
+from catalog.tables.normalising import parse_format
 from catalog.tables.own_files import PurgedFiles
 from catalog.tables.schemes import SCHEME_PROPERTIES, scheme_from_properties
 

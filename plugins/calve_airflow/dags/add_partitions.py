@@ -31,11 +31,10 @@ from airflow.sdk import DAG, Asset, TriggerRule, get_parsing_context
 
 from calve_airflow.assets import table_asset
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import load_dag_id, load_params
+from calve_airflow.forms.loads import load_dag_id, load_params
+from calve_airflow.operators.announcing import AnnounceNewPartitionsOperator, AnnouncePartitionsOperator
 from calve_airflow.operators.loading import (
     OPERATION_ID,
-    AnnounceNewPartitionsOperator,
-    AnnouncePartitionsOperator,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,

@@ -23,7 +23,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetWatcher
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import announcement_params
+from calve_airflow.forms.partitions import announcement_params
 from calve_airflow.operators.announcing import (
     AnnounceChangesOperator,
     ClaimChangesOperator,

@@ -25,7 +25,7 @@ from typing import Any
 from airflow.sdk import DAG, task_group
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import backfill_params
+from calve_airflow.forms.indexes import backfill_params
 from calve_airflow.operators.backfilling import BackfillTablesOperator, PlanBackfillOperator, SummariseBackfillOperator
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.sensors.batches import PartitionIndexBatchSensor

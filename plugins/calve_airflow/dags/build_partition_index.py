@@ -24,7 +24,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import index_params
+from calve_airflow.forms.indexes import index_params
 from calve_airflow.operators.indexes import CreatePartitionIndexOperator
 from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.spark_job import SparkJobOperator

@@ -25,7 +25,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import maintenance_params
+from calve_airflow.forms.whole_catalog import maintenance_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.maintenance import (

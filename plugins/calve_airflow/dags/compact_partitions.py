@@ -25,7 +25,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import compaction_params
+from calve_airflow.forms.partitions import compaction_params
 from calve_airflow.operators.compacting import (
     CompactTablesOperator,
     PlanCompactionOperator,

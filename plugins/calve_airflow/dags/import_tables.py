@@ -26,7 +26,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import import_params
+from calve_airflow.forms.whole_catalog import import_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.importing import (
     ImportTablesOperator,

@@ -30,7 +30,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import iceberg_params
+from calve_airflow.forms.iceberg import iceberg_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.iceberg_maintenance import (
     MaintainIcebergTablesOperator,

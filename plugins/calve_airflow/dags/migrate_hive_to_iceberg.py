@@ -30,7 +30,7 @@ from typing import Any
 from airflow.sdk import DAG, task_group
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import migration_params
+from calve_airflow.forms.iceberg import migration_params
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.migrating import (
     FlipMigrationsOperator,

@@ -27,7 +27,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import advisor_params
+from calve_airflow.forms.partitions import advisor_params
 from calve_airflow.forms.templates import only
 from calve_airflow.operators.advising import (
     ApplyProposalOperator,

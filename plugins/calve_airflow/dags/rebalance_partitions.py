@@ -30,7 +30,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import rebalance_params
+from calve_airflow.forms.partitions import rebalance_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
 from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.rebalancing import (

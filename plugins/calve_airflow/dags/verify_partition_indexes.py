@@ -24,7 +24,7 @@ from typing import Any
 from airflow.sdk import DAG
 
 from calve_airflow.dags.base import calve_dag
-from calve_airflow.forms.forms import verify_params
+from calve_airflow.forms.indexes import verify_params
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.verifying import (
     PlanVerificationOperator,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog, PartitionIndex, Table
-    from catalog.settings.table_config import WantedIndexes
+    from catalog.settings.wanted_indexes import WantedIndexes
 
 Indexes = Mapping[str, Sequence[str]]
 """Index → keys."""
@@ -230,7 +230,7 @@ def _problems_key(table: str) -> str:
 def _wanted(existing: Iterable[Table], context: Context) -> WantedIndexes:
     """Return the indexes that tables need according to a run's form or the YAML list."""
     from catalog.settings.fields import texts
-    from catalog.settings.table_config import wanted_indexes
+    from catalog.settings.wanted_indexes import wanted_indexes
 
     tables, indexes = (texts(name, context["params"][name]) for name in ("tables", "indexes"))
     return wanted_indexes(existing, tables, indexes)

@@ -9,9 +9,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.assets import Change, announce, announcement_batches
 from calve_airflow.catalog_access import open_catalog
-from calve_airflow.forms.forms import AS_LISTED
+from calve_airflow.forms.fields import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, naming_templates, render_source
 from calve_airflow.lineage import LineageOperator, source_datasets, table_dataset
@@ -20,7 +19,6 @@ from calve_airflow.notifying import notify
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.indexes import begin_build, current_index
 from calve_airflow.operators.spark_job import SparkJobOperator
-from calve_airflow.outcomes import report_outcome
 from catalog.settings.notify_rules import NotifyEvent
 from catalog.settings.quality_rules import OnFailure
 
@@ -356,79 +354,6 @@ class ReportQuarantineOperator(BaseOperator):
             f"sees them: {', '.join(names[:_SHOWN])}{more}. The others are loaded. See why: calve quarantine "
             f"{table.full_name}; then release them with --release --reason, or drop them"
         )
-
-
-class AnnounceNewPartitionsOperator(BaseOperator):
-    """Task that emits an event of the table's asset for each partition that a load has added or changed.
-
-    Other DAGs run once for each. It also emits one event of the load with its counts (`change_asset`).
-
-    Of more than `MAX_KEYS` partitions, it returns the others.
-
-    Args:
-        operation_id: The load (templated).
-
-    Returns:
-        The names of further partitions, in batches for `AnnouncePartitionsOperator`; usually none.
-    """
-
-    template_fields: Sequence[str] = ("operation_id",)
-
-    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-
-    @for_mapped_tasks
-    def execute(self, context: Context) -> list[list[str]]:
-        """Emit the first events, and return batches of partition names."""
-        from catalog import PartitionState
-
-        with open_catalog() as catalog:
-            operation = catalog.operations.get(self.operation_id)
-            table = catalog.get_table(operation.table)
-            names = [
-                partition.name(table)
-                for partition in catalog.operation_partitions(self.operation_id)
-                if partition.state is PartitionState.VISIBLE
-            ]
-            names += catalog.announcements.changed_by(self.operation_id)
-            batches = announcement_batches(dict.fromkeys(names))
-            catalog.announcements.finish(self.operation_id)
-            quarantined = catalog.count_quarantined([operation]).get(operation.id, 0)
-        first, *others = batches or [[]]
-        announce(context, table.full_name, first)
-        if operation.is_committed:
-            report = {**_publication(operation), "quarantined": quarantined}
-            report_outcome(context, Change.LOADED, operation, report)
-        return others
-
-
-class AnnouncePartitionsOperator(BaseOperator):
-    """Task that emits an event of the table's asset for each partition of a batch.
-
-    Args:
-        operation_id: The load (templated).
-        partitions: A batch of `AnnounceNewPartitionsOperator` (templated).
-    """
-
-    template_fields: Sequence[str] = ("operation_id", "partitions")
-
-    def __init__(self, *, operation_id: str, partitions: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.partitions = partitions
-
-    def execute(self, context: Context) -> int:
-        """Emit the events and return their number."""
-        with open_catalog() as catalog:
-            table = catalog.operations.get(self.operation_id).table
-        announce(context, table, self.partitions)
-        return len(self.partitions)
-
-
-def _publication(load: Operation) -> Mapping[str, Any]:
-    """Return the report of the step that made a load visible, see `Loading.publish`."""
-    return next((report for report in load.report.values() if "partitions_extended" in report), {})
 
 
 def _skip_downstream(context: Context, result: Mapping[str, Any], task_id: str) -> NoReturn:

@@ -44,7 +44,7 @@ class PlanMigrationsOperator(FormOperator):
 
     Args:
         operation_id: The run (templated); each migration is a separate operation below it.
-        form: The fields of `calve_airflow.forms.forms.migration_params` (templated).
+        form: The fields of `calve_airflow.forms.iceberg.migration_params` (templated).
 
     Returns:
         `table` of each table that can be migrated, in batches; in a dry run only if it reads files. Another XCom,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calve_airflow.forms.forms import load_dag_id
+from calve_airflow.forms.loads import load_dag_id
 from calve_airflow.pages.airflow_records import known_dags
 from catalog.model import Table
 from catalog.schemes.model import SchemeType

@@ -9,7 +9,8 @@ import pytest
 from pyarrow import fs
 
 from catalog.errors import MissingFileError, SourceFileError
-from catalog.files.filesystem import Folder, find_files
+from catalog.files.filesystem import Folder
+from catalog.files.sources import find_files
 
 
 @pytest.fixture

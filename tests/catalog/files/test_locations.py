@@ -21,9 +21,9 @@ from catalog.files.locations import (
     location_keys,
     problem_of_uri,
 )
-from catalog.loading.loading import STAGING
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
+from catalog.operations.staging import STAGING
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.tables.schemes import scheme_from_properties

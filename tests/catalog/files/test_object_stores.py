@@ -31,7 +31,9 @@ from catalog.errors import (
     StorageError,
 )
 from catalog.files import object_stores
-from catalog.files.filesystem import Folder, find_files, storage_errors
+from catalog.files.failures import storage_errors
+from catalog.files.filesystem import Folder
+from catalog.files.sources import find_files
 from catalog.iceberg.storage import file_io
 from catalog.operations.records import OperationKind
 from catalog.settings.spark_settings import with_storage

@@ -11,8 +11,8 @@ from sqlalchemy import func, select, text
 from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import FencedError, InvalidRequestError
 from catalog.indexes import building
-from catalog.loading.loading import STAGING
 from catalog.operations.records import ABANDONED, LEASE_MS, OperationKind, OperationState
+from catalog.operations.staging import STAGING
 from catalog.storage.schema import JobRow
 from tests.support.index_items import stored_items
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk, own_name, write_file

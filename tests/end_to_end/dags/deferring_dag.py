@@ -2,7 +2,7 @@
 
 from airflow.sdk import DAG
 
-from calve_airflow.forms.forms import index_params
+from calve_airflow.forms.indexes import index_params
 from calve_airflow.operators.indexes import CreatePartitionIndexOperator
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.operators.spark_job import SparkJobOperator

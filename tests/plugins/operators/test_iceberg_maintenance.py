@@ -13,7 +13,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.batches import all_items
-from calve_airflow.forms import forms
+from calve_airflow.forms.iceberg import iceberg_params
 from calve_airflow.operators.approval import Question
 from calve_airflow.operators.iceberg_maintenance import (
     JOB,
@@ -289,7 +289,7 @@ def test_a_field_that_is_not_right_is_named(catalog: Catalog, fields: dict[str, 
 
 
 def test_the_form_offers_what_there_is() -> None:
-    offered = {name: param.value for name, param in forms.iceberg_params().items() if name != "tables"}
+    offered = {name: param.value for name, param in iceberg_params().items() if name != "tables"}
     assert TableMaintenance.read({**offered, "tables": [NAME]}) == TableMaintenance(tables=(NAME,))
 
 

@@ -14,10 +14,10 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from sqlalchemy import update
 
 from calve_airflow.assets import Change, change_asset
+from calve_airflow.operators.announcing import AnnounceNewPartitionsOperator
 from calve_airflow.operators.loading import (
     CREATE_INDEXES,
     QUARANTINED,
-    AnnounceNewPartitionsOperator,
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
@@ -29,9 +29,9 @@ from calve_airflow.operators.loading import (
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
-from catalog.loading.loading import STAGING
 from catalog.operations.changes import ANNOUNCES, record_changed
 from catalog.operations.records import OperationKind, OperationState
+from catalog.operations.staging import STAGING
 from catalog.storage.schema import PartitionRow
 
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"

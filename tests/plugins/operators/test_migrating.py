@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from calve_airflow.assets import Change, change_asset
 from calve_airflow.batches import all_items
-from calve_airflow.forms import forms
+from calve_airflow.forms.iceberg import AS_TRINO, migration_params
 from calve_airflow.operators.migrating import (
     FlipMigrationOperator,
     PlanMigrationsOperator,
@@ -382,7 +382,7 @@ def test_a_field_that_is_not_right_is_named(catalog: Catalog, form: dict[str, An
 
 
 def test_the_form_offers_what_a_request_takes() -> None:
-    assert forms.AS_TRINO == migration_forms.AS_TRINO
-    offered = {name: param.value for name, param in forms.migration_params().items() if name != "tables"}
+    assert AS_TRINO == migration_forms.AS_TRINO
+    offered = {name: param.value for name, param in migration_params().items() if name != "tables"}
     form = migration_forms.MigrationForm.read({**offered, "tables": [FIRST]})
     assert (form.dry_run, form.read_files, form.request) == (True, True, migration_forms.MigrationRequest())

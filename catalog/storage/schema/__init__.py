@@ -1,0 +1,58 @@
+"""The catalog's SQL tables. Times are milliseconds since 1970 UTC.
+
+All are imported here, so that `Base.metadata` is complete.
+"""
+
+from catalog.storage.schema.base import Base
+from catalog.storage.schema.files import (
+    DataFileRow,
+    FormerFileRow,
+    PurgedFolderRow,
+    RevisionRow,
+    SetAsideFileRow,
+    SourceFileRow,
+)
+from catalog.storage.schema.iceberg import IcebergNamespaceRow, IcebergTableRow, SharedLocationRow
+from catalog.storage.schema.indexes import BackfillRangeRow, IndexItemRow, PartitionIndexRow
+from catalog.storage.schema.operations import ApprovalRow, JobRow, OperationRow, SparkApplicationRow
+from catalog.storage.schema.partitions import (
+    PartitionChangeRow,
+    PartitionCheckRow,
+    PartitionRow,
+    PartitionVersionRow,
+    QualityCheckRow,
+    StagedPartitionRow,
+    VersionState,
+)
+from catalog.storage.schema.tables import CatalogRow, DatabaseRow, TableRow, new_version
+
+__all__ = [
+    "ApprovalRow",
+    "BackfillRangeRow",
+    "Base",
+    "CatalogRow",
+    "DataFileRow",
+    "DatabaseRow",
+    "FormerFileRow",
+    "IcebergNamespaceRow",
+    "IcebergTableRow",
+    "IndexItemRow",
+    "JobRow",
+    "OperationRow",
+    "PartitionChangeRow",
+    "PartitionCheckRow",
+    "PartitionIndexRow",
+    "PartitionRow",
+    "PartitionVersionRow",
+    "PurgedFolderRow",
+    "QualityCheckRow",
+    "RevisionRow",
+    "SetAsideFileRow",
+    "SharedLocationRow",
+    "SourceFileRow",
+    "SparkApplicationRow",
+    "StagedPartitionRow",
+    "TableRow",
+    "VersionState",
+    "new_version",
+]

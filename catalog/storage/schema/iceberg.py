@@ -1,0 +1,47 @@
+"""The SQL tables of Iceberg's SQL catalog, and of the locations that its tables share."""
+
+from __future__ import annotations
+
+from catalog.storage.declarations import Mapped, mapped_column
+from catalog.storage.schema.base import Base
+from catalog.storage.texts import String
+
+
+class IcebergTableRow(Base):
+    """The metadata location of an Iceberg table: a row of PyIceberg's SqlCatalog and of Iceberg's JDBC catalog.
+
+    Both update it when they commit. Source: PyIceberg 0.12, `pyiceberg/catalog/sql.py`.
+    """
+
+    __tablename__ = "iceberg_tables"
+
+    catalog_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    metadata_location: Mapped[str | None] = mapped_column(String(1000))
+    previous_metadata_location: Mapped[str | None] = mapped_column(String(1000))
+    iceberg_type: Mapped[str | None] = mapped_column(String(5))
+
+
+class IcebergNamespaceRow(Base):
+    """A property of a namespace of Iceberg tables; Calve's own databases have none here."""
+
+    __tablename__ = "iceberg_namespace_properties"
+
+    catalog_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    property_key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    property_value: Mapped[str] = mapped_column(String(1000))
+
+
+class SharedLocationRow(Base):
+    """A location where an Iceberg table has data files that also belong to another table.
+
+    `location` is normalized by `catalog.files.locations.comparable`. It is valid only while the Iceberg table exists.
+    """
+
+    __tablename__ = "calve_shared_location"
+
+    location: Mapped[str] = mapped_column(String(1000), primary_key=True)
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
