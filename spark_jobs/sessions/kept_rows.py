@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from catalog.files.filesystem import FileInfo
 
-LEAST_BYTES = 64 << 20
+LEAST_BYTES = 8 << 20
 """The size of files that are parsed so quickly that keeping their rows gains nothing."""
 
 _IS_SHARED = "spark.calve.session.shared"
