@@ -14,13 +14,6 @@ so a range over them still finds every match; for a key of this length, readers 
 """
 
 
-def encode_key(types: Sequence[KeyType], values: Sequence[KeyValue | None]) -> bytes:
-    """Return the index key of typed values, or its prefix if there are fewer values than types."""
-    return b"".join(
-        NULL_BYTES if value is None else key_type.encode(value) for key_type, value in zip(types, values, strict=False)
-    )
-
-
 def cut_key(key: bytes) -> bytes:
     """Return the key as stored in an item."""
     return key[:MAXIMUM_KEY_BYTES]

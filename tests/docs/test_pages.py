@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -152,8 +153,8 @@ def _shown_default(param: Param) -> str:
 def test_each_method_of_the_catalog_is_listed() -> None:
     from catalog import Catalog
 
-    members = {name: value for name, value in vars(Catalog).items() if not name.startswith("_")}
-    methods = {name for name, value in members.items() if not isinstance(value, cached_property)}
+    members = inspect.getmembers_static(Catalog, lambda member: not isinstance(member, cached_property))
+    methods = {name for name, _ in members if not name.startswith("_")}
     table = page("docs/catalog-api.md").partition("| of | methods |")[2].partition("\n\n")[0]
     assert set(re.findall("`([^`]+)`", table)) == methods
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import text
 
 from catalog import Catalog, Table
-from catalog.indexes.keys import MAXIMUM_KEY_BYTES, encode_key
+from catalog.indexes.keys import MAXIMUM_KEY_BYTES
 from catalog.model.partition_names import unpack_values
+from catalog.types.key_types import NULL_BYTES, KeyType, KeyValue
+
+
+def encode_key(types: Sequence[KeyType], values: Sequence[KeyValue | None]) -> bytes:
+    """Return the index key of typed values, or its prefix if there are fewer values than types."""
+    return b"".join(
+        NULL_BYTES if value is None else key_type.encode(value) for key_type, value in zip(types, values, strict=False)
+    )
 
 
 def stored_items(catalog: Catalog, index_id: int) -> list[tuple[bytes, int]]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.indexes.keys import MAXIMUM_KEY_BYTES, after_prefix, cut_key, decode_value, encode_key, is_cut, split_key
+from catalog.indexes.keys import MAXIMUM_KEY_BYTES, after_prefix, cut_key, decode_value, is_cut, split_key
 from catalog.types.key_types import KeyType, KeyValue, parse_key_type
+from tests.support.index_items import encode_key
 from tests.support.strategies import TYPE_NAMES, texts, values
 
 

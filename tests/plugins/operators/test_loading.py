@@ -208,7 +208,7 @@ def test_all_partitions_that_a_load_has_changed_are_announced(
         record_changed(connection, table, [first.id, second.id], operation.number)
     announced: list[str] = []
     monkeypatch.setattr(
-        "calve_airflow.operators.loading.announce", lambda _context, _table, names: announced.extend(names)
+        "calve_airflow.operators.announcing.announce", lambda _context, _table, names: announced.extend(names)
     )
     task = AnnounceNewPartitionsOperator(task_id="announce", operation_id=RUN)
     assert task.execute(Context()) == []

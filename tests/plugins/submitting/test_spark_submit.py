@@ -116,7 +116,7 @@ def test_a_driver_on_the_cluster_gets_code_and_variables(
     assert options["--deploy-mode"] == "cluster"
     assert "--load-spark-defaults" in command
     with zipfile.ZipFile(options["--py-files"]) as archive:
-        assert {"catalog/catalog.py", "spark_jobs/run_statement.py"} <= set(archive.namelist())
+        assert {"catalog/catalog/tables.py", "spark_jobs/run_statement.py"} <= set(archive.namelist())
     assert "planted" not in " ".join(command)
     file = Path(options["--properties-file"])
     assert file.stat().st_mode & 0o777 == 0o600

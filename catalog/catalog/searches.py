@@ -1,0 +1,186 @@
+"""The methods of `Catalog` that find partitions and data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from catalog.catalog.tables import TableMethods
+from catalog.errors import InvalidTableError
+from catalog.model import Partition, PartitionState, Table
+from catalog.model.batches import PartitionBatch, PartitionKey
+
+if TYPE_CHECKING:
+    from catalog.datafiles.partitions import SchemePartition
+    from catalog.datafiles.pruning import FileScan
+    from catalog.partitions.explaining import Explanation
+    from catalog.partitions.scanning import Scan
+    from catalog.partitions.snapshots import PartitionFiles
+    from catalog.partitions.specs import PartitionSpec
+
+
+class SearchMethods(TableMethods):
+    """Searches of partitions, and of data files."""
+
+    def get_partitions(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        use_indexes: bool = True,
+        state: PartitionState | None = PartitionState.VISIBLE,
+    ) -> Iterator[Partition]:
+        """Yield the partitions that match an expression, through an index if possible, in no particular order.
+
+        Args:
+            expression: The filter, for instance `country = 'US' and year > 2018`; None or empty for all.
+            use_indexes: False to read all partitions; the result is the same.
+            state: VISIBLE for partitions visible to readers, QUARANTINED for hidden ones, None for both.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid; subclasses tell the reason.
+        """
+        return self._scan(table, expression, use_indexes=use_indexes, state=state).partitions
+
+    def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
+        """Return one partition by its values, visible or quarantined; `01` finds the int `1`.
+
+        Raises:
+            PartitionNotFoundError: The table has no partition with these values.
+        """
+        return self._scanner.get(self.get_table(table), values)
+
+    def partitions_of(self, table: str, spec: PartitionSpec) -> list[Partition]:
+        """Return the partitions with the values of a spec, of which some keys may be missing, including hidden ones.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionSpecError: The spec does not fit the table.
+        """
+        from catalog.partitions.specs import spec_values
+
+        definition = self.get_table(table)
+        return self._scanner.with_values(definition, spec_values(definition, spec))
+
+    def batch_get_partitions(self, table: str, partitions: Iterable[PartitionKey]) -> PartitionBatch:
+        """Return many partitions by their values, visible or quarantined, with one statement for each thousand.
+
+        Args:
+            partitions: Each as all keys → values, or as the values in the order of the keys.
+
+        Returns:
+            The partitions in this order, and by themselves those that do not exist, are named twice, or have a key too
+            few or too many.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.batches import get_batch
+
+        definition = self._definitions.get_hive_table(self.get_table(table).full_name)
+        with self.storage.read() as connection:
+            return get_batch(connection, definition, list(partitions))
+
+    def folders_of_versions(self, table: str) -> dict[str, tuple[str | None, ...]]:
+        """Return the folders that vacuum will empty or delete (`catalog.partitions.versions`), with their values.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.versions import folders_of_versions
+
+        with self.storage.read() as connection:
+            return folders_of_versions(connection, self._definitions.get_table(table, connection))
+
+    def scan_partitions(self, table: str, expression: str | None = None, *, use_indexes: bool = True) -> Scan:
+        """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
+        return self._scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
+
+    def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
+        scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+        if not scan.table.is_stored_as_iceberg:
+            return scan
+        from catalog.datafiles.intake import reading_current
+
+        with reading_current(self.storage, self._definitions, table):
+            # Takes in what other engines have committed.
+            pass
+        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+
+    def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
+        """Run the search for an expression, and return how it found the partitions.
+
+        For a table with a partition scheme, return how partitions and files were pruned.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+        """
+        from catalog.partitions.explaining import explain
+
+        if self._definitions.get_hive_table(table).scheme is not None:
+            return self.scan_files(table, expression)
+        return explain(self.scan_partitions(table, expression))
+
+    def scan_files(self, table: str, expression: str | None = None, *, zone: tzinfo | None = None) -> FileScan:
+        """Return the data files of a table with a partition scheme that may contain rows that match an expression.
+
+        Args:
+            expression: The filter, on comparable columns and on `_partition_id`; None for all rows. Partitions are
+                pruned by the partition column, files by it and by the sort columns.
+            zone: The time zone of timestamp literals; None for UTC.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
+            ExpressionError: The expression is invalid.
+        """
+        from catalog.datafiles.pruning import scan_files
+
+        with self._reading_scheme(table) as (connection, definition):
+            return scan_files(connection, definition, expression, zone)
+
+    def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
+        """Return the partitions of a table with a partition scheme in logical order, including empty ones.
+
+        Args:
+            expression: Return only partitions that may contain rows that match this filter.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
+            ExpressionError: The expression is invalid.
+        """
+        from catalog.datafiles.partitions import scheme_partitions
+
+        with self._reading_scheme(table) as (connection, definition):
+            return scheme_partitions(connection, definition, expression)
+
+    @contextmanager
+    def _reading_scheme(self, name: str) -> Iterator[tuple[Connection, Table]]:
+        from catalog.datafiles.intake import reading_current
+        from catalog.tables.checks import require_scheme
+
+        with reading_current(self.storage, self._definitions, name) as (connection, table):
+            yield connection, require_scheme(table)
+
+    def scan_partition_files(self, table: str, expression: str | None = None) -> PartitionFiles:
+        """Return the visible partitions of a table stored as Iceberg that match an expression, and their data files.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidTableError: The table is not stored as Iceberg.
+            ExpressionError: The expression is invalid.
+        """
+        from catalog.datafiles.intake import reading_current
+        from catalog.partitions.snapshots import scan_partition_files
+
+        with reading_current(self.storage, self._definitions, table) as (connection, definition):
+            if not definition.is_stored_as_iceberg:
+                raise InvalidTableError(f"table {definition.full_name} is not stored as Iceberg")
+            return scan_partition_files(connection, self._scanner, definition, expression)
