@@ -56,6 +56,7 @@ from catalog.tables.definitions import (
 )
 
 if TYPE_CHECKING:
+    from catalog.advice.proposals import Proposals
     from catalog.datafiles.committing import Committer
     from catalog.datafiles.partitions import SchemePartition
     from catalog.datafiles.pruning import FileScan
@@ -127,6 +128,13 @@ class Catalog:
         from catalog.loading.quality_results import QualityResults
 
         return QualityResults(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """The advisor's latest proposals for each table."""
+        from catalog.advice.proposals import Proposals
+
+        return Proposals(self.storage, self._definitions)
 
     @cached_property
     def rebalancing(self) -> Rebalancing:

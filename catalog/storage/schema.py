@@ -522,6 +522,24 @@ class QualityCheckRow(Base):
     page: Mapped[str | None] = mapped_column(Text)
 
 
+class ProposalRow(Base):
+    """A proposed change of a table's partitions, kept until the next proposals for the table.
+
+    `table_name` is the table's name when it was made, which is in `statement` and `request`, too.
+    """
+
+    __tablename__ = "calve_proposal"
+
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    table_name: Mapped[str] = mapped_column(String(512))
+    statement: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    dag: Mapped[str] = mapped_column(String(255))
+    request: Mapped[dict[str, Any]]
+    proposed_at_ms: Mapped[int]
+
+
 class IcebergTableRow(Base):
     """The metadata location of an Iceberg table: a row of PyIceberg's SqlCatalog and of Iceberg's JDBC catalog.
 

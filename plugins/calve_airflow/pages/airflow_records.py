@@ -190,7 +190,8 @@ def find_form(dag_id: str) -> DagForm | None:
         fields = {}
         for name in params:
             param = params.get_param(name)
-            fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
+            # None for a required field without a default.
+            fields[name] = {**param.schema, "value": param.resolve(), "description": param.description or ""}
         return DagForm(fields, bool(model.is_paused))
 
 

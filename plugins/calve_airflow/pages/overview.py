@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from calve_airflow.pages.access import User
+from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import waiting_questions
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.rendering import render
+from calve_airflow.pages.studio import DAG as REBALANCE_DAG
+from calve_airflow.pages.table_actions import form_query
 from catalog import Catalog
+from catalog.advice.proposals import StoredProposal
 from catalog.model import IndexState, Table
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.partitions.counting import TableSize
@@ -24,8 +27,12 @@ SMALL_BYTES = 16 * 1024 * 1024
 FEW_FILES = 100
 """Fewer files are no problem, whatever their size."""
 
+ADVISOR = "rebalance_advisor"
+"""The DAG that proposes changes of partitions."""
+
 _SKEWED = 10.0
 _SHOWN = 8
+_MOST_PROPOSALS = 100
 _DAY_MS = 24 * 60 * 60 * 1000
 
 sizes = Remembered(seconds=15, stale_seconds=300)
@@ -39,6 +46,20 @@ class Warned:
     table: Table
     size: TableSize
     reason: str
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal of the advisor, with the addresses of its buttons.
+
+    Attributes:
+        form: The query of the form of its DAG.
+        studio: The query of the page that changes the partitions of a scheme; None for other changes.
+    """
+
+    proposal: StoredProposal
+    form: dict[str, str]
+    studio: dict[str, str] | None
 
 
 def table_sizes(catalog: Catalog) -> dict[int, TableSize]:
@@ -58,6 +79,7 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
     loads = catalog.operations.list(kinds=(OperationKind.ADD_PARTITIONS,), since_ms=since, limit=_SHOWN)
     states = catalog.get_partition_index_states(table.full_name for table in tables)
     found = warnings(tables, measured)
+    proposed = catalog.proposals.list(limit=_MOST_PROPOSALS + 1)
     return render(
         request,
         "overview.html",
@@ -80,7 +102,19 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
         small=[warned for warned in found if warned.reason == "small files"],
         skewed=[warned for warned in found if warned.reason == "skew"],
         shown=_SHOWN,
+        proposals=[_with_buttons(proposal) for proposal in proposed[:_MOST_PROPOSALS]],
+        has_more_proposals=len(proposed) > _MOST_PROPOSALS,
+        advisor=ADVISOR,
+        may_advise=may_start(user, ADVISOR),
     )
+
+
+def _with_buttons(proposal: StoredProposal) -> Proposed:
+    studio = None
+    if proposal.dag == REBALANCE_DAG:
+        chosen = ", ".join(map(str, proposal.request.get("partition_ids") or ()))
+        studio = {"operation": str(proposal.request["operation"]), "partition_ids": chosen}
+    return Proposed(proposal, form_query({**proposal.request, "dry_run": True}), studio)
 
 
 def _is_held(measured: dict[int, TableSize], table: Table) -> bool:

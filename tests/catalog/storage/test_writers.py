@@ -25,6 +25,7 @@ WRITERS = {
     "PartitionIndexRow": {"indexes", "tables"},
     "PartitionRow": {"importing", "loading", "partitions", "tables"},
     "PartitionVersionRow": {"partitions"},
+    "ProposalRow": {"advice"},
     "PurgedFolderRow": {"tables"},
     "QualityCheckRow": {"loading"},
     "RevisionRow": {"datafiles"},
