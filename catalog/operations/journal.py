@@ -23,6 +23,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import (
     ABANDONED,
     ALIVE,
+    DRY_RUN,
     FINISHED,
     UNFINISHED,
     JobRun,
@@ -204,6 +205,7 @@ class Operations:
         since_ms: int | None = None,
         before: int | None = None,
         within: str | None = None,
+        with_dry_runs: bool = True,
         limit: int = 50,
     ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
@@ -217,6 +219,7 @@ class Operations:
             before: Only operations with a number below this one, for the next page.
             within: Only the operation of this id, and those whose id continues it after a slash: `dag/run` for the
                 operations of one run in Airflow, `dag` for those of all runs.
+            with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`).
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -225,6 +228,8 @@ class Operations:
             query = query.where(OperationRow.created_at_ms >= since_ms)
         if before is not None:
             query = query.where(OperationRow.number < before)
+        if not with_dry_runs:
+            query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN)
         if within is not None:
             # Not LIKE, which ignores the case on SQLite.
             start = func.substr(OperationRow.id, 1, len(within) + 1)

@@ -75,7 +75,7 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
     known = [measured[table.id] for table in tables if table.id in measured]
     since = int(time.time() * 1000) - _DAY_MS
     running = catalog.operations.list(states=UNFINISHED, limit=_SHOWN)
-    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, limit=_SHOWN)
+    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, with_dry_runs=False, limit=_SHOWN)
     loads = catalog.operations.list(kinds=(OperationKind.ADD_PARTITIONS,), since_ms=since, limit=_SHOWN)
     states = catalog.get_partition_index_states(table.full_name for table in tables)
     found = warnings(tables, measured)
