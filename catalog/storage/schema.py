@@ -496,6 +496,25 @@ class PartitionCheckRow(Base):
     measures: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
+class FailedSampleRow(Base):
+    """The first rows of a partition that failed a check of its latest quality check, as text.
+
+    They are values of the data: only rules that allow it have them, for as long as pages of checks are kept.
+    """
+
+    __tablename__ = "calve_failed_sample"
+    __table_args__ = (Index("ix_calve_failed_sample_checked_at_ms", "checked_at_ms"),)
+
+    partition_id: Mapped[int] = mapped_column(
+        BigInteger, ForeignKey("calve_partition.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    check_name: Mapped[str] = mapped_column(Text)
+    columns: Mapped[list[Any]]
+    rows: Mapped[list[Any]]
+    checked_at_ms: Mapped[int]
+
+
 class QualityCheckRow(Base):
     """The quality check of the partitions of an operation, kept for a time (`catalog.loading.quality_results`).
 

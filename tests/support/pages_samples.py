@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, timedelta
 
 from catalog import Catalog, Column, NewPartition
@@ -14,7 +15,7 @@ from catalog.partitions.changing import set_quarantined
 from catalog.rebalancing.changes.values import SplitPartition
 from catalog.rebalancing.requests import RebalanceRequest
 from catalog.settings.compaction_rules import CompactionRules
-from catalog.settings.quality_rules import FailedCheck, PartitionCheck
+from catalog.settings.quality_rules import FailedCheck, FailedSample, PartitionCheck
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import make_orders, stage
 
@@ -137,6 +138,9 @@ FAILURES = (
 )
 
 
+SAMPLE = FailedSample(FAILURES[0].check, ("id", "amount"), (("17", "-4"), ("<b>18</b>", None)))
+
+
 def make_checked_table(catalog: Catalog) -> None:
     """Create a table with partitions that passed and failed, of which some are quarantined; one was never checked."""
     catalog.create_database("checked")
@@ -153,6 +157,7 @@ def make_checked_table(catalog: Catalog) -> None:
     operation = catalog.operations.begin("add_partitions/sample", OperationKind.ADD_PARTITIONS, name)
     with catalog.operations.attempt(operation.id, "quality") as attempt:
         checks = [PartitionCheck(ids[day], failures.get(day, ())) for day in days[:-1]]
+        checks[days.index(bad)] = replace(checks[days.index(bad)], samples=(SAMPLE,))
         failed = len(failures)
         counts = {"checked": len(checks), "passed": len(checks) - failed, "failed": failed}
         report = {**counts, "failures": [], "docs_path": None}

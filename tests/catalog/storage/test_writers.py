@@ -15,6 +15,7 @@ WRITERS = {
     "BackfillRangeRow": {"indexes", "tables"},
     "DataFileRow": {"datafiles"},
     "DatabaseRow": {"tables"},
+    "FailedSampleRow": {"loading"},
     "FormerFileRow": {"datafiles"},
     "IcebergTableRow": {"iceberg"},
     "IndexItemRow": {"partitions"},
