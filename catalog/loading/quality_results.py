@@ -240,7 +240,9 @@ class QualityResults:
         return self._read(query.order_by(name).limit(limit))
 
     def failed_partitions(self, table: str, *, limit: int = 100, before: int | None = None) -> list[FailedPartition]:
-        """Return the partitions of a table whose latest check failed, those added last first.
+        """Return the partitions of a table whose latest check failed, and that no person has released since.
+
+        Those that were added last come first.
 
         Args:
             limit: The maximum number.
@@ -254,7 +256,7 @@ class QualityResults:
         query = (
             select(check.__table__, row.packed_values, row.is_quarantined)
             .join(row, row.id == check.partition_id)
-            .where(~check.passed, row.table_id == definition.id)
+            .where(~check.passed, check.release_number.is_(None), row.table_id == definition.id)
             .order_by(check.partition_id.desc())
             .limit(limit)
         )

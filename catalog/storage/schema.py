@@ -477,7 +477,8 @@ class ApprovalRow(Base):
 class PartitionCheckRow(Base):
     """The latest quality check of a partition.
 
-    `measures` is what the check has counted, by name; null for checks of earlier versions.
+    `measures` is what the check has counted, by name; null for checks of earlier versions. `release_number` is the
+    operation by which a person has released a partition that failed, with a reason; null without one.
     """
 
     __tablename__ = "calve_partition_check"
@@ -494,6 +495,7 @@ class PartitionCheckRow(Base):
     failures: Mapped[list[Any]]
     checked_at_ms: Mapped[int]
     measures: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    release_number: Mapped[int | None]
 
 
 class FailedSampleRow(Base):

@@ -80,6 +80,11 @@ def test_a_quarantined_partition_is_released_with_a_reason(
     (operation,) = pages_catalog.operations.list(NAME, kinds=[OperationKind.RELEASE_PARTITIONS])
     assert operation.request == {"reason": "the customer has confirmed the amounts", "partitions": 1}
     assert operation.requested_by == "admin"
+    released = open_page("/calve/quality?state=released").get_by_role("row", name="day=2024-05-21")
+    assert released.locator("td").nth(3).inner_text().split("\n") == [
+        "RELEASED",
+        "by admin: the customer has confirmed the amounts",
+    ]
     assert [checked.values for checked in pages_catalog.quality.list_partitions([QualityState.QUARANTINED])] == [
         ("2024-05-11",)
     ]

@@ -1,4 +1,4 @@
-"""Keep the latest proposals for each table, and samples of rows that failed a quality check."""
+"""Keep the latest proposals for each table, samples of rows that failed a quality check, and who released them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("partition_id", "position", name=op.f("pk_calve_failed_sample")),
     )
     op.create_index("ix_calve_failed_sample_checked_at_ms", "calve_failed_sample", ["checked_at_ms"])
+    op.add_column("calve_partition_check", sa.Column("release_number", sa.BigInteger(), nullable=True))
 
 
 def downgrade() -> None:
     """Take the revision back; the samples are lost, and the proposals, which the advisor's next run makes again."""
+    with op.batch_alter_table("calve_partition_check") as check:
+        check.drop_column("release_number")
     op.drop_index("ix_calve_failed_sample_checked_at_ms", table_name="calve_failed_sample")
     op.drop_table("calve_failed_sample")
     op.drop_table("calve_proposal")
