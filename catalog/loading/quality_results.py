@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select
 
+from catalog.loading.late_tables import LateTable, late_tables
 from catalog.loading.quality_lists import (
     PROBLEMS,
     CheckedPartition,
@@ -25,6 +26,7 @@ from catalog.model.partition_names import unpack_values
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.partitions.quarantine import lock_to_release, release_partitions
+from catalog.settings.learning_rules import LearningRule
 from catalog.settings.quality_rules import FailedCheck, FailedSample, PartitionCheck
 from catalog.storage import Storage
 from catalog.storage.bulk import BATCH, among, batched
@@ -318,6 +320,14 @@ class QualityResults:
         """
         with self._storage.write() as connection:
             remove_samples(connection, self._definitions.get_table(table, connection))
+
+    def late_tables(self, rules: Mapping[str, LearningRule]) -> list[LateTable]:
+        """Return the tables for which nothing has arrived for longer than usual, by the times of their checks.
+
+        Args:
+            rules: Table → its rule (`catalog.settings.own_rules.freshness_rules`); others are not looked at.
+        """
+        return list(late_tables(self._storage, self._definitions, rules))
 
     def expire(self, before_ms: int, *, is_dry_run: bool = False) -> int:
         """Remove the checks before a time from the history, and samples of failing rows; return the checks' number."""

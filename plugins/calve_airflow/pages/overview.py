@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,9 +17,12 @@ from calve_airflow.pages.studio import DAG as REBALANCE_DAG
 from calve_airflow.pages.table_actions import form_query
 from catalog import Catalog
 from catalog.advice.proposals import StoredProposal
+from catalog.errors import InvalidConfigurationError
+from catalog.loading.late_tables import LateTable
 from catalog.model import IndexState, Table
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.partitions.counting import TableSize
+from catalog.settings.own_rules import freshness_rules
 
 router = APIRouter()
 
@@ -37,6 +42,11 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 sizes = Remembered(seconds=15, stale_seconds=300)
 """The sizes of all tables, which pages share: of a million partitions, they take a second."""
+
+
+_late = Remembered(seconds=60, stale_seconds=3600)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,12 +111,22 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
         waiting=waiting_questions(user),
         small=[warned for warned in found if warned.reason == "small files"],
         skewed=[warned for warned in found if warned.reason == "skew"],
+        late=_late.get("all", partial(_late_tables, catalog)),
         shown=_SHOWN,
         proposals=[_with_buttons(proposal) for proposal in proposed[:_MOST_PROPOSALS]],
         has_more_proposals=len(proposed) > _MOST_PROPOSALS,
         advisor=ADVISOR,
         may_advise=may_start(user, ADVISOR),
     )
+
+
+def _late_tables(catalog: Catalog) -> list[LateTable]:
+    try:
+        return catalog.quality.late_tables(freshness_rules())
+    except InvalidConfigurationError as error:
+        # Each load says so, too.
+        log.warning("Tables without new partitions are not shown, because the list of tables is wrong: %s", error)
+        return []
 
 
 def _with_buttons(proposal: StoredProposal) -> Proposed:
