@@ -21,9 +21,10 @@ from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.environment import quality_pages
 from catalog.settings.quality_rules import PartitionCheck, QualityRules
 from spark_jobs.checking.expectations import validate
+from spark_jobs.checking.failing_rows import with_samples
 from spark_jobs.checking.learning import learned_checks, with_ages
 from spark_jobs.checking.partition_summary import measures_of, summarise, usual_ratios, with_new_rows
-from spark_jobs.checking.planned_checks import Check
+from spark_jobs.checking.planned_checks import Check, planned_checks
 from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     names = {partition.id: partition.name(table) for partition in partitions}
     by_id = {check.partition_id: check for check in validation.checks}
     failed = {number: check for number, check in by_id.items() if not check.passed}
+    if table.scheme is None:
+        by_column = {check.column: check for check in planned_checks(summary, table, rules)}
+        by_id |= with_samples(spark, catalog, loaded, rules, by_column, failed)
     report = {
         "checked": len(partitions),
         "passed": len(partitions) - len(failed),

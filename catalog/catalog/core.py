@@ -14,6 +14,7 @@ from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 
 if TYPE_CHECKING:
+    from catalog.advice.proposals import Proposals
     from catalog.datafiles.committing import Committer
     from catalog.datafiles.rolling_back import RollBacks
     from catalog.importing.imports import Imports
@@ -63,6 +64,13 @@ class Core:
         from catalog.loading.quality_results import QualityResults
 
         return QualityResults(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """The advisor's latest proposals for each table."""
+        from catalog.advice.proposals import Proposals
+
+        return Proposals(self.storage, self._definitions)
 
     @cached_property
     def rebalancing(self) -> Rebalancing:

@@ -94,14 +94,15 @@ class LoadMethods(SearchMethods):
 
         Args:
             ids: Release only these (`Partition.id`); others, also those released before, are ignored.
-            reason: Why they are released; the journal records it. None to record nothing.
+            reason: Why they are released; the journal records it, and partitions that failed their check count as
+                released by a person, for whom waits go on. None to record nothing.
             requested_by: The requester, for the journal.
 
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
-        from catalog.partitions.quarantine import lock_to_release, release_partitions
+        from catalog.partitions.quarantine import lock_to_release, record_release, release_partitions
 
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
@@ -112,6 +113,9 @@ class LoadMethods(SearchMethods):
                 request = {"reason": reason, "partitions": released}
                 operation_id = f"release-partitions-{held.full_name}-{uuid4().hex}"
                 kind = OperationKind.RELEASE_PARTITIONS
-                self.operations.record(connection, operation_id, kind, held, request, requested_by=requested_by)
+                operation = self.operations.record(
+                    connection, operation_id, kind, held, request, requested_by=requested_by
+                )
+                record_release(connection, chosen, operation.number)
                 self.operations.advance(connection, operation_id, OperationState.CLEANED)
             return released

@@ -16,10 +16,14 @@ from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow
 
 
 class QualityState(StrEnum):
-    """The verdict of the latest check of a partition, and whether readers see the partition."""
+    """The verdict of the latest check of a partition, and whether readers see the partition.
+
+    RELEASED is one that failed, and that a person has released with a reason.
+    """
 
     QUARANTINED = "quarantined"
     FAILED = "failed"
+    RELEASED = "released"
     PASSED = "passed"
     UNCHECKED = "unchecked"
 
@@ -38,6 +42,8 @@ class CheckedPartition:
         failures: The checks that it failed; empty if it passed or was never checked.
         checked_at_ms: When, in milliseconds since 1970 UTC; None if it was never checked.
         operation_id: The operation that checked it; None if the journal no longer has it.
+        released_by: Who released it; None if nobody did, if nobody is known, or if the journal no longer has it.
+        release_reason: Why, under the same conditions.
     """
 
     id: int
@@ -48,6 +54,8 @@ class CheckedPartition:
     failures: tuple[FailedCheck, ...]
     checked_at_ms: int | None
     operation_id: str | None
+    released_by: str | None = None
+    release_reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class QualitySummary:
 
     Attributes:
         passed, failed: The numbers of partitions by their latest check, quarantined or not.
+        released: The number of those that failed and that a person has released, which are not in `failed`.
         quarantined: The number of quarantined partitions.
         checked_at_ms: The time of the latest check; None if none was made.
     """
@@ -64,6 +73,7 @@ class QualitySummary:
     failed: int = 0
     quarantined: int = 0
     checked_at_ms: int | None = None
+    released: int = 0
 
 
 def list_checked(
@@ -74,7 +84,7 @@ def list_checked(
     limit: int,
 ) -> list[CheckedPartition]:
     """Return the newest partitions in some states; see `QualityResults.list`."""
-    partition, check = PartitionRow, PartitionCheckRow
+    partition, check, release = PartitionRow, PartitionCheckRow, OperationRow.__table__.alias()
     query = (
         select(
             partition.id,
@@ -86,9 +96,13 @@ def list_checked(
             check.failures,
             check.checked_at_ms,
             OperationRow.id.label("operation_id"),
+            check.release_number,
+            release.c.requested_by.label("released_by"),
+            release.c.request["reason"].as_string().label("release_reason"),
         )
         .outerjoin(check, check.partition_id == partition.id)
         .outerjoin(OperationRow, OperationRow.number == check.operation_number)
+        .outerjoin(release, release.c.number == check.release_number)
         .where(_is_in(states))
         .order_by(partition.id.desc())
         .limit(limit)
@@ -113,7 +127,8 @@ def _is_in(states: Collection[QualityState]) -> Any:
     is_visible = ~partition.is_quarantined
     conditions = {
         QualityState.QUARANTINED: partition.is_quarantined,
-        QualityState.FAILED: and_(is_visible, ~check.passed),
+        QualityState.FAILED: and_(is_visible, ~check.passed, check.release_number.is_(None)),
+        QualityState.RELEASED: and_(is_visible, ~check.passed, check.release_number.is_not(None)),
         QualityState.PASSED: and_(is_visible, check.passed),
         QualityState.UNCHECKED: and_(is_visible, check.partition_id.is_(None)),
     }
@@ -126,8 +141,10 @@ def _checked(rows: Any) -> Iterator[CheckedPartition]:
             state = QualityState.QUARANTINED
         elif row.passed is None:
             state = QualityState.UNCHECKED
+        elif row.passed:
+            state = QualityState.PASSED
         else:
-            state = QualityState.PASSED if row.passed else QualityState.FAILED
+            state = QualityState.FAILED if row.release_number is None else QualityState.RELEASED
         failures = tuple(FailedCheck(**failure) for failure in row.failures or ())
         yield CheckedPartition(
             row.id,
@@ -138,18 +155,22 @@ def _checked(rows: Any) -> Iterator[CheckedPartition]:
             failures,
             row.checked_at_ms,
             row.operation_id,
+            row.released_by,
+            row.release_reason,
         )
 
 
 def summarise(connection: Connection) -> dict[int, QualitySummary]:
     """Return the counts of all tables with a checked or quarantined partition; see `QualityResults.summaries`."""
     partition, check = PartitionRow, PartitionCheckRow
+    is_failed = and_(~check.passed, check.release_number.is_(None))
     of_checks = (
         select(
             partition.table_id,
             func.sum(case((check.passed, 1), else_=0)),
-            func.sum(case((check.passed, 0), else_=1)),
+            func.sum(case((is_failed, 1), else_=0)),
             func.max(check.checked_at_ms),
+            func.count(check.release_number),
         )
         .join(check, check.partition_id == partition.id)
         .group_by(partition.table_id)
@@ -157,8 +178,8 @@ def summarise(connection: Connection) -> dict[int, QualitySummary]:
     held = select(partition.table_id, func.count()).where(partition.is_quarantined).group_by(partition.table_id)
     quarantined = {table_id: int(number) for table_id, number in connection.execute(held)}
     summaries = {
-        table_id: QualitySummary(int(passed), int(failed), quarantined.get(table_id, 0), at_ms)
-        for table_id, passed, failed, at_ms in connection.execute(of_checks)
+        table_id: QualitySummary(int(passed), int(failed), quarantined.get(table_id, 0), at_ms, released)
+        for table_id, passed, failed, at_ms, released in connection.execute(of_checks)
     }
     unchecked = {table_id: QualitySummary(quarantined=count) for table_id, count in quarantined.items()}
     return unchecked | summaries

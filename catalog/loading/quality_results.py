@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select
 
+from catalog.loading.late_tables import LateTable, late_tables
 from catalog.loading.quality_lists import (
     PROBLEMS,
     CheckedPartition,
@@ -20,11 +21,13 @@ from catalog.loading.quality_lists import (
     list_checked,
     summarise,
 )
+from catalog.loading.quality_samples import expire_samples, read_samples, remove_samples, replace_samples
 from catalog.model.partition_names import unpack_values
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.partitions.quarantine import lock_to_release, release_partitions
-from catalog.settings.quality_rules import FailedCheck, PartitionCheck
+from catalog.settings.learning_rules import LearningRule
+from catalog.settings.quality_rules import FailedCheck, FailedSample, PartitionCheck
 from catalog.storage import Storage
 from catalog.storage.bulk import BATCH, among, batched
 from catalog.storage.clock import read_clock_ms
@@ -131,6 +134,7 @@ class QualityResults:
                 ]
                 if rows:
                     connection.execute(insert(PartitionCheckRow), rows)
+                replace_samples(connection, batch, existing, checked_at_ms)
                 passed += [check.partition_id for check in batch if check.passed]
             released = release_partitions(connection, self._definitions, table, passed, operation.number)
             result = {**report, "released": released}
@@ -238,7 +242,9 @@ class QualityResults:
         return self._read(query.order_by(name).limit(limit))
 
     def failed_partitions(self, table: str, *, limit: int = 100, before: int | None = None) -> list[FailedPartition]:
-        """Return the partitions of a table whose latest check failed, those added last first.
+        """Return the partitions of a table whose latest check failed, and that no person has released since.
+
+        Those that were added last come first.
 
         Args:
             limit: The maximum number.
@@ -252,7 +258,7 @@ class QualityResults:
         query = (
             select(check.__table__, row.packed_values, row.is_quarantined)
             .join(row, row.id == check.partition_id)
-            .where(~check.passed, row.table_id == definition.id)
+            .where(~check.passed, check.release_number.is_(None), row.table_id == definition.id)
             .order_by(check.partition_id.desc())
             .limit(limit)
         )
@@ -298,12 +304,39 @@ class QualityResults:
                 (unpack_values(found.packed_values), _partition_check(found)) for found in connection.execute(query)
             ]
 
+    def samples(self, partition_ids: Sequence[int]) -> dict[int, tuple[FailedSample, ...]]:
+        """Return the failing rows of partitions by their ids, of rules that allow to show them.
+
+        They are values of the data, so show them only to those who may read the table.
+        """
+        with self._storage.read() as connection:
+            return read_samples(connection, partition_ids)
+
+    def remove_samples(self, table: str) -> None:
+        """Remove all failing rows of a table, for instance because rows of it are deleted for good.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        with self._storage.write() as connection:
+            remove_samples(connection, self._definitions.get_table(table, connection))
+
+    def late_tables(self, rules: Mapping[str, LearningRule]) -> list[LateTable]:
+        """Return the tables for which nothing has arrived for longer than usual, by the times of their checks.
+
+        Args:
+            rules: Table → its rule (`catalog.settings.own_rules.freshness_rules`); others are not looked at.
+        """
+        return list(late_tables(self._storage, self._definitions, rules))
+
     def expire(self, before_ms: int, *, is_dry_run: bool = False) -> int:
-        """Remove the checks before a time from the history; return their number."""
+        """Remove the checks before a time from the history, and samples of failing rows; return the checks' number."""
         is_old = QualityCheckRow.checked_at_ms < before_ms
         if is_dry_run:
             with self._storage.read() as connection:
                 return connection.scalar(select(func.count()).select_from(QualityCheckRow).where(is_old)) or 0
+        with self._storage.write() as connection:
+            expire_samples(connection, before_ms)
         removed = 0
         while True:
             with self._storage.write() as connection:

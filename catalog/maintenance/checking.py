@@ -8,6 +8,7 @@
 | ORPHAN_FILES | a dry run of vacuum |
 | INDEX_DIFFERS, INDEX_FAILED, INDEX_NOT_BUILT | ACTIVE indexes are verified; states of the others |
 | SMALL_FILES | the plan of a compaction, by the counts in the catalog |
+| NO_NEW_PARTITIONS | tables whose freshness is learned, by the times of their checks |
 | ABANDONED_OPERATION | operations without a heartbeat |
 | NOT_CHECKED | what could not be read, with the reason |
 
@@ -17,7 +18,7 @@ Of tables with more partitions than a limit, no folder is listed and no index is
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -29,11 +30,14 @@ from catalog.errors import CatalogError, ConflictError, TableNotFoundError
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.verifying import verify
+from catalog.loading.late_tables import late_tables
 from catalog.loading.repairing import Repairs
 from catalog.maintenance.compaction import is_compacted, plan_compaction, rules_of
 from catalog.model import IndexState, Partition, Table
 from catalog.operations.journal import Operations
 from catalog.partitions.counting import TableSize, measure_tables
+from catalog.settings.learning_rules import LearningRule
+from catalog.settings.own_rules import freshness_rules
 from catalog.storage import Storage
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import DataFileRow, PartitionRow
@@ -65,6 +69,7 @@ class FindingKind(StrEnum):
     INDEX_FAILED = "INDEX_FAILED"
     INDEX_NOT_BUILT = "INDEX_NOT_BUILT"
     SMALL_FILES = "SMALL_FILES"
+    NO_NEW_PARTITIONS = "NO_NEW_PARTITIONS"
     ABANDONED_OPERATION = "ABANDONED_OPERATION"
     NOT_CHECKED = "NOT_CHECKED"
 
@@ -148,6 +153,7 @@ class CatalogCheck:
         self._repairs = repairs
         self._most_partitions = most_partitions
         self._sample = sample
+        self._freshness: Mapping[str, LearningRule] | None = None
 
     def __call__(self, name: str | None, vacuum: Callable[[], VacuumReport]) -> CatalogReport:
         """Check one table, or all tables and the journal.
@@ -158,9 +164,10 @@ class CatalogCheck:
         chosen = self._definitions.list_tables() if name is None else [self._definitions.get_table(name)]
         tables = [table for table in chosen if not table.is_view]
         sizes = measure_tables(self._storage)
+        self._freshness = None
         findings: list[Finding] = []
         for table in tables:
-            for check in (self._folders, self._counts, self._files, self._indexes, self._small_files):
+            for check in (self._folders, self._counts, self._files, self._indexes, self._small_files, self._late):
                 findings += self._found(check, table, sizes.get(table.id or 0, TableSize()))
         findings += _orphans(vacuum())
         if name is None:
@@ -291,6 +298,14 @@ class CatalogCheck:
                 f"ALTER TABLE {table.full_name} COMPACT, or `compaction` in its entry, writes fewer files",
                 len(plan.partitions) + plan.left,
             )
+
+    def _late(self, table: Table, size: TableSize) -> Iterator[Finding]:
+        if self._freshness is None:
+            self._freshness = freshness_rules()
+        rule = self._freshness.get(table.full_name)
+        for late in late_tables(self._storage, self._definitions, {table.full_name: rule}) if rule else ():
+            advice = "Look at its source and at the runs of its load; without `learn`, it is not expected"
+            yield Finding(FindingKind.NO_NEW_PARTITIONS, table.full_name, 1, (str(late),), advice)
 
 
 def _difference_of_counts(partition: Partition, *, is_listed: bool) -> tuple[Partition, str]:

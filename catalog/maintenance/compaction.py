@@ -31,6 +31,9 @@ from catalog.storage.schema import DataFileRow, OperationRow, PartitionRow
 MOST = 10_000
 """The maximum number of partitions of a plan; the next run finds the others."""
 
+SHOWN = 200
+"""The maximum number of partitions in the JSON of a plan."""
+
 COMPACTION_DAG = "compact_partitions"
 """The DAG that compacts partitions."""
 
@@ -100,6 +103,29 @@ class CompactionPlan:
                 "request": {"tables": [self.table], "dry_run": True},
             }
         ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values: its totals, and the first `SHOWN` partitions."""
+        files = [max(1, -(-partition.size_bytes // self.target_bytes)) for partition in self.partitions]
+        return {
+            "table": self.table,
+            "statement": f"ALTER TABLE {self.table} COMPACT",
+            "partition_count": len(self.partitions),
+            "files_read": self.file_count,
+            "files_written": sum(files),
+            "bytes_moved": self.size_bytes,
+            "target_bytes": self.target_bytes,
+            "partitions_left": self.left,
+            "partitions": [
+                {
+                    "partition": partition.name,
+                    "bytes": partition.size_bytes,
+                    "files": partition.file_count,
+                    "files_after": after,
+                }
+                for partition, after in zip(self.partitions[:SHOWN], files, strict=False)
+            ],
+        }
 
     def lines(self) -> Iterator[str]:
         """Yield what is compacted and what is left, as sentences."""

@@ -16,6 +16,7 @@ from catalog.migration.migrations import FLIP, STAGE, VERIFY, Migrations
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.migration.reverting import Written, written_since_migration
 from catalog.model import Table
+from catalog.operations.dry_runs import PLAN
 from catalog.operations.records import DRY_RUN, UNFINISHED, JobState, OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among
@@ -24,7 +25,7 @@ from catalog.storage.schema import JobRow, OperationRow
 from catalog.tables.own_properties import SNAPSHOT_OF
 
 _KINDS = (OperationKind.MIGRATE, OperationKind.REVERT)
-_STEPS = (STAGE, VERIFY, FLIP)
+_STEPS = (PLAN, STAGE, VERIFY, FLIP)
 _USUAL_REQUEST = MigrationRequest()
 
 
@@ -311,6 +312,8 @@ def _checked(check: PreFlight) -> TableState:
 
 def _of_dry_run(latest: LatestMigration) -> TableState:
     stage = latest.steps.get(STAGE)
+    if stage is None and latest.succeeded(PLAN):
+        return TableState(MigrationState.READY, "a dry run has planned it, without reading its files")
     if stage is None or stage.state is not JobState.SUCCEEDED:
         return _failed(latest)
     if not stage.problem_count:

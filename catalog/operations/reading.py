@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from catalog.model import Table
 from catalog.model.identifiers import TableName
-from catalog.operations.records import UNFINISHED, Operation, OperationKind, OperationState
+from catalog.operations.records import DRY_RUN, UNFINISHED, Operation, OperationKind, OperationState
 from catalog.operations.rows import is_abandoned, operation_row, select_operation, select_operations, to_operation
 from catalog.operations.tables import belongs_to, find_table_id
 from catalog.storage import Storage
@@ -66,6 +66,7 @@ class JournalReader:
         since_ms: int | None = None,
         before: int | None = None,
         within: str | None = None,
+        with_dry_runs: bool = True,
         limit: int = 50,
     ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
@@ -79,6 +80,7 @@ class JournalReader:
             before: Only operations with a number below this one, for the next page.
             within: Only the operation of this id, and those whose id continues it after a slash: `dag/run` for the
                 operations of one run in Airflow, `dag` for those of all runs.
+            with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`).
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -87,6 +89,8 @@ class JournalReader:
             query = query.where(OperationRow.created_at_ms >= since_ms)
         if before is not None:
             query = query.where(OperationRow.number < before)
+        if not with_dry_runs:
+            query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN)
         if within is not None:
             # Not LIKE, which ignores the case on SQLite.
             start = func.substr(OperationRow.id, 1, len(within) + 1)

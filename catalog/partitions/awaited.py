@@ -62,7 +62,7 @@ class AwaitedState:
         ready: Those that exist, are visible, and passed their quality check as far as it is demanded.
         missing: Those that do not exist.
         hidden: Those that are quarantined.
-        failed: The visible ones whose latest quality check failed.
+        failed: The visible ones whose latest quality check failed, and that no person has released since.
         unchecked: The visible ones without the quality check that is demanded.
     """
 

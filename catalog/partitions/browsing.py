@@ -199,7 +199,7 @@ class Browsing:
         of_failed = select(*labelled, func.count()).join_from(
             PartitionRow, check, check.partition_id == PartitionRow.id
         )
-        count = of_failed.where(*chosen, check.passed.is_(False)).group_by(*labelled)
+        count = of_failed.where(*chosen, check.passed.is_(False), check.release_number.is_(None)).group_by(*labelled)
         for *values, number in connection.execute(count.limit(limit + 1)):
             failed[tuple(values)] = number
         width = len(labelled)
@@ -222,7 +222,8 @@ class Browsing:
         if matching is not None:
             conditions.append(matching)
         if only_bad:
-            failed = select(PartitionCheckRow.partition_id).where(PartitionCheckRow.passed.is_(False))
+            check = PartitionCheckRow
+            failed = select(check.partition_id).where(check.passed.is_(False), check.release_number.is_(None))
             conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(failed)))
         return conditions
 

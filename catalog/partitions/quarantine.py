@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import DataFile, NewFile, Total, insert_files, read_files
 from catalog.datafiles.intake import take_in
@@ -24,7 +24,7 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import set_quarantined
 from catalog.storage.bulk import among, batched
 from catalog.storage.partition_rows import PartitionFactory, partition_query
-from catalog.storage.schema import OperationRow, PartitionRow
+from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
@@ -98,6 +98,19 @@ def release_partitions(
             insert_files(connection, table, (file for _, file in of_load), number)
         publish(connection, table, FileSwap([file for _, file in files]))
     return released
+
+
+def record_release(connection: Connection, ids: Iterable[int], number: int) -> None:
+    """Record the operation by which a person has released partitions, as the verdict on those that failed their check.
+
+    Args:
+        ids: The partitions.
+        number: The operation, which has the person and the reason.
+    """
+    check = PartitionCheckRow
+    for batch in batched(ids):
+        failed = (among(connection, check.partition_id, batch), check.passed.is_(False))
+        connection.execute(update(check).where(*failed).values(release_number=number))
 
 
 def _hidden_files(connection: Connection, table: Table, ids: Iterable[int]) -> Iterator[tuple[int, NewFile]]:

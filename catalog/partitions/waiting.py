@@ -15,7 +15,20 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ARRAY, BigInteger, Connection, LargeBinary, Select, and_, func, literal, select, tuple_
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Connection,
+    LargeBinary,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 
 from catalog.errors import CatalogError, CatalogUnavailableError, InvalidPartitionSpecError
 from catalog.expressions import parse_expression
@@ -58,7 +71,10 @@ _WATCHED = 1_000
 
 
 class _Status(NamedTuple):
-    """The state of a partition: whether it is quarantined, and its latest check, None if it has none."""
+    """The state of a partition: whether it is quarantined, and the verdict on it; None if it was never checked.
+
+    A partition that failed its check has passed if a person has released it with a reason.
+    """
 
     is_quarantined: bool
     passed: bool | None
@@ -318,7 +334,7 @@ class PartitionWaits:
         if quality is not QualityDemand.IGNORED:
             check = PartitionCheckRow
             with self._storage.read() as connection:
-                query = select(check.partition_id, check.passed).where(among(connection, check.partition_id, ids))
+                query = select(check.partition_id, _PASSED).where(among(connection, check.partition_id, ids))
                 checks = {row.partition_id: row.passed for row in connection.execute(query)}
         return {
             partition.id: _Status(partition.state is PartitionState.QUARANTINED, checks.get(partition.id))
@@ -400,7 +416,8 @@ def _versions(connection: Connection, names: Collection[TableName]) -> Select[An
     )
 
 
-_STATUS = (PartitionRow.is_quarantined, PartitionCheckRow.passed)
+_PASSED = or_(PartitionCheckRow.passed, PartitionCheckRow.release_number.is_not(None)).label("passed")
+_STATUS = (PartitionRow.is_quarantined, case((PartitionCheckRow.partition_id.is_not(None), _PASSED)))
 
 
 def _look_up(connection: Connection, partitions: Iterable[tuple[int, bytes]]) -> dict[tuple[int, bytes], _Status]:

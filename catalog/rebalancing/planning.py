@@ -104,6 +104,12 @@ class RebalancePlan:
         return tuple(partition_id for partition_id in self.scheme.ids if partition_id in targets)
 
     @property
+    def targets_of_all(self) -> tuple[int, ...]:
+        """The partitions that rows of the affected partitions may belong to, in the new logical order."""
+        targets = {target for reading in self.readings for target in reading.targets}
+        return tuple(partition_id for partition_id in self.scheme.ids if partition_id in targets)
+
+    @property
     def possible(self) -> dict[int, tuple[int, ...]]:
         """The affected partitions, with those that rows may belong to afterwards which are not part of the plan."""
         return {
@@ -171,6 +177,7 @@ class RebalancePlan:
             "bytes_deleted": lost.size_bytes,
             "files_deleted": lost.file_count,
             "estimated_seconds": round(self.estimated_seconds, 1),
+            "partitions_after": {str(target): text_of_partition(self.scheme, target) for target in self.targets_of_all},
             "scheme_after": self.scheme.lines(),
         }
 

@@ -11,7 +11,7 @@ from catalog.errors import InvalidConfigurationError
 from catalog.settings.learning_rules import LearningRule
 from catalog.settings.problems import Problems
 from catalog.settings.relation_rules import Reference, UniqueRule, references, unique_rules
-from catalog.settings.rule_fields import is_number, require_fields, require_keys, require_mapping
+from catalog.settings.rule_fields import is_number, require_fields, require_keys, require_mapping, sample_of
 
 _FIELDS = ("on_failure", "row_count", "columns", "agree", "learn", "unique", "references")
 
@@ -47,11 +47,13 @@ class ColumnRule:
     Attributes:
         minimum, maximum: Inclusive; None for no bound. Nulls are not compared.
         max_null_ratio: Ratio of nulls to rows of a partition, 0 to 1; None for any.
+        sample: The number of failing rows that pages may show; 0 for none.
     """
 
     minimum: Any = None
     maximum: Any = None
     max_null_ratio: float | None = None
+    sample: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class QualityRules:
 
         on_failure: quarantine        # or warn, the default, or fail
         row_count: {min: 1, usual: [0.75, 1.5], per: [year, month]}
-        columns: {delay: {min: -120, max: 2000, max_null_ratio: 0.2}}
+        columns: {delay: {min: -120, max: 2000, max_null_ratio: 0.2, sample: 5}}   # shows up to 5 failing rows
         agree: {month: month(departure)}
         learn: on                    # or some of [row_count, nulls, distinct, freshness]
         unique: [id]                 # in a partition; {columns: [id], within: table} in the table
@@ -152,7 +154,7 @@ def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountR
 def _column_rule(name: object, config: Any) -> ColumnRule:
     place = f"quality.columns.{name}"
     rule = require_mapping(place, config)
-    require_fields(place, rule, ("min", "max", "max_null_ratio"))
+    require_fields(place, rule, ("min", "max", "max_null_ratio", "sample"))
     ratio = rule.get("max_null_ratio")
     if ratio is not None and not (is_number(ratio) and 0 <= ratio <= 1):
         raise InvalidConfigurationError(f"{place}.max_null_ratio is {ratio!r}, expected a number from 0 to 1")
@@ -161,7 +163,7 @@ def _column_rule(name: object, config: Any) -> ColumnRule:
         raise InvalidConfigurationError(
             f"{place} has min {minimum!r} and max {maximum!r}, which no value fits; exchange them"
         )
-    return ColumnRule(minimum, maximum, ratio)
+    return ColumnRule(minimum, maximum, ratio, sample_of(place, rule))
 
 
 @dataclass(frozen=True)
@@ -178,16 +180,33 @@ class FailedCheck:
 
 
 @dataclass(frozen=True)
+class FailedSample:
+    """The first rows of a partition that failed a check whose rule allows to show them.
+
+    Attributes:
+        check: As in `FailedCheck`.
+        columns: Names of columns.
+        rows: The values as text, one for each column; None is null.
+    """
+
+    check: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True)
 class PartitionCheck:
     """The result of all checks of a partition.
 
     Attributes:
         measures: What the check has counted, by name; empty for a check of an earlier version.
+        samples: Failing rows; empty for a check that was read from the catalog, which keeps them apart.
     """
 
     partition_id: int
     failures: tuple[FailedCheck, ...] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[FailedSample, ...] = ()
 
     @property
     def passed(self) -> bool:

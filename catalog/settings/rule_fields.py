@@ -60,6 +60,24 @@ def require_names(place: str, value: Any, what: str) -> tuple[str, ...]:
     return names
 
 
+MOST_SAMPLED = 20
+"""The maximum number of failing rows that a rule may show."""
+
+
+def sample_of(place: str, rule: Mapping[str, Any]) -> int:
+    """Return the number of failing rows that a rule allows to show; 0 without the field `sample`.
+
+    Raises:
+        InvalidConfigurationError: It is no whole number, or too large.
+    """
+    sample = rule.get("sample", 0)
+    if isinstance(sample, bool) or not isinstance(sample, int) or not 0 <= sample <= MOST_SAMPLED:
+        raise InvalidConfigurationError(
+            f"{place}.sample is {sample!r}, expected a number of rows from 0 to {MOST_SAMPLED}"
+        )
+    return sample
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -169,9 +169,12 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
 
 def listed_entry(table: str) -> TableConfig | None:
     """Return the entry of a table; None if it has none, or where there is no list and `CALVE_TABLES` names none."""
-    if not os.environ.get("CALVE_TABLES") and not tables_path().exists():
-        return None
-    return read_table_list().get(table)
+    return read_table_list().get(table) if has_list() else None
+
+
+def has_list() -> bool:
+    """Return whether there is a list of tables, or `CALVE_TABLES` names one."""
+    return bool(os.environ.get("CALVE_TABLES")) or tables_path().exists()
 
 
 _FORM_FIELDS = ("source", "source_format", "bad_files", "invalid_partitions", "null_keys", "mode")

@@ -72,6 +72,8 @@ def forget_rows(
         CatalogError: See `delete_rows`.
     """
     _end_interrupted(catalog, operation_id)
+    # Samples of failing rows may have values of the rows; the next check makes others.
+    catalog.quality.remove_samples(table)
     if catalog.get_table(table).is_iceberg:
         return forget_in_iceberg(spark, catalog, operation_id, table, where, at_once=at_once, requested_by=requested_by)
     found = rows_with(spark, catalog, table, where)

@@ -220,9 +220,9 @@ def _aggregate(source: Source, table: Table, rules: QualityRules, written_by: st
     for name, rule in rules.columns.items():
         column = f.col(f"`{name}`")
         if rule.minimum is not None:
-            aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
+            aggregates.append(f.count_if(column < bound_of(data, name, rule.minimum)).alias(f"{name}_below"))
         if rule.maximum is not None:
-            aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
+            aggregates.append(f.count_if(column > bound_of(data, name, rule.maximum)).alias(f"{name}_above"))
     aggregates += [*column_measures(table, types, rules), *distinct_measures(table, types, rules)]
     for claim in claims(table, types, rules):
         aggregates += _found_values(claim)
@@ -291,7 +291,7 @@ def _with_partitions(
     return reduce(DataFrame.unionByName, frames)
 
 
-def _bound(data: DataFrame, name: str, bound: object) -> Column:
+def bound_of(data: DataFrame, name: str, bound: object) -> Column:
     """Return a bound as a value of a column's type, so that comparisons use this type.
 
     Raises:

@@ -50,7 +50,7 @@ def related_counts(
         if rule.is_table_wide:
             yield _counted(_elsewhere(spark, catalog, table, rule, rows, visible), column_of(rule, ELSEWHERE))
     for name, reference in rules.references.items():
-        yield _counted(_orphans(spark, catalog, table, name, reference, rows), f"{name}{ORPHANS}")
+        yield _counted(orphans(spark, catalog, table, name, reference, rows), f"{name}{ORPHANS}")
 
 
 def _counted(rows: DataFrame, name: str) -> pandas.DataFrame:
@@ -75,10 +75,21 @@ def _elsewhere(
     return repeated.select(f.explode("partitions").alias(PARTITION), one.alias("count"))
 
 
-def _orphans(
+def orphans(
     spark: SparkSession, catalog: Catalog, table: Table, name: str, reference: Reference, rows: DataFrame
 ) -> DataFrame:
-    """Return the values to which nothing in the other table belongs, with the numbers of their rows."""
+    """Return the values to which nothing in the other table belongs, with the numbers of their rows.
+
+    Args:
+        name: The column that refers to the other table.
+        rows: With this column, and `PARTITION`.
+
+    Returns:
+        `PARTITION`, `value` and `count`.
+
+    Raises:
+        InvalidConfigurationError: The reference names a table or column that does not exist, or one of another type.
+    """
     place = f"quality.references.{name}"
     try:
         target = catalog.get_table(reference.table)

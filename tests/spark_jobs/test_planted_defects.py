@@ -138,6 +138,58 @@ def test_planted_defects_are_found_and_named(make_shop: Callable[[str], Shop], t
     assert (good["checked"], good["passed"], good["failures"]) == (2, 2, [])
 
 
+SAMPLED: dict[str, Any] = {
+    "columns": {"amount": {"min": 0, "max": 50, "max_null_ratio": 0, "sample": 3}, "customer": {"max": 50}},
+    "unique": {"columns": ["id"], "within": "table", "sample": 2},
+    "references": {"customer": {"to": "shop.customers.id", "sample": 5}},
+}
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_rows_that_fail_are_kept_for_rules_that_allow_it_and_never_told_elsewhere(
+    make_shop: Callable[[str], Shop], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shop = make_shop("parquet")
+    assert shop.load("first", [shop.day(1)], SAMPLED)["failed"] == 0
+    twice, low, high, nulls, again, orphan = (shop.day(age) for age in range(2, 8))
+    days = [
+        changed(twice, id=twice[1]["id"]),
+        changed(low, 5, amount=-4321.5),
+        changed(high, amount=4321.5),
+        changed(nulls, amount=None),
+        changed(again, id=3),
+        changed(orphan, customer=77),
+        shop.day(8),
+    ]
+    report = shop.load("defects", days, SAMPLED)
+    assert (report["checked"], report["failed"]) == (7, 6)
+    catalog = shop.loader.catalog
+    partitions = {partition.values[0]: partition.id for partition in catalog.get_partitions(shop.loader.table)}
+    samples = catalog.quality.samples(list(partitions.values()))
+    found = {
+        number: [(sample.columns, sorted(sample.rows, key=str)) for sample in samples.get(partitions[str(day)], ())]
+        for number, day in enumerate(rows[0]["day"] for rows in days)
+    }
+
+    def first_id(number: int) -> str:
+        return str(days[number][0]["id"])
+
+    assert found[0] == [(("id",), [(str(twice[1]["id"]),)])]
+    ((columns, rows),) = found[1]
+    assert (columns, len(rows), {amount for _, amount in rows}) == (("id", "amount"), 3, {"-4321.5"})
+    assert found[2] == [(("id", "amount"), [(first_id(2), "4321.5")])]
+    assert found[3] == [(("id", "amount"), [(first_id(3), None)])]
+    assert found[4] == [(("id",), [("3",)])]
+    # The rule about the greatest customer allows no sample.
+    assert found[5] == [(("id", "customer"), [(first_id(5), "77")])]
+    assert found[6] == []
+    told = [str(report), Path(report["docs_path"]).read_text(), caplog.text, *capfd.readouterr()]
+    assert [text for text in told if "4321.5" in text] == []
+
+    shop.loader.catalog.quality.remove_samples(shop.loader.table)
+    assert catalog.quality.samples(list(partitions.values())) == {}
+
+
 def test_late_row_that_repeats_one_of_its_partition_is_found(make_shop: Callable[[str], Shop]) -> None:
     shop = make_shop("iceberg")
     rows = shop.day(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, timedelta
 
 from catalog import Catalog, Column, NewPartition
@@ -11,7 +12,10 @@ from catalog.migration.migrations import VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.records import OperationKind
 from catalog.partitions.changing import set_quarantined
-from catalog.settings.quality_rules import FailedCheck, PartitionCheck
+from catalog.rebalancing.changes.values import SplitPartition
+from catalog.rebalancing.requests import RebalanceRequest
+from catalog.settings.compaction_rules import CompactionRules
+from catalog.settings.quality_rules import FailedCheck, FailedSample, PartitionCheck
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import make_orders, stage
 
@@ -25,6 +29,24 @@ def fill(catalog: Catalog) -> None:
     make_warehouse(catalog)
     make_scheme_tables(catalog)
     make_checked_table(catalog)
+    make_proposals(catalog)
+
+
+def make_proposals(catalog: Catalog) -> None:
+    """Keep what the advisor proposes for tables of ranges and of folders with small files."""
+    change = SplitPartition(3, ("2024-02-15", "2024-03-01"))
+    request = RebalanceRequest.of("demo.visits", change, dry_run=True).as_form()
+    split = {
+        "statement": f"ALTER TABLE demo.visits {change}",
+        "reason": "partition 3 ([2024-02-01, 2024-03-01)) has 72.5 MiB, 3.1 times the median of 23.2 MiB",
+        "dag": "rebalance_partitions",
+        "request": request,
+    }
+    catalog.proposals.replace("demo.visits", [split])
+    rules = CompactionRules(min_age=timedelta(0))
+    for number in range(1, 11):
+        table = f"warehouse.sales_{number:02}"
+        catalog.proposals.replace(table, catalog.maintenance.plan_compaction(table, rules).proposals())
 
 
 def make_warehouse(catalog: Catalog) -> None:
@@ -116,6 +138,9 @@ FAILURES = (
 )
 
 
+SAMPLE = FailedSample(FAILURES[0].check, ("id", "amount"), (("17", "-4"), ("<b>18</b>", None)))
+
+
 def make_checked_table(catalog: Catalog) -> None:
     """Create a table with partitions that passed and failed, of which some are quarantined; one was never checked."""
     catalog.create_database("checked")
@@ -132,6 +157,7 @@ def make_checked_table(catalog: Catalog) -> None:
     operation = catalog.operations.begin("add_partitions/sample", OperationKind.ADD_PARTITIONS, name)
     with catalog.operations.attempt(operation.id, "quality") as attempt:
         checks = [PartitionCheck(ids[day], failures.get(day, ())) for day in days[:-1]]
+        checks[days.index(bad)] = replace(checks[days.index(bad)], samples=(SAMPLE,))
         failed = len(failures)
         counts = {"checked": len(checks), "passed": len(checks) - failed, "failed": failed}
         report = {**counts, "failures": [], "docs_path": None}

@@ -16,6 +16,7 @@ from catalog.storage.schema.iceberg import IcebergNamespaceRow, IcebergTableRow,
 from catalog.storage.schema.indexes import BackfillRangeRow, IndexItemRow, PartitionIndexRow
 from catalog.storage.schema.operations import ApprovalRow, JobRow, OperationRow, SparkApplicationRow
 from catalog.storage.schema.partitions import (
+    FailedSampleRow,
     PartitionChangeRow,
     PartitionCheckRow,
     PartitionRow,
@@ -24,7 +25,7 @@ from catalog.storage.schema.partitions import (
     StagedPartitionRow,
     VersionState,
 )
-from catalog.storage.schema.tables import CatalogRow, DatabaseRow, TableRow, new_version
+from catalog.storage.schema.tables import CatalogRow, DatabaseRow, ProposalRow, TableRow, new_version
 
 __all__ = [
     "ApprovalRow",
@@ -33,6 +34,7 @@ __all__ = [
     "CatalogRow",
     "DataFileRow",
     "DatabaseRow",
+    "FailedSampleRow",
     "FormerFileRow",
     "IcebergNamespaceRow",
     "IcebergTableRow",
@@ -44,6 +46,7 @@ __all__ = [
     "PartitionIndexRow",
     "PartitionRow",
     "PartitionVersionRow",
+    "ProposalRow",
     "PurgedFolderRow",
     "QualityCheckRow",
     "RevisionRow",

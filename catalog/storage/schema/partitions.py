@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary
 
 from catalog.storage.declarations import Mapped, mapped_column
 from catalog.storage.schema.base import NEVER_REUSED, Base, BigId, only_rows
@@ -134,7 +134,8 @@ class PartitionVersionRow(Base):
 class PartitionCheckRow(Base):
     """The latest quality check of a partition.
 
-    `measures` is what the check has counted, by name; null for checks of earlier versions.
+    `measures` is what the check has counted, by name; null for checks of earlier versions. `release_number` is the
+    operation by which a person has released a partition that failed, with a reason; null without one.
     """
 
     __tablename__ = "calve_partition_check"
@@ -151,6 +152,26 @@ class PartitionCheckRow(Base):
     failures: Mapped[list[Any]]
     checked_at_ms: Mapped[int]
     measures: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    release_number: Mapped[int | None]
+
+
+class FailedSampleRow(Base):
+    """The first rows of a partition that failed a check of its latest quality check, as text.
+
+    They are values of the data: only rules that allow it have them, for as long as pages of checks are kept.
+    """
+
+    __tablename__ = "calve_failed_sample"
+    __table_args__ = (Index("ix_calve_failed_sample_checked_at_ms", "checked_at_ms"),)
+
+    partition_id: Mapped[int] = mapped_column(
+        BigInteger, ForeignKey("calve_partition.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    check_name: Mapped[str] = mapped_column(Text)
+    columns: Mapped[list[Any]]
+    rows: Mapped[list[Any]]
+    checked_at_ms: Mapped[int]
 
 
 class QualityCheckRow(Base):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, LargeBinary
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary
 
 from catalog.storage.declarations import Mapped, mapped_column
 from catalog.storage.schema.base import NEVER_REUSED, Base, BigId
@@ -79,3 +79,21 @@ class TableRow(Base):
     location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
     published_location: Mapped[str | None] = mapped_column(Text)
     delete_file_count: Mapped[int] = mapped_column(default=0, server_default="0")
+
+
+class ProposalRow(Base):
+    """A proposed change of a table's partitions, kept until the next proposals for the table.
+
+    `table_name` is the table's name when it was made, which is in `statement` and `request`, too.
+    """
+
+    __tablename__ = "calve_proposal"
+
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    table_name: Mapped[str] = mapped_column(String(512))
+    statement: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    dag: Mapped[str] = mapped_column(String(255))
+    request: Mapped[dict[str, Any]]
+    proposed_at_ms: Mapped[int]

@@ -171,7 +171,7 @@ class ProposeOperator(FormOperator):
             self.log.warning("%d of %d proposals are left to the next run", len(kept), len(applied))
 
     def _propose(self, catalog: Catalog, context: Context, table: str, rules: CompactionRules) -> list[dict[str, Any]]:
-        """Return the proposals for a table, and journal those to apply."""
+        """Return the proposals for a table; keep them for the pages, and journal those to apply."""
         from catalog.operations.records import OperationKind
 
         proposals: list[dict[str, Any]] = []
@@ -182,6 +182,7 @@ class ProposeOperator(FormOperator):
                 self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
         # A rebalance rewrites files, so small files are looked for only if none is proposed.
         proposals = proposals or catalog.maintenance.plan_compaction(table, rules).proposals()
+        catalog.proposals.replace(table, proposals)
         for proposal in proposals:
             self.log.info("%s: %s", proposal["statement"], proposal["reason"])
         applies = bool(proposals) and _is_to_apply(context, table)

@@ -36,7 +36,8 @@ class PlanCompactionOperator(FormOperator):
     """Task that finds the partitions with small files, by the counts in the catalog; changes nothing.
 
     Reads `tables` and `dry_run` from the run's form. Without tables, these are all that have a policy. The partitions
-    to compact are journaled, one operation for each table, and are no XCom, because users may write XComs.
+    to compact are journaled, one operation for each table, and are no XCom, because users may write XComs. The journal
+    also keeps the plans of a dry run, for Calve's pages.
 
     Returns:
         The tables to compact, each as `table`, in batches; none in a dry run. Another XCom, `planned`, has all tables:
@@ -80,12 +81,16 @@ class PlanCompactionOperator(FormOperator):
     ) -> tuple[str, bool]:
         """Return what is planned for a table, and whether there is anything to do; journal it."""
         from catalog.errors import UnsupportedChangeError
+        from catalog.operations.dry_runs import keep_plan
         from catalog.operations.records import OperationKind
 
+        user, kind = context["dag_run"].triggering_user_name, OperationKind.COMPACT_PARTITIONS
+        shown: dict[str, Any] = {}
         table = catalog.get_table(name)
         if table.is_iceberg:
             request: dict[str, Any] = {"statements": _statements(name, rules), "target_bytes": rules.target_file_size}
             text = "an Iceberg table, which Iceberg's rewrite_data_files compacts"
+            shown = {"statement": ";\n".join(request["statements"])}
         else:
             try:
                 plan = catalog.maintenance.plan_compaction(name, rules)
@@ -100,9 +105,10 @@ class PlanCompactionOperator(FormOperator):
                 self.log.info("  %s: %d files, %d bytes", partition.name, partition.file_count, partition.size_bytes)
             if not plan.partitions:
                 return text, False
-        if not is_dry_run:
-            user = context["dag_run"].triggering_user_name
-            kind = OperationKind.COMPACT_PARTITIONS
+            shown = plan.as_json()
+        if is_dry_run:
+            keep_plan(catalog.operations, _operation_id(context, name), kind, name, shown, requested_by=user)
+        else:
             catalog.operations.begin(_operation_id(context, name), kind, name, request, requested_by=user)
         return text, True
 
@@ -188,12 +194,14 @@ class SummariseCompactionOperator(SummaryOperator):
         return [self._outcome(catalog, context, plan) for plan in self.planned]
 
     def _outcome(self, catalog: Catalog, context: Context, plan: Mapping[str, Any]) -> Outcome:
+        from catalog.operations.dry_runs import plan_of
+
         table, text = plan["table"], plan["text"]
         row = {"table": table, "planned": text}
         if plan["failure"]:
             return Outcome({**row, "outcome": "failed"}, f"{table}: {plan['failure']}")
         operation = catalog.operations.find(_operation_id(context, table))
-        if operation is None:
+        if operation is None or plan_of(operation) is not None:
             return Outcome({**row, "outcome": "planned only" if context["params"]["dry_run"] else "nothing to do"})
         step = _MAINTAIN if "statements" in operation.request else JOB
         job = catalog.operations.get_job(operation.id, step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 JOB = "maintain_iceberg"
 _SHOWN = 50
+_MOST_SNAPSHOTS = 100_000
+_EXPIRES = ".expire_snapshots("
 STATEMENTS = "statements"
 """The XCom in which the task `plan` returns the statements of each table."""
 
@@ -181,14 +183,29 @@ def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
     keys = {plan["table"]: key for plan in planned if (key := _key(catalog, plan))}
     if upkeep.dry_run or not keys:
         return None
-    deleting = [statement for plan in planned for statement in plan["statements"] if deletes_files(statement)]
-    listed = "\n".join(f"- {code(statement)}" for statement in deleting[:_SHOWN])
+    deleting = [
+        (plan["table"], statement) for plan in planned for statement in plan["statements"] if deletes_files(statement)
+    ]
+    listed = "\n".join(
+        f"- {code(statement)}{_expired(catalog, context, upkeep, table) if _EXPIRES in statement else ''}"
+        for table, statement in deleting[:_SHOWN]
+    )
     more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
     body = (
         f"{asked_by(context)} requests statements that delete files permanently:\n\n{listed}{more}\n\nReject ends the "
         "run, and nothing is changed."
     )
     return Question(f"Delete files of {len(keys)} Iceberg table(s)?", body, list(keys.values()))
+
+
+def _expired(catalog: Catalog, context: Context, upkeep: TableMaintenance, table: str) -> str:
+    """Return how many snapshots of a table expire; which files only they need is known when they have."""
+    history = catalog.migration_states.history(catalog.get_table(table), limit=_MOST_SNAPSHOTS)
+    if history is None:
+        return ""
+    then_ms = (_now(context) - timedelta(days=upkeep.older_than_days)).timestamp() * 1000
+    old = [snapshot for snapshot in history.latest[upkeep.retain_last :] if snapshot.at_ms < then_ms]
+    return f": {len(old):,} of {history.count:,} snapshots, and the files that only they need"
 
 
 def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
@@ -218,8 +235,7 @@ def _plan(
     from catalog.maintenance.iceberg_upkeep import TableMaintenance
     from catalog.tables.patterns import matching_tables, require_meant
 
-    # Ages count from the start of the run, so that a task that runs again plans the same statements.
-    now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
+    now = _now(context)
     upkeep = TableMaintenance.read(context["params"])
     if table is not None:
         require_meant(table, upkeep.tables, "tables")
@@ -234,6 +250,11 @@ def _plan(
             reason = "the table does not exist" if known is None else "it is not an Iceberg table"
             planned.append({"table": name, "statements": [], "reason": reason, "left_out": None})
     return upkeep, planned
+
+
+def _now(context: Context) -> datetime:
+    """Return the time from which ages count: the start of the run, so that a repeated task plans the same."""
+    return (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
 
 
 def _planned(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
-from calve_airflow.operators.approval import Question, asked_by, key_of, require_approval
+from calve_airflow.operators.approval import Question, asked_by, code, key_of, require_approval
+from calve_airflow.operators.rebalancing import size
 from calve_airflow.operators.summary import Outcome, SummaryOperator
 from calve_airflow.submitting.job_process import JobProcess
 from catalog.settings.environment import jobs_folder
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.maintenance.reports import TableVacuum
     from catalog.operations.approvals import Approval
+
+_SHOWN = 20
 
 VACUUM, EXPIRE, CLEAR, CHECK = "vacuum", "expire_operations", "clear_failed_builds", "check_catalog"
 """The tasks in order; the failure of one does not prevent the others."""
@@ -175,6 +179,8 @@ def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
 
     form = context["params"]
     grace, age = hours("grace_hours", form["grace_hours"]), days("retention_days", form["retention_days"])
+    if form["dry_run"]:
+        return None
     short = []
     if grace < GRACE:
         subject = f"Delete replaced files after {form['grace_hours']} hours?"
@@ -182,19 +188,42 @@ def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
             f"a vacuum of all tables that keeps files for only **{form['grace_hours']} hours**: readers that began "
             "earlier may fail, and replaced files can no longer be inspected"
         )
-        short.append((subject, request, _key(VACUUM, grace)))
+        short.append((subject, request, _files_without(catalog, grace), _key(VACUUM, grace)))
     if age < RETENTION:
         subject = f"Delete ended operations after {form['retention_days']} days?"
         request = (
             f"a journal that keeps ended operations for only **{form['retention_days']} days**: the record of who "
             "requested them is lost, and a cleared run repeats its work"
         )
-        short.append((subject, request, _key(EXPIRE, age)))
-    if form["dry_run"] or not short:
+        removed = catalog.maintenance.expire_operations(older_than=age, dry_run=True).removed
+        short.append((subject, request, f"Now, **{removed:,} operations** would be deleted.", _key(EXPIRE, age)))
+    if not short:
         return None
-    subjects, requests, keys = zip(*short, strict=True)
-    requested = f"{asked_by(context)} requests {'; and '.join(requests)}."
+    subjects, requests, details, keys = zip(*short, strict=True)
+    requested = "\n\n".join([f"{asked_by(context)} requests {'; and '.join(requests)}.", *details])
     return Question(" ".join(subjects), f"{requested}\n\nReject ends the run, and nothing is deleted.", keys)
+
+
+def _files_without(catalog: Catalog, grace: timedelta) -> str:
+    """Return which files a vacuum would delete now, as Markdown."""
+    deleting = [table for table in catalog.vacuum(grace=grace, dry_run=True).tables if _file_count(table)]
+    if not deleting:
+        return "Now, the vacuum would delete no file."
+    total = sum(deleting[1:], deleting[0])
+    lines = [
+        f"- {code(table.table)}: {_file_count(table):,} files, {size(_size(table))}" for table in deleting[:_SHOWN]
+    ]
+    more = [f"- and files of {len(deleting) - _SHOWN:,} more tables"] * (len(deleting) > _SHOWN)
+    counts = f"**{_file_count(total):,} files** ({size(_size(total))})"
+    return f"Now, the vacuum would delete {counts}:\n\n{chr(10).join([*lines, *more])}"
+
+
+def _file_count(table: TableVacuum) -> int:
+    return table.retired_files + table.orphan_files + table.metadata_files
+
+
+def _size(table: TableVacuum) -> int:
+    return table.retired_bytes + table.orphan_bytes + table.metadata_bytes
 
 
 def _key(task: str, kept: timedelta) -> str:

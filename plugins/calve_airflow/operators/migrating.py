@@ -72,6 +72,8 @@ class PlanMigrationsOperator(FormOperator):
             form = MigrationForm.read(self.form)
             chosen = matching_tables(catalog.list_tables(), form.tables, "tables")
             plans = [self._plan(catalog, table, form.request, is_named=named) for table, named in chosen.items()]
+            if form.dry_run and not form.read_files:
+                self._keep(catalog, context, plans, form.request)
         for line in markdown_table([_plan_row(plan) for plan in plans]):
             self.log.info("%s", line)
         context["ti"].xcom_push(key=PLANS, value=plans)
@@ -80,6 +82,26 @@ class PlanMigrationsOperator(FormOperator):
             if not form.read_files:
                 return []
         return in_batches([{"table": plan["table"]} for plan in plans if plan["verdict"] == PLANNED])
+
+    def _keep(
+        self, catalog: Catalog, context: Context, plans: Sequence[Mapping[str, Any]], request: MigrationRequest
+    ) -> None:
+        """Journal the plans, for Calve's pages; without this, a dry run that reads no file begins no operation."""
+        from catalog.operations.dry_runs import keep_plan
+
+        user = context["dag_run"].triggering_user_name
+        for planned in plans:
+            if planned["plan"] is not None:
+                table = planned["table"]
+                keep_plan(
+                    catalog.operations,
+                    f"{self.operation_id}/{table}",
+                    request.kind,
+                    table,
+                    planned["plan"],
+                    request=request.as_json(),
+                    requested_by=user,
+                )
 
     def _plan(self, catalog: Catalog, table: str, request: MigrationRequest, *, is_named: bool) -> dict[str, Any]:
         from catalog.errors import (

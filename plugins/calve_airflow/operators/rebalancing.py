@@ -34,6 +34,8 @@ _SHOWN = 20
 class PlanRebalanceOperator(FormOperator):
     """Task that plans a change of a table's partitions and logs the plan; changes nothing.
 
+    The journal keeps the plan of a dry run, for Calve's pages.
+
     Args:
         operation_id: The operation that will make the change (templated).
         form: The fields of `catalog.rebalancing.requests.RebalanceRequest` (templated).
@@ -56,6 +58,8 @@ class PlanRebalanceOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan the change."""
+        from catalog.operations.dry_runs import keep_plan
+        from catalog.operations.records import OperationKind
         from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.requests import RebalanceRequest
 
@@ -67,8 +71,18 @@ class PlanRebalanceOperator(FormOperator):
                 self.log.info("This run has already made its change")
                 return dict(operation.report[COMMIT])
             plan = self._plan(catalog, request)
+            planned = plan.as_json()
+            if request.dry_run:
+                keep_plan(
+                    catalog.operations,
+                    self.operation_id,
+                    OperationKind.REBALANCE,
+                    plan.table.full_name,
+                    planned,
+                    request={**plan.change.as_json(), "fingerprint": plan.fingerprint},
+                    requested_by=context["dag_run"].triggering_user_name,
+                )
         _show(self, plan)
-        planned = plan.as_json()
         if request.dry_run:
             self.log.info("This is a dry run: nothing was changed. Turn dry_run off to make the change")
             context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=planned)

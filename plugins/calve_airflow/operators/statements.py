@@ -37,6 +37,7 @@ _NOT_APPROVED = (
     "PlanConflictError: what the statement would delete now is not approved; nothing was changed. Start the DAG again "
     "with the same statement and have it approved"
 )
+_SHOWN = 20
 _POSITION = re.compile(r"at position (\d+)$")
 _STRING_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
@@ -354,11 +355,14 @@ def _revert_key(table: Table, changed: ChangedEntry | None) -> str:
 
 def _forget_question(catalog: Catalog, statement: ForgetRows, asker: str) -> Question:
     table = catalog.get_table(_table(statement))
+    counting = f"SELECT count(*) FROM {table.full_name} WHERE {statement.where}"
     body = (
         f"{asker} requests `CALL calve.system.forget(…, at_once => true)`: the rows of **{table.full_name}** with "
         f"{code(statement.where)} would be deleted, and at once all files of the table that had them or that the table "
         "no longer needs, without the grace period: queries that are running may fail, and earlier snapshots are "
-        "lost.\n\nReject ends the run, and nothing is changed."
+        f"lost.\n\nThe table has {_contents(catalog, table)}. How many of the rows meet the condition is known only "
+        f"when the table is read; {code(counting)} counts them."
+        "\n\nReject ends the run, and nothing is changed."
     )
     key = key_of(table.id, "forget", statement.where)
     return Question(f"Delete rows of {table.full_name} for good, at once?", body, [key], table.full_name)
@@ -371,7 +375,8 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
 
     table = catalog.get_table(_table(statement))
     condition = condition_of(table, statement)
-    partitions = [PurgedPartition.of(partition) for partition in catalog.get_partitions(table.full_name, condition)]
+    found = list(catalog.get_partitions(table.full_name, condition))
+    partitions = [PurgedPartition.of(partition) for partition in found]
     key = digest_purged(catalog.storage, table, partitions)
     if key is None:
         return None
@@ -379,10 +384,18 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
         "unknown" if None in column else f"{sum(column):,}" for column in list(zip(*partitions, strict=True))[2:]
     )
     count = f"{len(partitions):,} partitions"
+    lines = [
+        f"- {code(partition.name(table))}: "
+        f"{'unknown' if partition.row_count is None else f'{partition.row_count:,}'} rows, "
+        f"{'unknown size' if partition.size_bytes is None else size(partition.size_bytes)}"
+        for partition in found[:_SHOWN]
+    ]
+    if len(partitions) > _SHOWN:
+        lines.append(f"- and {len(partitions) - _SHOWN:,} more partitions")
     body = (
         f"{asker} requests `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
         f"{code(condition)} would be deleted permanently, with all files in their folders (rows: {rows}, bytes: "
-        f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
+        f"{size_bytes}):\n\n{chr(10).join(lines)}\n\nReject ends the run, and nothing is changed."
     )
     return Question(f"Delete {count} of {table.full_name} and their files?", body, [key], table.full_name)
 

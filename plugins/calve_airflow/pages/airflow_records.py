@@ -81,15 +81,17 @@ def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Q
         .where(HITLDetail.responded_at.is_(None), TaskInstance.state == "awaiting_input")
         .order_by(HITLDetail.created_at)
     )
-    if operation_id is not None:
-        dag_id, run_id, *_ = operation_id.split("/", 2)
-        query = query.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     with create_session(scoped=False) as session:
-        return [Question(*row) for row in session.execute(query)]
+        return [Question(*row) for row in session.execute(_of_run(query, operation_id))]
 
 
-def answered_questions(user: BaseUser) -> list[Question]:
-    """Return the latest questions of approval tasks that are answered, latest answer first."""
+def answered_questions(user: BaseUser, operation_id: str | None = None) -> list[Question]:
+    """Return the latest questions of approval tasks that are answered, latest answer first.
+
+    Args:
+        user: The user; only questions of DAGs that the user may read.
+        operation_id: Only those of this operation's run.
+    """
     answer = (HITLDetail.chosen_options, HITLDetail.responded_by, HITLDetail.responded_at)
     query = (
         _questions(user)
@@ -98,7 +100,15 @@ def answered_questions(user: BaseUser) -> list[Question]:
         .order_by(HITLDetail.responded_at.desc())
     )
     with create_session(scoped=False) as session:
-        return [_answered(row) for row in session.execute(query)]
+        return [_answered(row) for row in session.execute(_of_run(query, operation_id))]
+
+
+def _of_run(query: Select[*tuple[Any, ...]], operation_id: str | None) -> Select[*tuple[Any, ...]]:
+    """Return a query of questions with only those of an operation's run, if one is given."""
+    if operation_id is None:
+        return query
+    dag_id, run_id, *_ = operation_id.split("/", 2)
+    return query.where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
 
 
 def _answered(row: Sequence[Any]) -> Question:
@@ -140,11 +150,16 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a DAG, with its first tasks in the order of their starts."""
+    """A run of a DAG, with its first tasks in the order of their starts.
+
+    Attributes:
+        form: The values of the form's fields that were given.
+    """
 
     dag_id: str
     run_id: str
     state: str
+    form: Mapping[str, Any]
     tasks: tuple[TaskRun, ...]
 
     @property
@@ -159,11 +174,13 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
     started = (task.start_date.is_(None), task.start_date, task.task_id, task.map_index)
     query = select(task.task_id, task.map_index, task.state).where(task.dag_id == dag_id, task.run_id == run_id)
     with create_session(scoped=False) as session:
-        state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-        if state is None:
+        of_run = select(DagRun.state, DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+        found = session.execute(of_run).one_or_none()
+        if found is None:
             return None
+        state, form = found
         rows = session.execute(query.order_by(*started).limit(_MOST))
-        return Run(dag_id, run_id, str(state), tuple(TaskRun(*row) for row in rows))
+        return Run(dag_id, run_id, str(state), dict(form or {}), tuple(TaskRun(*row) for row in rows))
 
 
 @dataclass(frozen=True)
@@ -190,7 +207,8 @@ def find_form(dag_id: str) -> DagForm | None:
         fields = {}
         for name in params:
             param = params.get_param(name)
-            fields[name] = {**param.schema, "value": param.value, "description": param.description or ""}
+            # None for a required field without a default.
+            fields[name] = {**param.schema, "value": param.resolve(), "description": param.description or ""}
         return DagForm(fields, bool(model.is_paused))
 
 

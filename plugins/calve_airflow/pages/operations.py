@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
+from markupsafe import Markup
 
-from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_stop
-from calve_airflow.pages.airflow_records import Run, find_run, waiting_questions
+from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_start, may_stop
+from calve_airflow.pages.airflow_records import Question, Run, answered_questions, find_run, waiting_questions
+from calve_airflow.pages.markdown import as_markup
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.plans import change_of, progress_of, shown
 from calve_airflow.pages.rendering import STOP_POLLING, is_part, render
+from calve_airflow.pages.table_actions import form_query
 from calve_airflow.submitting.attempts import recorded_process
-from catalog.operations.records import UNFINISHED, Operation, OperationKind, OperationState
+from catalog.operations.records import DRY_RUN, UNFINISHED, Operation, OperationKind, OperationState
 from catalog.settings.environment import spark_history
 
 router = APIRouter()
@@ -80,7 +84,7 @@ def operation(
     listed = [found for found in listed if not id or found.id == id] or listed
     found = listed[0] if len(listed) == 1 else None
     jobs = catalog.operations.jobs_of(found.id) if found else ()
-    run = _run_of(user, operation_id)
+    run, is_of_run = _run_of(user, operation_id), "/" in operation_id
     is_running = any(found.state in UNFINISHED for found in listed) or (run is not None and run.is_running)
     dag = _dag_of(operation_id)
     change = None
@@ -104,7 +108,9 @@ def operation(
         is_running=is_running,
         may_cancel=found is not None and found.state in UNFINISHED and may_stop(user, dag),
         has_logs=any(job.log_path for job in jobs) and may_read_logs(user, dag),
-        questions=waiting_questions(user, operation_id) if "/" in operation_id else [],
+        waiting=_with_bodies(waiting_questions(user, operation_id)) if is_of_run else [],
+        answered=_with_bodies(answered_questions(user, operation_id)) if is_of_run else [],
+        real_form=_form_of_dry_run(user, run, listed),
     )
 
 
@@ -140,6 +146,18 @@ def _details(found: Operation) -> list[tuple[str, Any]]:
     """Return the request and the results of the steps, for those who may read the form of the run in Airflow."""
     results = ((f"Result of {step}", result) for step, result in found.report.items())
     return [(title, shown(found, values)) for title, values in (("Request", found.request), *results) if values]
+
+
+def _with_bodies(questions: Sequence[Question]) -> list[tuple[Question, Markup]]:
+    return [(question, as_markup(question.body)) for question in questions]
+
+
+def _form_of_dry_run(user: User, run: Run | None, listed: Sequence[Operation]) -> dict[str, str] | None:
+    """Return the query of the form that makes what a dry run has planned; None for other runs and users."""
+    is_dry_run = any(found.failure_code == DRY_RUN for found in listed)
+    if run is None or run.is_running or not is_dry_run or not may_start(user, run.dag_id):
+        return None
+    return form_query({**run.form, "dry_run": False})
 
 
 def _dag_of(operation_id: str) -> str:

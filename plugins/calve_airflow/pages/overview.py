@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from calve_airflow.pages.access import User
+from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import waiting_questions
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.rendering import render
+from calve_airflow.pages.studio import DAG as REBALANCE_DAG
+from calve_airflow.pages.table_actions import form_query
 from catalog import Catalog
+from catalog.advice.proposals import StoredProposal
+from catalog.errors import InvalidConfigurationError
+from catalog.loading.late_tables import LateTable
 from catalog.model import IndexState, Table
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.partitions.counting import TableSize
+from catalog.settings.own_rules import freshness_rules
 
 router = APIRouter()
 
@@ -24,12 +32,21 @@ SMALL_BYTES = 16 * 1024 * 1024
 FEW_FILES = 100
 """Fewer files are no problem, whatever their size."""
 
+ADVISOR = "rebalance_advisor"
+"""The DAG that proposes changes of partitions."""
+
 _SKEWED = 10.0
 _SHOWN = 8
+_MOST_PROPOSALS = 100
 _DAY_MS = 24 * 60 * 60 * 1000
 
 sizes = Remembered(seconds=15, stale_seconds=300)
 """The sizes of all tables, which pages share: of a million partitions, they take a second."""
+
+
+_late = Remembered(seconds=60, stale_seconds=3600)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,20 @@ class Warned:
     table: Table
     size: TableSize
     reason: str
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal of the advisor, with the addresses of its buttons.
+
+    Attributes:
+        form: The query of the form of its DAG.
+        studio: The query of the page that changes the partitions of a scheme; None for other changes.
+    """
+
+    proposal: StoredProposal
+    form: dict[str, str]
+    studio: dict[str, str] | None
 
 
 def table_sizes(catalog: Catalog) -> dict[int, TableSize]:
@@ -54,10 +85,11 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
     known = [measured[table.id] for table in tables if table.id in measured]
     since = int(time.time() * 1000) - _DAY_MS
     running = catalog.operations.list(states=UNFINISHED, limit=_SHOWN)
-    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, limit=_SHOWN)
+    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, with_dry_runs=False, limit=_SHOWN)
     loads = catalog.operations.list(kinds=(OperationKind.ADD_PARTITIONS,), since_ms=since, limit=_SHOWN)
     states = catalog.get_partition_index_states(table.full_name for table in tables)
     found = warnings(tables, measured)
+    proposed = catalog.proposals.list(limit=_MOST_PROPOSALS + 1)
     return render(
         request,
         "overview.html",
@@ -79,8 +111,30 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
         waiting=waiting_questions(user),
         small=[warned for warned in found if warned.reason == "small files"],
         skewed=[warned for warned in found if warned.reason == "skew"],
+        late=_late.get("all", partial(_late_tables, catalog)),
         shown=_SHOWN,
+        proposals=[_with_buttons(proposal) for proposal in proposed[:_MOST_PROPOSALS]],
+        has_more_proposals=len(proposed) > _MOST_PROPOSALS,
+        advisor=ADVISOR,
+        may_advise=may_start(user, ADVISOR),
     )
+
+
+def _late_tables(catalog: Catalog) -> list[LateTable]:
+    try:
+        return catalog.quality.late_tables(freshness_rules())
+    except InvalidConfigurationError as error:
+        # Each load says so, too.
+        log.warning("Tables without new partitions are not shown, because the list of tables is wrong: %s", error)
+        return []
+
+
+def _with_buttons(proposal: StoredProposal) -> Proposed:
+    studio = None
+    if proposal.dag == REBALANCE_DAG:
+        chosen = ", ".join(map(str, proposal.request.get("partition_ids") or ()))
+        studio = {"operation": str(proposal.request["operation"]), "partition_ids": chosen}
+    return Proposed(proposal, form_query({**proposal.request, "dry_run": True}), studio)
 
 
 def _is_held(measured: dict[int, TableSize], table: Table) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from catalog import Catalog
 from catalog.errors import CatalogError
-from catalog.operations.records import UNFINISHED, JobRun, Operation, OperationKind
+from catalog.operations.dry_runs import plan_of
+from catalog.operations.records import DRY_RUN, UNFINISHED, JobRun, Operation, OperationKind
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.rebalancing.totals import TOTALS
 from catalog.settings.secret_names import is_name_of_secret
@@ -96,7 +97,7 @@ class Part:
     """A partition before and after a change; each is None if the partition does not exist then.
 
     Attributes:
-        before, after: `rows`, `bytes` and `files`.
+        before, after: `bytes` and `files`, and `rows` if they are known.
         targets: Where its rows go, while the totals afterwards are unknown.
     """
 
@@ -115,6 +116,7 @@ class Change:
         parts: Partitions before and after; at most `_SHOWN`.
         part_count: The number of all these partitions.
         is_made: Whether the change was made; otherwise it is planned.
+        is_dry_run: Whether it was planned by a dry run, which does not make it.
         figures: Name → number of what is moved, written and deleted.
         columns: Columns with their types before and after.
         problem: Why it cannot be shown.
@@ -124,17 +126,28 @@ class Change:
     parts: Sequence[Part] = ()
     part_count: int = 0
     is_made: bool = False
+    is_dry_run: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
     columns: Sequence[Any] = ()
     problem: str = ""
 
     @property
-    def most_rows(self) -> int:
-        """The rows of the largest partition before or after, at least 1."""
-        return max([1, *(side["rows"] for part in self.parts for side in (part.before, part.after) if side)])
+    def measure(self) -> str:
+        """The measure of the bars: rows, or files if no rows are known."""
+        return "rows" if any("rows" in (part.before or part.after or {}) for part in self.parts) else "files"
+
+    @property
+    def largest(self) -> int:
+        """The largest value of the measure before or after, at least 1."""
+        sides = [side for part in self.parts for side in (part.before, part.after) if side]
+        return max([1, *(side[self.measure] for side in sides)])
 
 
-_FIGURES = ("rows_moved", "bytes_moved", "files_written", "files_reassigned", "rows_deleted", "estimated_seconds")
+_FIGURES = (
+    *("rows_moved", "bytes_moved", "files_read", "files_written", "files_reassigned", "rows_deleted", "bytes_deleted"),
+    *("files_deleted", "partitions_left", "estimated_seconds"),
+)
+_FIGURES_OF_MIGRATION = ("files", "rows", "bytes", "partitions", "manifests", "estimated_seconds")
 
 
 def change_of(catalog: Catalog, operation: Operation) -> Change | None:
@@ -144,6 +157,8 @@ def change_of(catalog: Catalog, operation: Operation) -> Change | None:
             return _rebalance(catalog, operation)
         if operation.kind in _MIGRATIONS:
             return _migration(catalog, operation)
+        if operation.kind is OperationKind.COMPACT_PARTITIONS:
+            return _compaction(operation)
     except CatalogError as error:
         return Change(problem=str(error))
     return None
@@ -157,23 +172,49 @@ def _rebalance(catalog: Catalog, operation: Operation) -> Change | None:
             for total in made[TOTALS]
         ]
         return Change(made["statement"], parts[:_SHOWN], len(parts), is_made=True, figures=_figures(made))
-    if operation.state not in UNFINISHED:
-        return None
-    plan = catalog.rebalancing.plan_of(operation)
+    planned = plan_of(operation)
+    if planned is None:
+        if operation.state not in UNFINISHED:
+            return None
+        planned = catalog.rebalancing.plan_of(operation).as_json()
+    names = planned["partitions_after"]
     parts = [
         Part(
-            f"{reading.partition_id}: {reading.text}",
-            {
-                "rows": reading.before.row_count,
-                "bytes": reading.before.size_bytes,
-                "files": reading.before.file_count,
-            },
+            f"{part['partition_id']}: {part['partition']}",
+            {name: part[name] for name in ("rows", "bytes", "files")},
             None,
-            ", ".join(map(str, reading.targets)) or "deleted",
+            ", ".join(f"{target}: {names[str(target)]}" for target in part["targets"]) or "deleted",
         )
-        for reading in plan.readings
+        for part in planned["partitions"][:_SHOWN]
     ]
-    return Change(plan.change.statement(operation.table), parts[:_SHOWN], len(parts), figures=_figures(plan.as_json()))
+    count = len(planned["partitions"])
+    is_dry_run = plan_of(operation) is not None
+    return Change(planned["statement"], parts, count, is_dry_run=is_dry_run, figures=_figures(planned))
+
+
+def _compaction(operation: Operation) -> Change | None:
+    statement = f"ALTER TABLE {operation.table} COMPACT"
+    planned = plan_of(operation)
+    if planned is not None:
+        parts = [
+            Part(
+                part["partition"],
+                {"bytes": part["bytes"], "files": part["files"]},
+                {"bytes": part["bytes"], "files": part["files_after"]},
+            )
+            for part in planned.get("partitions", ())
+        ]
+        count = planned.get("partition_count", 0)
+        return Change(planned["statement"], parts, count, is_dry_run=True, figures=_figures(planned))
+    made = operation.report.get(OperationKind.COMPACT_PARTITIONS)
+    if made and "files_before" in made:
+        names = ("partitions", "files_before", "files", "bytes")
+        figures = {name: made[name] for name in names if made.get(name) is not None}
+        return Change(statement, is_made=True, figures=figures)
+    chosen = operation.request.get("partitions")
+    if operation.state not in UNFINISHED or chosen is None:
+        return None
+    return Change(statement, figures={"partitions": len(chosen), "bytes_moved": sum(size for _, size in chosen)})
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,11 +228,13 @@ def _migration(catalog: Catalog, operation: Operation) -> Change:
 
     request = MigrationOperation.of(operation).parsed_request
     layout = layout_of(catalog.get_table(operation.table), TypeRules(request.timestamps))
-    found = {**operation.report.get(STAGE, {}), **operation.report.get(FLIP, {})}
+    planned = plan_of(operation)
+    found = {**(planned or {}), **operation.report.get(STAGE, {}), **operation.report.get(FLIP, {})}
     target = request.target or operation.table
     return Change(
         f"Hive table {operation.table} → Iceberg table {target}",
         is_made=operation.is_committed,
-        figures={name: found[name] for name in ("files", "rows", "bytes", "partitions", "manifests") if name in found},
+        is_dry_run=operation.failure_code == DRY_RUN,
+        figures={name: found[name] for name in _FIGURES_OF_MIGRATION if found.get(name) is not None},
         columns=layout.describe(),
     )

@@ -147,7 +147,10 @@ def _listed(
     listed = catalog.quality.list_partitions(_STATES[state], table_ids=ids, before=before, limit=_PAGE + 1)
     shown = [checked for checked in listed[:_PAGE] if checked.table_id in tables]
     names = {tables[checked.table_id].full_name for checked in shown if checked.state is QualityState.QUARANTINED}
-    may_release = {name: may_start(user, dag_id) for name, dag_id in load_dags(names).items()}
+    samples = catalog.quality.samples([checked.id for checked in shown if checked.failures])
+    sampled = {tables[checked.table_id].full_name for checked in shown if checked.id in samples}
+    may_load = {name: may_start(user, dag_id) for name, dag_id in load_dags(names | sampled).items()}
+    may_release = {name: may_load[name] for name in names}
     return render(
         request,
         "quality_part.html" if is_part(request) else "quality.html",
@@ -157,6 +160,13 @@ def _listed(
             for checked in shown
         ],
         may_release=may_release,
+        # Rows are for those who may load the table.
+        samples={
+            checked.id: {sample.check: sample for sample in samples[checked.id]}
+            for checked in shown
+            if checked.id in samples and may_load[tables[checked.table_id].full_name]
+        },
+        hidden_samples={name for name in sampled if not may_load[name]},
         next_before=listed[_PAGE - 1].id if len(listed) > _PAGE else None,
         table=table,
         state=state,

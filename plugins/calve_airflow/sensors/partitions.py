@@ -38,8 +38,9 @@ class PartitionSensor(BaseSensorOperator):
             match have to be ready (templated).
         at_least: The number of partitions that `expression` has to find, for instance 24 hours of a day (templated).
         quality: Whether the latest quality check of each partition must have passed; False to wait only until they
-            are visible, also after they were released from quarantine. None: it must have passed if the table's entry
-            in `tables.yaml` has quality rules, and a check of other tables must not have failed.
+            are visible. None: it must have passed if the table's entry in `tables.yaml` has quality rules, and a check
+            of other tables must not have failed. A partition that failed and that a person has released with a reason
+            has passed.
         poke_interval: Seconds between two polls of the catalog.
         timeout: Seconds after which the task fails.
 

@@ -69,8 +69,16 @@ def test_some_of_the_quarantined_partitions_are_released(catalog: Catalog) -> No
     ids = {newest.id, visible[0].id, 10**9}
     assert catalog.release_partitions(NAME, ids=ids, reason="checked by hand", requested_by="ann") == 1
     assert [checked.id for checked in catalog.quality.list_partitions([QualityState.QUARANTINED])] == [older.id]
-    # It is visible, and its latest check still failed.
-    assert newest.id in {checked.id for checked in catalog.quality.list_partitions([QualityState.FAILED])}
+    (released,) = catalog.quality.list_partitions([QualityState.RELEASED])
+    assert (released.id, released.released_by, released.release_reason) == (newest.id, "ann", "checked by hand")
+    assert released.failures == FAILURES
+    # Without a reason, its latest check is the verdict.
+    assert catalog.release_partitions(NAME, ids=[older.id]) == 1
+    failed = [checked.id for checked in catalog.quality.list_partitions([QualityState.FAILED])]
+    assert (older.id in failed, newest.id in failed) == (True, False)
+    (summary,) = catalog.quality.summaries().values()
+    assert (summary.passed, summary.failed, summary.quarantined, summary.released) == (27, 2, 0, 1)
+    assert newest.id not in {failure.check.partition_id for failure in catalog.quality.failed_partitions(NAME)}
     (operation,) = catalog.operations.list(NAME, kinds=[OperationKind.RELEASE_PARTITIONS])
     assert (operation.request["reason"], operation.requested_by) == ("checked by hand", "ann")
     assert catalog.release_partitions(NAME, ids=[], reason="x") == 0

@@ -15,10 +15,11 @@ from catalog.errors import InvalidConfigurationError, PageNotFoundError, TableNo
 from catalog.loading import quality_results
 from catalog.loading.quality_pages import QualityPages
 from catalog.operations.records import OperationKind
-from catalog.settings.quality_rules import FailedCheck, PartitionCheck
-from catalog.storage.schema import QualityCheckRow
+from catalog.settings.quality_rules import FailedCheck, FailedSample, PartitionCheck
+from catalog.storage.schema import FailedSampleRow, QualityCheckRow
 
 FAILED = FailedCheck("rows", "0", "at least 1")
+SAMPLE = FailedSample("rows", ("id", "amount"), (("7", None), ("8", "-1")))
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -32,12 +33,22 @@ def tables(catalog: Catalog) -> tuple[str, ...]:
     return names
 
 
-def record(catalog: Catalog, table: str, name: str, *, failed: int = 0, page: str | None = None) -> int:
+def record(
+    catalog: Catalog,
+    table: str,
+    name: str,
+    *,
+    failed: int = 0,
+    page: str | None = None,
+    samples: tuple[FailedSample, ...] = (),
+) -> int:
     """Record a check of all partitions of a table, of which the first fail; return the operation's number."""
     operation = catalog.operations.begin(name, OperationKind.ADD_PARTITIONS, table)
     partitions = sorted(catalog.get_partitions(table, state=None), key=lambda partition: partition.id)
     checks = [
-        PartitionCheck(partition.id, (FAILED,) if place < failed else (), {"row_count": place})
+        PartitionCheck(
+            partition.id, (FAILED,) if place < failed else (), {"row_count": place}, samples if place < failed else ()
+        )
         for place, partition in enumerate(partitions)
     ]
     counts = {"checked": len(checks), "passed": len(checks) - failed, "failed": failed, "row_count": 10}
@@ -70,6 +81,42 @@ def test_history_of_a_table_is_newest_first_and_read_in_parts(catalog: Catalog, 
     assert (last.operation_number, last.failed) == (numbers[0], 0)
     with pytest.raises(TableNotFoundError):
         catalog.quality.history("shop.none")
+
+
+def samples_of(catalog: Catalog, table: str) -> dict[str | None, tuple[FailedSample, ...]]:
+    partitions = {partition.id: partition.values[0] for partition in catalog.get_partitions(table, state=None)}
+    return {partitions[number]: samples for number, samples in catalog.quality.samples(list(partitions)).items()}
+
+
+def test_samples_are_of_the_latest_check_of_partitions_that_exist(catalog: Catalog, tables: tuple[str, ...]) -> None:
+    for table in tables[:2]:
+        record(catalog, table, f"first {table}", failed=2, samples=(SAMPLE, SAMPLE))
+    assert samples_of(catalog, tables[0]) == {"0": (SAMPLE, SAMPLE), "1": (SAMPLE, SAMPLE)}
+    catalog.drop_partition(tables[0], {"day": "1"})
+    assert samples_of(catalog, tables[0]) == {"0": (SAMPLE, SAMPLE)}
+    record(catalog, tables[0], "second", failed=1, samples=(SAMPLE,))
+    assert samples_of(catalog, tables[0]) == {"0": (SAMPLE,)}
+    record(catalog, tables[0], "third")
+    assert samples_of(catalog, tables[0]) == {}
+    assert len(samples_of(catalog, tables[1])) == 2
+
+
+def test_samples_go_with_the_pages_of_checks_or_with_the_rows(catalog: Catalog, tables: tuple[str, ...]) -> None:
+    for table in tables:
+        record(catalog, table, f"check {table}", failed=1, samples=(SAMPLE,))
+    with catalog.storage.write() as connection:
+        old = FailedSampleRow.checked_at_ms - 2 * DAY_MS
+        ids = [partition.id for partition in catalog.get_partitions(tables[0], state=None)]
+        connection.execute(
+            update(FailedSampleRow).where(FailedSampleRow.partition_id.in_(ids)).values(checked_at_ms=old)
+        )
+    before_ms = catalog.storage.now_ms() - DAY_MS
+    catalog.quality.expire(before_ms, is_dry_run=True)
+    assert [len(samples_of(catalog, table)) for table in tables] == [1, 1, 1]
+    catalog.quality.expire(before_ms)
+    assert [len(samples_of(catalog, table)) for table in tables] == [0, 1, 1]
+    catalog.quality.remove_samples(tables[1])
+    assert [len(samples_of(catalog, table)) for table in tables] == [0, 0, 1]
 
 
 def test_repeated_check_of_an_operation_replaces_its_result(catalog: Catalog, tables: tuple[str, ...]) -> None:

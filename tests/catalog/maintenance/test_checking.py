@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.cli.main import main
 from catalog.errors import InvalidRequestError, TableNotFoundError
+from catalog.loading.late_tables import usual_gap_ms
 from catalog.maintenance.checking import CatalogReport, Finding, FindingKind
 from catalog.operations.records import LEASE_MS, OperationKind
-from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, TableRow
+from catalog.settings.learning_rules import LearningRule
+from catalog.settings.own_rules import freshness_rules
+from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, QualityCheckRow, TableRow
 from tests.support.written_files import Load, hashed_table
 
 TABLE = "demo.t"
@@ -127,6 +130,48 @@ def test_abandoned_operation_is_found(catalog: Catalog) -> None:
         connection.execute(update(OperationRow).values(heartbeat_at_ms=OperationRow.heartbeat_at_ms - LEASE_MS))
     abandoned = found(catalog.maintenance.check())[FindingKind.ABANDONED_OPERATION]
     assert (abandoned.table, abandoned.examples) == (None, ("dead of demo.flights",))
+
+
+def test_table_that_receives_nothing_for_longer_than_usual_is_found(
+    catalog: Catalog, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tables.yaml"
+    monkeypatch.setenv("CALVE_TABLES", str(path))
+    day_ms, table = 24 * 3600 * 1000, catalog.get_table(TABLE)
+    with catalog.storage.write() as connection:
+        for age in (*range(3, 12),):
+            counts = dict.fromkeys(("checked", "passed"), 1) | dict.fromkeys(("failed", "released"), 0)
+            values = {"operation_number": age, "operation_id": f"load {age}", "table_id": table.id, "failures": []}
+            at_ms = catalog.storage.now_ms() - age * day_ms
+            connection.execute(insert(QualityCheckRow).values(**values, **counts, checked_at_ms=at_ms))
+    for learn, expected in (("[freshness]", 1), ("[nulls]", 0), ("on", 1), ("off", 0)):
+        path.write_text(f"tables: {{{TABLE}: {{source: /x, keys: {{day: int}}, quality: {{learn: {learn}}}}}}}")
+        findings = [found for found in catalog.maintenance.check(TABLE).findings if found.kind == "NO_NEW_PARTITIONS"]
+        assert len(findings) == expected, learn
+    path.write_text(
+        f"tables: {{{TABLE}: {{source: /x, keys: {{day: int}}, quality: {{learn: on}}}}, x.y: {{source: /x}}}}"
+    )
+    (late,) = catalog.quality.late_tables(freshness_rules() | {"demo.none": LearningRule()})
+    assert (late.table, round(late.silent_seconds / 86_400, 2)) == (TABLE, 3.0)
+    assert str(late) == "nothing arrived for 3.0 days, usually 26.4 hours at most"
+
+
+@pytest.mark.parametrize(
+    ("gaps", "longest"),
+    [
+        ([24] * 6, None),
+        ([24] * 7, 26.4),
+        ([24, 24, 24, 24, 72] * 4, 74.4),
+        ([24] * 29 + [500], 26.4),
+        ([0.1] * 30, 1.1),
+    ],
+)
+def test_usual_time_between_loads_is_that_of_most(gaps: list[float], longest: float | None) -> None:
+    times = [0]
+    for gap in gaps:
+        times.append(times[-1] - round(gap * 3_600_000))
+    usual = usual_gap_ms(times, 4.0)
+    assert (usual and round(usual / 3_600_000, 1)) == longest
 
 
 def test_table_that_cannot_be_read_does_not_hide_the_others(catalog: Catalog, root: Path) -> None:

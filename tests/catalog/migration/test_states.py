@@ -13,6 +13,7 @@ from catalog.errors import FileProblem, UnreadableMetadataError, UnusableFilesEr
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.migration.states import MigrationState, TableState, is_candidate, state_of
+from catalog.operations.dry_runs import keep_plan
 from catalog.operations.records import DRY_RUN, OperationKind
 from tests.support.iceberg_tables import NAME, append, make_orders, migrate, pretend_verified, stage
 
@@ -103,6 +104,14 @@ def test_a_dry_run_without_problems_makes_a_table_ready(catalog: Catalog) -> Non
         catalog.operations.finish_job("m1", STAGE, attempt, {"problem_count": 0, "problems": []})
     catalog.operations.fail("m1", DRY_RUN, "this was a dry run; nothing was changed")
     assert state(catalog).state is MigrationState.READY
+
+
+def test_a_dry_run_that_reads_no_files_makes_a_table_ready(catalog: Catalog) -> None:
+    make_orders(catalog)
+    plan = catalog.migrations.plan(NAME, VERIFIED)
+    keep_plan(catalog.operations, "m1", OperationKind.MIGRATE, NAME, plan.as_json(), request=VERIFIED.as_json())
+    found = state(catalog)
+    assert (found.state, found.reason) == (MigrationState.READY, "a dry run has planned it, without reading its files")
 
 
 def test_a_failed_migration_tells_the_failure_of_its_last_step(catalog: Catalog) -> None:

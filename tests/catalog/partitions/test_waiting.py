@@ -103,6 +103,23 @@ def test_quality_is_demanded_or_not(catalog: Catalog, table: Table) -> None:
     assert named(catalog, ("DE", 2), quality=QualityDemand.REQUIRED).is_ready
 
 
+@pytest.mark.smoke
+def test_a_release_with_a_reason_is_a_verdict_until_the_next_check(catalog: Catalog, table: Table) -> None:
+    add(catalog, ("DE", "2"), ("DE", "3"))
+    partitions = [("DE", "2"), ("DE", "3")]
+    check(catalog, False, *partitions)
+    hide(catalog, table, *partitions)
+    required = catalog.waits.question(TABLE, partitions, quality=QualityDemand.REQUIRED)
+    searched = catalog.waits.question(TABLE, expression="day in (2, 3)", at_least=2, quality=QualityDemand.REQUIRED)
+    assert look(catalog, required) == look(catalog, searched) == AwaitedState(2, hidden=2)
+    catalog.release_partitions(TABLE, "day = 2")
+    assert look(catalog, required) == AwaitedState(2, hidden=1, failed=1)
+    catalog.release_partitions(TABLE, "day = 3", reason="looked at", requested_by="ann")
+    assert look(catalog, required) == look(catalog, searched) == AwaitedState(2, ready=1, failed=1)
+    check(catalog, False, ("DE", "3"))
+    assert look(catalog, required) == AwaitedState(2, failed=2)
+
+
 @pytest.mark.parametrize(
     ("partition", "message"),
     [

@@ -236,6 +236,14 @@ def test_a_dry_run_only_proposes(tables: Catalog) -> None:
     assert failure is None
 
 
+def test_pages_show_the_latest_proposals(tables: Catalog) -> None:
+    for is_dry_run in (True, False):
+        _, (proposal,) = propose([TABLE], dry_run=is_dry_run)
+        (stored,) = tables.proposals.list()
+        expected = (TABLE, proposal["statement"], proposal["reason"], REBALANCE_DAG, proposal["request"])
+        assert (stored.table, stored.statement, stored.reason, stored.dag, stored.request) == expected
+
+
 def test_a_table_dropped_meanwhile_has_no_part(tables: Catalog) -> None:
     tables.drop_table(TABLE)
     assert propose([TABLE]) == ([], [])

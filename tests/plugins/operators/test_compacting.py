@@ -21,6 +21,7 @@ from calve_airflow.operators.compacting import (
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, NewPartition
+from catalog.operations.dry_runs import plan_of
 from catalog.operations.records import OperationKind
 from tests.support.iceberg_tables import make_orders, migrate
 
@@ -113,13 +114,17 @@ def test_all_tables_with_a_policy_are_planned_by_it(catalog: Catalog) -> None:
     ]
 
 
-def test_a_dry_run_journals_nothing_and_tables_without_a_policy_can_be_named(catalog: Catalog) -> None:
+def test_a_dry_run_journals_only_its_plan_and_tables_without_a_policy_can_be_named(catalog: Catalog) -> None:
     task = Task()
     assert plan(task, ["demo.unlisted"], dry_run=True) == []
     assert task["planned"][0]["text"].startswith("2 partition(s) with 18 files")
-    assert catalog.operations.find(f"{RUN}/demo.unlisted") is None
+    kept = plan_of(catalog.operations.get(f"{RUN}/demo.unlisted"))
+    assert kept is not None
+    assert [(part["files"], part["files_after"]) for part in kept["partitions"]] == [(9, 1), (9, 1)]
+    assert (kept["files_read"], kept["files_written"], kept["partition_count"]) == (18, 2, 2)
     assert summarise(task["planned"], dry_run=True) == ({"demo.unlisted": "planned only"}, None)
     assert plan(Task(), ["DEMO.Unlisted"]) == ["demo.unlisted"]
+    assert plan_of(catalog.operations.get(f"{RUN}/demo.unlisted")) is None
 
 
 def test_named_tables_that_cannot_be_compacted_fail_the_run(catalog: Catalog) -> None:

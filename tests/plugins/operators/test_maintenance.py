@@ -123,6 +123,18 @@ def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     return catalog
 
 
+def test_a_short_grace_time_asks_with_the_files_and_operations_that_would_go(littered: Catalog) -> None:
+    report = littered.vacuum(grace=timedelta(0), dry_run=True)
+    files = report.total.retired_files + report.total.orphan_files + report.total.metadata_files
+    asked = approve(grace_hours=0, retention_days=0)
+    assert asked is not None
+    assert files > 0
+    assert f"**{files:,} files**" in asked.body
+    assert [line for line in asked.body.splitlines() if line.startswith("- `demo.")]
+    removed = littered.maintenance.expire_operations(older_than=timedelta(0), dry_run=True).removed
+    assert f"**{removed:,} operations** would be deleted" in asked.body
+
+
 def test_what_is_cleared_away_is_said_table_by_table(littered: Catalog) -> None:
     would, _ = summarise(run(dry_run=True))
     returned = run()

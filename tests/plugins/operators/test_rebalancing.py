@@ -29,7 +29,8 @@ from catalog.datafiles.files import ColumnStatistics, NewFile
 from catalog.datafiles.manifest import write_manifest
 from catalog.errors import OperationConflictError, VerificationFailedError
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.records import OperationKind
+from catalog.operations.dry_runs import plan_of
+from catalog.operations.records import DRY_RUN, OperationKind, OperationState
 from catalog.rebalancing.changes import MergePartitions
 from catalog.rebalancing.rebalancing import REWRITE, VERIFY
 from catalog.schemes.ranges import RangeScheme
@@ -185,6 +186,25 @@ def test_dry_run_ends_with_the_plan(catalog: Catalog) -> None:
     assert set(skipped.value.tasks) == {"next", "last"}
     assert task["return_value"]["rows_deleted"] == 10
     assert approve(catalog, {**DROP, "dry_run": True}) is None
+
+
+@on_sqlite
+def test_the_journal_keeps_the_plan_of_a_dry_run_which_holds_no_table(catalog: Catalog) -> None:
+    with DAG("dry", schedule=None):
+        first = PlanRebalanceOperator(task_id="plan", operation_id=RUN, form={"table": TABLE, **SPLIT, "dry_run": True})
+    for _ in range(2):
+        with pytest.raises(DownstreamTasksSkipped):
+            first.execute(Task().context())
+    kept = catalog.operations.get(RUN)
+    plan = plan_of(kept)
+    assert (kept.state, kept.failure_code, kept.kind) == (OperationState.FAILED, DRY_RUN, OperationKind.REBALANCE)
+    assert plan is not None
+    assert plan["partitions"][0]["targets"] == [4, 5]
+    assert set(plan["partitions_after"]) == {"4", "5"}
+    assert catalog.operations.list(TABLE, with_dry_runs=False, kinds=[OperationKind.REBALANCE]) == []
+    with catalog.storage.read() as connection:
+        catalog.operations.refuse_if_held(connection, TABLE)
+    assert plan_of(catalog.operations.begin("other", OperationKind.REBALANCE, TABLE)) is None
 
 
 @on_sqlite

@@ -129,6 +129,8 @@ def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     assert asked is not None
     assert "**2 partitions** with `` (`day` = '1') or (`day` = '2') `` would be deleted permanently" in asked.body
     assert "(rows: 10, bytes: 140)" in asked.body
+    assert "- `day=1`: " in asked.body
+    assert "- `day=2`: " in asked.body
     assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
 
@@ -138,6 +140,7 @@ def test_forgetting_at_once_asks_about_the_rows(catalog: Catalog) -> None:
     assert asked is not None
     assert asked.subject == "Delete rows of demo.days for good, at once?"
     assert "the rows of **demo.days** with `a = 17` would be deleted" in asked.body
+    assert "The table has 0 partitions" in asked.body
     other = check("CALL calve.system.forget('demo.days', 'a = 18', true)")
     assert other is not None
     assert other.keys != asked.keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,9 +15,11 @@ import pytest
 from calve_airflow.pages.markdown import as_markup
 from calve_airflow.pages.plans import change_of, progress_of, shown
 from calve_airflow.submitting.job_process import JobProcess
-from catalog import Catalog
+from catalog import Catalog, NewPartition
+from catalog.operations.dry_runs import keep_plan
 from catalog.operations.records import OperationKind, OperationState
 from catalog.rebalancing.requests import RebalanceRequest
+from catalog.settings.compaction_rules import CompactionRules
 from tests.plugins.pages.conftest import DELAYS
 from tests.support.delays import make_delays
 from tests.support.pages_server import PagesServer
@@ -66,7 +69,7 @@ def test_a_running_operation_tells_its_progress_plan_steps_and_log(
     planned = page.get_by_role("region", name="Partitions before and after")
     assert "2: 0 <= delay < 30" in planned.inner_text()
     assert "300 rows" in planned.inner_text()
-    assert "→ 4, 5" in planned.inner_text()
+    assert "→ 4: 0 <= delay < 15, 5: 15 <= delay < 30" in planned.inner_text()
     assert WRITE.replace("_", " ") in page.get_by_role("region", name="Steps").inner_text()
     assert page.locator("#log pre").inner_text().strip() == LOG
     pages_catalog.operations.heartbeat(running, WRITE, 1, done=150)
@@ -212,7 +215,50 @@ def test_a_change_is_shown_before_and_after(catalog: Catalog) -> None:
     assert made.is_made
     rows = [(part.before and part.before["rows"], part.after and part.after["rows"]) for part in made.parts]
     assert rows == [(200, None), (300, None), (None, 500)]
-    assert made.most_rows == 500
+    assert made.largest == 500
+
+
+def test_the_plan_of_a_dry_run_is_shown_and_leads_to_the_same_form(
+    open_page: Callable[..., Page], pages_server: PagesServer, pages_catalog: Catalog
+) -> None:
+    form = {**SPLIT, "dry_run": True}
+    run_id = pages_server.start_run("op", DAG, form)
+    request = RebalanceRequest.from_form(form)
+    plan = pages_catalog.rebalancing.plan_request(request)
+    keep_plan(
+        pages_catalog.operations, f"{DAG}/{run_id}", OperationKind.REBALANCE, TABLE, plan.as_json(), requested_by="op"
+    )
+    pages_server.end_run(DAG, run_id)
+    page = open_page(f"/calve/operation?{httpx.QueryParams(dag_id=DAG, run_id=run_id)}", "op")
+    page.get_by_role("heading", name="Plan of the dry run").wait_for()
+    planned = page.get_by_role("region", name="Partitions before and after").inner_text()
+    assert "2: 0 <= delay < 30" in planned
+    assert "4: 0 <= delay < 15" in planned
+    assert page.locator(".state").first.inner_text() == "DRY RUN"
+    page.get_by_role("link", name="Open the same form without dry run").click()
+    assert page.get_by_label("Bounds or groups").input_value() == '["15", "30"]'
+    assert not page.get_by_label("Dry run").is_checked()
+    assert open_page("/calve/").get_by_text(run_id).count() == 0
+
+
+def test_the_plan_of_a_compaction_has_files_before_and_after(catalog: Catalog) -> None:
+    catalog.create_table("demo.small", columns=[("v", "int")], partition_keys=[("k", "int")])
+    catalog.add_partitions("demo.small", [NewPartition(("1",), file_count=9, size_bytes=90)])
+    plan = catalog.maintenance.plan_compaction("demo.small", CompactionRules(min_age=timedelta(0)))
+    keep_plan(catalog.operations, "dry", OperationKind.COMPACT_PARTITIONS, "demo.small", plan.as_json())
+    change = change_of(catalog, catalog.operations.get("dry"))
+    assert change is not None
+    (part,) = change.parts
+    assert (part.name, part.before, part.after) == ("k=1", {"bytes": 90, "files": 9}, {"bytes": 90, "files": 1})
+    assert (change.is_dry_run, change.measure, change.largest) == (True, "files", 9)
+
+
+def test_the_page_of_a_run_has_its_questions_with_what_they_would_delete(
+    open_page: Callable[..., Page], question: str
+) -> None:
+    page = open_page(path_of(f"{DAG}/{question}"), "viewer")
+    page.get_by_text("Waits for an approval: Delete 300 rows of shop.delays?").wait_for()
+    assert "partition 2, 0 <= delay < 30: 300 rows, 2.5 KiB" in page.locator(".question").inner_text()
 
 
 def test_an_operation_without_a_running_step_has_no_progress(pages_catalog: Catalog) -> None:

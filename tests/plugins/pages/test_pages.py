@@ -43,6 +43,8 @@ PAGES = (
     "/calve/operation?id=none",
     "/calve/approvals",
     "/calve/run/build_partition_index",
+    "/calve/run/rebalance_partitions",
+    "/calve/run/run_statement",
     "/calve/migrations",
     "/calve/migrations?state=ready",
     "/calve/migrations/warehouse.migrated",
@@ -126,6 +128,23 @@ def test_the_overview_counts_partitions(open_page: Callable[..., Page], pages_ca
     page = open_page("/calve/")
     partitions = sum(size.partitions for size in pages_catalog.table_sizes().values())
     assert page.locator(".figure", has_text="Partitions").locator("dd").inner_text() == str(partitions)
+
+
+def test_the_overview_shows_proposals_with_their_forms_filled_in(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/")
+    row = page.get_by_role("row").filter(has_text="SPLIT PARTITION (3) INTO")
+    assert "3.1 times the median" in row.inner_text()
+    row.get_by_role("link", name="Open the form").click()
+    assert page.get_by_label("Bounds or groups").input_value() == '["2024-02-15", "2024-03-01"]'
+    assert page.get_by_label("Dry run").is_checked()
+    page.go_back()
+    row.get_by_role("link", name="Open the studio").click()
+    assert page.get_by_role("radio", name="Split").is_checked()
+    page.go_back()
+    small = page.get_by_role("row").filter(has_text="warehouse.sales_10")
+    assert not small.is_visible()
+    page.get_by_text("further proposals").click()
+    assert "files of" in small.inner_text()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

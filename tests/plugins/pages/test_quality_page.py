@@ -33,6 +33,23 @@ def test_partitions_that_failed_are_listed_with_what_was_found(open_page: Callab
     assert summary.locator("td").nth(2).inner_text() == "3"
 
 
+def test_failing_rows_are_for_those_who_may_load_the_table(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/quality", "user")
+    page.get_by_text("2 failing rows").click()
+    rows = page.get_by_role("region", name="Failing rows of day=2024-05-04: column amount: minimum")
+    assert [row.inner_text().split() for row in rows.get_by_role("row").all()] == [
+        ["id", "amount"],
+        ["17", "-4"],
+        ["<b>18</b>", "null"],
+    ]
+    assert serious_problems(page) == []
+    page = open_page("/calve/quality", "viewer")
+    page.get_by_text(f"Failing rows of {NAME} are shown to those who may start its loads.").wait_for()
+    assert page.get_by_text("failing rows", exact=False).count() == 1
+    assert "<b>18</b>" not in page.content()
+    assert "&lt;b&gt;18" not in page.content()
+
+
 def test_verdicts_are_filtered_by_table_and_state(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/quality")
     page.get_by_label("Partitions", exact=True).and_(page.locator("select")).select_option("passed")
@@ -63,6 +80,11 @@ def test_a_quarantined_partition_is_released_with_a_reason(
     (operation,) = pages_catalog.operations.list(NAME, kinds=[OperationKind.RELEASE_PARTITIONS])
     assert operation.request == {"reason": "the customer has confirmed the amounts", "partitions": 1}
     assert operation.requested_by == "admin"
+    released = open_page("/calve/quality?state=released").get_by_role("row", name="day=2024-05-21")
+    assert released.locator("td").nth(3).inner_text().split("\n") == [
+        "RELEASED",
+        "by admin: the customer has confirmed the amounts",
+    ]
     assert [checked.values for checked in pages_catalog.quality.list_partitions([QualityState.QUARANTINED])] == [
         ("2024-05-11",)
     ]

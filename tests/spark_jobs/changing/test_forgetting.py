@@ -15,8 +15,10 @@ import pytest
 
 from catalog import Catalog, PartitionState
 from catalog.errors import OperationConflictError, ProcedureArgumentError, RefusedStatementError, TableNotFoundError
+from catalog.loading.quality_samples import replace_samples
 from catalog.operations.failpoints import Point
 from catalog.partitions.changing import set_quarantined
+from catalog.settings.quality_rules import FailedSample, PartitionCheck
 from catalog.statements.session import Session
 from tests.support.iceberg_tables import sql_catalog
 
@@ -89,7 +91,12 @@ def test_no_file_has_the_rows_afterwards(orders: Session, catalog: Catalog) -> N
     orders.execute("UPDATE orders SET name = 'ann' WHERE id = 4")
     orders.execute("UPDATE orders SET name = 'eve' WHERE id = 4")
     assert len(holders(folder)) >= 3
+    ids = [partition.id for partition in catalog.get_partitions("shop.orders")]
+    with catalog.storage.write() as connection:
+        check = PartitionCheck(ids[0], samples=(FailedSample("rows", ("name",), (("ann",),)),))
+        replace_samples(connection, [check], ids, 0)
     report = forget(orders, AT_ONCE)
+    assert catalog.quality.samples(ids) == {}
     assert (report["rows_deleted"], report["partitions_changed"]) == (3, 3)
     assert (report["files_left"], report["rows_left"]) == (0, 0)
     assert "proven: none of the 2 file(s) in the folders of the table has such a row" in report["text"]

@@ -1,0 +1,92 @@
+"""Tables that have stopped receiving partitions, as learned from the times of their earlier loads.
+
+Each load of a table with quality rules leaves a check in the history, so that its times are read without the partitions
+themselves. A table is late if nothing arrived for longer than is usual between two loads, by the rule of
+`quality.learn` for freshness. It stays late until its checks expire from the history, or the rule is taken away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from sqlalchemy import select
+
+from catalog.errors import TableNotFoundError
+from catalog.settings.learning_rules import FEWEST, LearningRule
+from catalog.storage import Storage
+from catalog.storage.schema import QualityCheckRow
+from catalog.tables.definitions import Definitions
+
+_DEVIATIONS = 1.4826
+"""The standard deviation of normal values, divided by the median of their distances from the median."""
+
+_MIDDLE = 0.9
+_LEAST_SHARE, _LEAST_MS = 0.1, 3_600_000
+
+
+@dataclass(frozen=True)
+class LateTable:
+    """A table for which nothing has arrived for longer than usual.
+
+    Attributes:
+        table: `database.table`.
+        latest_ms: The time of its latest load, in milliseconds since 1970 UTC.
+        silent_seconds: The time since then.
+        usual_seconds: The longest usual time between two loads.
+    """
+
+    table: str
+    latest_ms: int
+    silent_seconds: float
+    usual_seconds: float
+
+    def __str__(self) -> str:
+        """Return the times for people."""
+        return f"nothing arrived for {_shown(self.silent_seconds)}, usually {_shown(self.usual_seconds)} at most"
+
+
+def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, LearningRule]) -> Iterator[LateTable]:
+    """Yield the tables that are late, in the order of the rules; one indexed query for each.
+
+    Args:
+        rules: Table → its rule; tables that do not exist are skipped.
+    """
+    row, now_ms = QualityCheckRow, storage.now_ms()
+    for name, rule in rules.items():
+        with storage.read() as connection:
+            try:
+                table = definitions.get_table(name, connection)
+            except TableNotFoundError:
+                continue
+            query = select(row.checked_at_ms).where(row.table_id == table.id)
+            newest_first = query.order_by(row.checked_at_ms.desc(), row.operation_number.desc())
+            times = connection.scalars(newest_first.limit(rule.last + 1)).all()
+        usual_ms = usual_gap_ms(times, rule.tolerance)
+        if usual_ms is not None and now_ms - times[0] > usual_ms:
+            yield LateTable(name, times[0], (now_ms - times[0]) / 1000, usual_ms / 1000)
+
+
+def usual_gap_ms(times_ms: Sequence[int], tolerance: float) -> float | None:
+    """Return the longest usual time between two loads; None if fewer than `FEWEST` are known.
+
+    Args:
+        times_ms: The times of the loads, newest first.
+        tolerance: The allowed distance from the median, in standard deviations.
+    """
+    if len(times_ms) <= FEWEST:
+        return None
+    gaps = sorted(later - earlier for later, earlier in pairwise(times_ms))
+    middle = median(gaps)
+    least = max(_LEAST_SHARE * middle, _LEAST_MS)
+    distance = max(tolerance * _DEVIATIONS * median(abs(gap - middle) for gap in gaps), least)
+    # A table without loads at weekends has longer gaps regularly.
+    return max(middle + distance, gaps[math.ceil(_MIDDLE * (len(gaps) - 1))] + least)
+
+
+def _shown(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"
