@@ -131,6 +131,9 @@ def from_a_filter_to_the_index_that_answers_it(walk: Walk) -> None:
     page.get_by_label("Filter of partitions").press_sequentially(FILTER)
     page.get_by_text(f"instead of {before.items_read}").wait_for()
     page.keyboard.press("Escape")
+    # One of the partitions is quarantined.
+    assert before.partitions_found == before.partitions_fetched - 1
+    page.get_by_text("the others are quarantined").wait_for()
     walk.ann.look("explain")
     page.get_by_role("link", name=f"Build {INDEX}…").click()
     assert page.get_by_label("Name of the index").input_value() == INDEX
@@ -171,6 +174,8 @@ def from_a_split_point_to_an_approved_change(walk: Walk) -> None:
     operation_id = walk.ann.start()
     question = page.get_by_role("link", name=f"Change the partitions of {SPLIT_ON_THE_WALK}?")
     question.wait_for()
+    tasks = page.locator("ul.tasks li").all_inner_texts()
+    assert tasks[:3] == ["plan success", "approve awaiting_input", "rewrite not scheduled"]
     walk.ann.look("waiting")
     question.click()
     own = page.locator("article.question", has_text=SPLIT_ON_THE_WALK)
