@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 
 from catalog import Catalog, NewPartition
+from tests.support.effort import effort
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -27,7 +28,7 @@ BAD = ("DE", "2024-05-17")
 
 WAREHOUSE = "sales"
 """The database of Hive tables."""
-STORES = [f"{WAREHOUSE}.store_{number:02}" for number in range(18)]
+STORES = [f"{WAREHOUSE}.store_{number:02}" for number in range(effort(4, 18))]
 """Tables that can be migrated."""
 TEXTS, DAMAGED = f"{WAREHOUSE}.texts", f"{WAREHOUSE}.damaged"
 """A table of a format that Iceberg lacks, and one with an empty file, which only its footers show."""
@@ -125,7 +126,7 @@ def write_orders(folder: Path) -> Path:
 
 
 def make_warehouse(catalog: Catalog) -> None:
-    """Create 20 Hive tables with files, of which two cannot be migrated."""
+    """Create Hive tables with files, of which two cannot be migrated."""
     catalog.create_database(WAREHOUSE)
     keys = [("month", "int")]
     for name in (*STORES, DAMAGED):
