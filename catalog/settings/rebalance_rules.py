@@ -1,4 +1,4 @@
-"""Rules for when to propose a rebalance of a table's partitions; sizes are multiples of the target file size."""
+"""Rules for changes of a table's partitions, and for their proposals; sizes are multiples of the target file size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from catalog.settings.problems import Problems
 
 @dataclass(frozen=True)
 class RebalanceRules:
-    """Thresholds for proposals to rebalance one table, and whether to apply them.
+    """Thresholds for proposals to rebalance one table, and who decides about changes.
 
     Attributes:
         apply: Apply proposals at once, without approval.
+        approval: In Airflow, a person must approve every change, also one that deletes no row.
         split_factor: Split a partition that is larger than this multiple of the median partition, …
         split_files: … if it is also larger than this number of files.
         maximum_files: Split a partition that is larger than this number of files, whatever the size of the others.
@@ -24,6 +25,7 @@ class RebalanceRules:
     """
 
     apply: bool = False
+    approval: bool = False
     split_factor: float = 4.0
     split_files: float = 4.0
     maximum_files: float = 256.0
@@ -49,6 +51,11 @@ class RebalanceRules:
                 values[name] = _value(name, entry[name])
         problems.report()
         rules = cls(**values)
+        if rules.apply and rules.approval:
+            raise InvalidConfigurationError(
+                "rebalance.apply and rebalance.approval are both true, but changes that a person must approve are not "
+                "applied at once; remove one of them"
+            )
         if rules.maximum_files < 2 * rules.split_files:
             raise InvalidConfigurationError(
                 f"rebalance.maximum_files is {rules.maximum_files} and split_files {rules.split_files}; the first must "
@@ -58,9 +65,9 @@ class RebalanceRules:
 
 
 def _value(name: str, value: Any) -> bool | float:
-    if name == "apply":
+    if name not in _LIMITS:
         if not isinstance(value, bool):
-            raise InvalidConfigurationError(f"rebalance.apply is {value!r}, expected true or false")
+            raise InvalidConfigurationError(f"rebalance.{name} is {value!r}, expected true or false")
         return value
     low, high = _LIMITS[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

@@ -63,8 +63,9 @@ class TableConfig:
         mode: What a load may do to existing partitions (`LoadMode`); empty for the default of the table's format.
         merge: With the mode `merge`: `keys`, the columns that identify a row; `order`, the column by which the latest
             row is found; `delete`, a condition on rows that are deleted (`catalog.settings.merge_rules.MergeRule`).
-        rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
-            applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
+        rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, whether its proposals are
+            applied at once, and whether a person must approve all changes
+            (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
         compaction: When the DAG `compact_partitions` compacts partitions (`catalog.settings.compaction_rules`); None
             for never.
         spark: Spark's configuration for loads of the table, for instance `{spark.executor.memory: 4g}`; no secrets.

@@ -22,7 +22,10 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
     "unknown field": (
         "shop.orders: {source: /x, rebalance: {aply: true}}",
         "shop.orders",
-        ["unknown rebalance field aply; the fields are apply, maximum_files, merge_files, split_factor, split_files"],
+        [
+            "unknown rebalance field aply; the fields are apply, approval, maximum_files, merge_files, split_factor, "
+            "split_files"
+        ],
     ),
     "notifiers": (
         "shop.orders: {source: /x, notify: {on_success: [a.B], on_failure: a.B, on_quality: [B, {class: a.B, to: me},"

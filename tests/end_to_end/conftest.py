@@ -20,7 +20,7 @@ import yaml
 
 from catalog import Catalog, PartitionState
 from catalog.errors import NotFoundError
-from standalone.environment import REPOSITORY
+from standalone.environment import ADMIN, REPOSITORY, VIEWER
 
 if TYPE_CHECKING:
     from standalone.airflow_api import AirflowApi
@@ -46,6 +46,12 @@ BY_DAY = "lake.visits"
 SHOPS = {"shop.hive": "parquet", "shop.iceberg": "iceberg"}
 """Tables of the stack, loaded from the files of days or from those that a form names → their format."""
 
+WALKED, SPLIT_ON_THE_WALK = "walk.orders", "walk.delays"
+"""Tables of the walk through the pages: one of files with a bad day, and one whose changes a person must approve."""
+
+PEOPLE = ("ann", "ben")
+"""Users of the stack with the role op."""
+
 PLANTED = {
     "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
     "AIRFLOW__API_AUTH__JWT_SECRET": "planted-jwt-secret-0123456789abcdef-0123456789abcdef-0123456789abcdef",
@@ -59,6 +65,7 @@ PLANTED = {
 }
 """Secrets in the environment of the stack, none of which may be found anywhere else."""
 
+_USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 _SCHEDULING_PAUSE = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
@@ -69,6 +76,13 @@ def _listed_tables() -> dict[str, Any]:
     listed: dict[str, Any] = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
     listed["tables"] |= {
         ADVISED: {"rebalance": {"apply": True}},
+        WALKED: {
+            "source": "${CALVE_HOME}/landing/walk",
+            "keys": {"country": "string", "day": "date"},
+            "indexes": {"by_day": ["day", "country"]},
+            "quality": {"on_failure": "quarantine", "columns": {"amount": {"min": 0}}},
+        },
+        SPLIT_ON_THE_WALK: {"rebalance": {"approval": True}},
         COMPACTED: {"compaction": {"min_files": 3, "min_age": "0m"}},
         BY_DAY: {"source": "${CALVE_HOME}/landing/visits/{{ ds }}.csv", "keys": {"day": "date"}, "schedule": "@daily"},
         **{
@@ -99,7 +113,7 @@ def stack(
     """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
 
     A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`, and one with
-    many loads `postgresql-shared`, so that they start Spark once.
+    many loads `postgresql-shared`, so that they start Spark once; there, nobody approves their own requests.
     """
     from standalone.stack import Stack
 
@@ -121,6 +135,8 @@ def stack(
         "CALVE_TABLES": str(tables),
         # The default, which the stack replaces.
         "CALVE_SPARK_SESSION": scope or "load",
+        "CALVE_SELF_APPROVAL": str(scope != "shared").lower(),
+        _USERS: ",".join([f"{ADMIN}:admin", f"{VIEWER}:viewer", *(f"{person}:op" for person in PEOPLE)]),
         **PLANTED,
     }
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())

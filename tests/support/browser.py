@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -24,6 +26,17 @@ def require_chromium() -> str:
     path = _found()
     assert path, "the tests of the pages need Chromium: apt-get install chromium"
     return path
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Run a headless browser; until it ends, no other event loop can run in this thread."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=require_chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 def serious_problems(page: Page) -> list[dict[str, Any]]:

@@ -14,11 +14,12 @@ function valueOf(field) {
   const text = input.value;
   if (text === "") return null;
   if (kind === "integer" || kind === "number") return Number(text);
+  if (kind === "array" && !text.trim().startsWith("[")) return text.split("\n").filter((line) => line.trim());
   if (kind === "array" || kind === "object") {
     try {
       return JSON.parse(text);
     } catch {
-      return kind === "array" ? text.split("\n").filter((line) => line.trim()) : text;
+      return text;
     }
   }
   return text;

@@ -9,7 +9,7 @@ of the table wait or are refused.
 | task | does |
 | --- | --- |
 | plan | reports the partitions to read, the data to move and delete, and the duration; a dry run stops after it |
-| approve | waits for a person if rows would be deleted; Reject ends the run, and nothing is changed |
+| approve | waits for a person if rows would be deleted or the table's entry asks for it; Reject changes nothing |
 | rewrite | begins the operation and stages the new files (Spark, if rows have to move) |
 | verify | compares row count and checksum of each new partition with the old files (Spark) |
 | commit | makes the change visible, in one transaction, with exactly the verified files |
@@ -18,6 +18,8 @@ of the table wait or are refused.
 Every task can be killed and run again. `rewrite` makes a new plan, because the table may have changed; if the new plan
 deletes other rows, start another run to approve them. Clear a failed run from `rewrite` to continue it; vacuum removes
 its unused files. Replaced and dropped files stay for running readers until vacuum.
+
+The entry `rebalance: {approval: true}` of a table has a person approve every change of its partitions.
 
 Examples: `{"table": "demo.delays", "operation": "split", "partition_ids": [4], "items": ["30", "60"]}`;
 `{"table": "demo.delays", "operation": "drop", "partition_ids": [2], "with_data": true, "dry_run": false}`

@@ -1,4 +1,4 @@
-"""Approval of deletions by a person."""
+"""Approval of deletions, and of other changes, by a person."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Question:
 
     Attributes:
         body: Markdown.
-        keys: One for each deletion that a task performs on its own: a digest of what it will delete (`key_of`).
+        keys: One for each deletion, or change, that a task performs on its own: a digest of it (`key_of`).
         table: The only table that is concerned, if there is one.
     """
 
@@ -49,7 +49,7 @@ class Question:
 
 
 Ask: TypeAlias = "Callable[[Catalog, Context], Question | None]"
-"""Returns the question to approve before a run continues; None if nothing is deleted."""
+"""Returns the question to approve before a run continues; None if nothing has to be approved."""
 
 
 def asked_by(context: Context) -> str:
@@ -83,8 +83,11 @@ def find_approval(catalog: Catalog, context: Context, key: str) -> Approval | No
     return None if approval is None or approval.is_expired else approval
 
 
-def require_approval(catalog: Catalog, context: Context, key: str) -> Approval:
+def require_approval(catalog: Catalog, context: Context, key: str, *, what: str = "deletion") -> Approval:
     """Return the approval of the deletion that a key identifies.
+
+    Args:
+        what: The word for it in the message: `change` if nothing is deleted.
 
     Raises:
         AirflowFailException: There is no approval, or it has expired.
@@ -92,14 +95,14 @@ def require_approval(catalog: Catalog, context: Context, key: str) -> Approval:
     approval = find_approval(catalog, context, key)
     if approval is None:
         raise AirflowFailException(
-            "exactly this deletion is not approved; nothing was changed. Start the DAG again with the same form and "
+            f"exactly this {what} is not approved; nothing was changed. Start the DAG again with the same form and "
             "have another person approve it"
         )
     return approval
 
 
 class ApproveDeletionOperator(FormOperator, ApprovalOperator):
-    """Task that waits, without a worker slot, until a person approves a deletion; skipped if nothing is deleted.
+    """Task that waits, without a worker slot, until a person approves a deletion; skipped if there is no question.
 
     The question comes from the run's form and the catalog, and the answer is stored in the catalog
     (`catalog.operations.approvals`), where the deleting task looks it up. No XCom is trusted, because users who may
@@ -136,8 +139,8 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
             question = self.ask(catalog, context)
         if question is None:
             raise AirflowSkipException("nothing is deleted, so no approval is needed")
-        # The key distinguishes deletions with the same wording.
-        self.subject, self.body = question.subject, f"{question.body}\n\nDeletion `{key_of(*question.keys)[:16]}`"
+        # The digest distinguishes questions with the same wording.
+        self.subject, self.body = question.subject, f"{question.body}\n\nDigest `{key_of(*question.keys)[:16]}`"
         try:
             super().execute(context)
         except TaskAwaitingInput as waiting:
@@ -190,7 +193,7 @@ def _refuse_own_approval(context: Context, user: Mapping[str, Any] | None) -> No
     requester = context["dag_run"].triggering_user_name
     if user is None or (requester is not None and requester in (user["name"], user["id"])):
         raise AirflowFailException(
-            f"{requester or 'an unknown user'} requested and approved this deletion, but another person must approve "
-            f"it; nothing was changed. Start the DAG again and have another person approve it, or set "
+            f"{requester or 'an unknown user'} requested and approved this, but another person must approve it; "
+            f"nothing was changed. Start the DAG again and have another person approve it, or set "
             f"{SELF_APPROVAL}=true on the workers"
         )

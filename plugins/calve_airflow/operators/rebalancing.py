@@ -112,7 +112,7 @@ class RewritePartitionsOperator(SparkJobOperator):
 
     Raises:
         AirflowSkipException: No row has to be moved, the change was made before, or the run is a dry run.
-        AirflowFailException: The deletion of rows is not approved.
+        AirflowFailException: The change needs an approval (`needs_approval`), and has none.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -136,9 +136,10 @@ class RewritePartitionsOperator(SparkJobOperator):
         # The table may have changed since `plan`.
         plan = catalog.rebalancing.plan(table, change)
         _show(self, plan)
-        if plan.is_destructive and find_approval(catalog, context, plan.fingerprint) is None:
+        if needs_approval(plan) and find_approval(catalog, context, plan.fingerprint) is None:
+            affected, verb = (plan.lost, "delete") if plan.is_destructive else (plan.moved, "move")
             raise AirflowFailException(
-                f"PlanConflictError: {change} would delete {plan.lost.row_count:,} rows of {table}, which is not "
+                f"PlanConflictError: {change} would {verb} {affected.row_count:,} rows of {table}, which is not "
                 "approved, because the table has changed since. Nothing was changed. Start the DAG again with the "
                 "same form and approve the new plan"
             )
@@ -204,7 +205,7 @@ class CommitRebalanceOperator(LineageOperator):
     Raises:
         AirflowSkipException: The operation was not begun, or the run is a dry run.
         AirflowFailException: The table changed after the plan was made, its new files are not verified, or the
-            approval of deleting rows has expired.
+            approval of the change has expired.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -224,6 +225,8 @@ class CommitRebalanceOperator(LineageOperator):
                 raise AirflowSkipException("the operation was not begun, so there is nothing to commit")
             if not operation.is_committed:
                 _require_same(operation, request)
+                if approves_all_changes(operation.table):
+                    require_approval(catalog, context, operation.request["fingerprint"], what="change")
             approval = find_approval(catalog, context, operation.request["fingerprint"])
             approved_by = None if approval is None else approval.approved_by
             try:
@@ -332,8 +335,28 @@ def _show(task: BaseOperator, plan: RebalancePlan) -> None:
         task.log.info("%s", line)
 
 
+def approves_all_changes(table: str) -> bool:
+    """Return whether the entry of a table in the YAML list has a person approve every change of its partitions.
+
+    Raises:
+        InvalidConfigurationError: The list cannot be read, or the entry is invalid.
+    """
+    from catalog.settings.table_config import rebalance_rules
+
+    return rebalance_rules(table).approval
+
+
+def needs_approval(plan: RebalancePlan) -> bool:
+    """Return whether a person must approve a change: it deletes rows, or its table's entry asks for it.
+
+    Raises:
+        InvalidConfigurationError: As `approves_all_changes`.
+    """
+    return plan.is_destructive or approves_all_changes(plan.table.full_name)
+
+
 def rebalance_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return the question to approve before a run changes partitions; None if no row is deleted."""
+    """Return the question to approve before a run changes partitions; None if no approval is needed."""
     from catalog.rebalancing.requests import RebalanceRequest
 
     operation = catalog.operations.find(operation_of(context))
@@ -343,7 +366,29 @@ def rebalance_question(catalog: Catalog, context: Context) -> Question | None:
     if request.dry_run:
         return None
     plan = catalog.rebalancing.plan(request.table, request.change)
-    return deletion_question(plan, asked_by(context)) if plan.is_destructive else None
+    if plan.is_destructive:
+        return deletion_question(plan, asked_by(context))
+    return change_question(plan, asked_by(context)) if needs_approval(plan) else None
+
+
+def change_question(plan: RebalancePlan, asker: str) -> Question:
+    """Return the question whether a plan that deletes no row may be carried out; its key is the plan's fingerprint."""
+    table, moved = plan.table.full_name, plan.moved
+    lines = [
+        f"- partition {reading.partition_id}, {code(reading.text)}: {reading.rewritten.row_count:,} of "
+        f"{reading.before.row_count:,} rows, {size(reading.rewritten.size_bytes)}, afterwards in "
+        f"{_partitions(reading.targets)}"
+        for reading in plan.readings[:_SHOWN]
+    ]
+    if len(plan.readings) > _SHOWN:
+        lines.append(f"- and {len(plan.readings) - _SHOWN:,} more partitions")
+    body = (
+        f"{asker} requests\n\n{code(plan.change.statement(table))}\n\n"
+        f"**{moved.row_count:,} rows** of **{table}** ({size(moved.size_bytes)}, data files: {moved.file_count:,}) "
+        f"would be moved, and none deleted:\n\n{chr(10).join(lines)}\n\n"
+        "Reject ends the run, and nothing is changed."
+    )
+    return Question(f"Change the partitions of {table}?", body, [plan.fingerprint], table)
 
 
 def deletion_question(plan: RebalancePlan, asker: str) -> Question:
@@ -364,6 +409,11 @@ def deletion_question(plan: RebalancePlan, asker: str) -> Question:
         "Reject ends the run, and nothing is changed."
     )
     return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint], table)
+
+
+def _partitions(ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:_SHOWN])) + (" …" if len(ids) > _SHOWN else "")
+    return f"partition{'' if len(ids) == 1 else 's'} {shown}"
 
 
 def size(size_bytes: int) -> str:

@@ -5,7 +5,7 @@ They run in the API server, which reads it in the same way. All that depends on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,8 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import Select, select
+
+from calve_airflow.pages.open_catalog import Remembered
 
 APPROVAL_TASK = "approve"
 """The task of Calve's DAGs that asks for an approval (`calve_airflow.operators.approval`)."""
@@ -150,7 +152,7 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a DAG, with its first tasks in the order of their starts.
+    """A run of a DAG, with the tasks that started first, in the order of the DAG.
 
     Attributes:
         form: The values of the form's fields that were given.
@@ -179,8 +181,29 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
         if found is None:
             return None
         state, form = found
-        rows = session.execute(query.order_by(*started).limit(_MOST))
-        return Run(dag_id, run_id, str(state), dict(form or {}), tuple(TaskRun(*row) for row in rows))
+        tasks = [TaskRun(*row) for row in session.execute(query.order_by(*started).limit(_MOST))]
+    places = _places.get(dag_id, lambda: _task_places(dag_id))
+    tasks.sort(key=lambda task: (places.get(task.task_id, len(places)), task.map_index))
+    return Run(dag_id, run_id, str(state), dict(form or {}), tuple(tasks))
+
+
+def _task_places(dag_id: str) -> dict[str, int]:
+    """Return task → its place among the tasks of a DAG, each after those that it follows; empty without the DAG."""
+
+    def tasks(group: Any) -> Iterator[str]:
+        for node in group.topological_sort():
+            if hasattr(node, "children"):
+                yield from tasks(node)
+            else:
+                yield node.task_id
+
+    with create_session(scoped=False) as session:
+        stored = SerializedDagModel.get(dag_id, session=session)
+        return {} if stored is None else {name: place for place, name in enumerate(tasks(stored.dag.task_group))}
+
+
+_places = Remembered(seconds=60)
+"""Orders of tasks: they change with the DAG's file only, and pages that follow a run ask every two seconds."""
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,18 @@ def moment(milliseconds: int | None) -> Markup | str:
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"))
 
 
+def form_text(value: Any) -> str:
+    """Return what a field shows: the items of a list one per line, as its description asks for; otherwise JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list) and all(type(item) in (str, int) for item in value):
+        lines = "\n".join(map(str, value))
+        # Text that begins like JSON is read as JSON.
+        if lines.count("\n") == max(0, len(value) - 1) and not lines.lstrip().startswith("["):
+            return lines
+    return json.dumps(value)
+
+
 def as_json(value: Any) -> str:
     """Return a value as JSON for an attribute; the template escapes it."""
     return json.dumps(value, default=str, separators=(",", ":"))

@@ -14,7 +14,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User, may_start, require_read
 from calve_airflow.pages.airflow_records import find_form
-from calve_airflow.pages.rendering import render
+from calve_airflow.pages.rendering import form_text, render
 
 router = APIRouter()
 
@@ -68,7 +68,7 @@ def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> 
         "is_optional": "null" in types,
         "choices": schema.get("enum") or (),
         "value": value,
-        "text": value if isinstance(value, str) else "" if value is None else json.dumps(value),
+        "text": form_text(value),
         "section": schema.get("section"),
         "is_given": name in given,
     }

@@ -9,12 +9,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from calve_airflow.operators.rebalancing import needs_approval
 from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import is_part, render
 from catalog import Catalog
 from catalog.datafiles.partitions import SchemePartition
-from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError, SchemeValueError
+from catalog.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    InvalidConfigurationError,
+    NotFoundError,
+    SchemeValueError,
+)
 from catalog.model import Table
 from catalog.rebalancing.changes.base import item_of_values
 from catalog.rebalancing.planning import RebalancePlan
@@ -196,6 +203,7 @@ def plan(
         plan=planned,
         problem=problem,
         is_begun=_is_begun(form),
+        needs_approval=planned is not None and _needs_approval(planned),
         targets=_target_texts(planned),
         form={name: value for name, value in form.items() if value not in (None, [], False)},
         dag=DAG,
@@ -216,6 +224,14 @@ def _planned(catalog: Catalog, form: dict[str, Any]) -> tuple[RebalancePlan | No
         raise
     except CatalogError as error:
         return None, str(error)
+
+
+def _needs_approval(planned: RebalancePlan) -> bool:
+    try:
+        return needs_approval(planned)
+    except InvalidConfigurationError:
+        # The run says what is wrong with the list of tables.
+        return planned.is_destructive
 
 
 def form_of(

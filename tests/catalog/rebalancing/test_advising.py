@@ -297,6 +297,8 @@ def test_rules_of_an_entry_replace_the_usual_ones() -> None:
     [
         ({"applied": True}, "unknown rebalance field applied"),
         ({"apply": "yes"}, "rebalance.apply is 'yes', expected true or false"),
+        ({"approval": 1}, "rebalance.approval is 1, expected true or false"),
+        ({"apply": True, "approval": True}, "rebalance.apply and rebalance.approval are both true"),
         ({"split_factor": 1}, "rebalance.split_factor is 1, expected a number from 2.5"),
         ({"split_files": True}, "rebalance.split_files is True"),
         ({"merge_files": "much"}, "rebalance.merge_files is 'much'"),

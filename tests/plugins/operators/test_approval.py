@@ -93,7 +93,7 @@ def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context, mo
         approve(ASKED).execute(context)
     assert airflow.kept is not None
     assert airflow.kept.subject == ASKED.subject
-    assert airflow.kept.body == f"{ASKED.body}\n\nDeletion `{key_of('abc')[:16]}`"
+    assert airflow.kept.body == f"{ASKED.body}\n\nDigest `{key_of('abc')[:16]}`"
     assert airflow.kept.defaults == ["Reject"]
     assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"], "table": "demo.t"}, PATIENCE)
     assert told == [(("on_approval", "demo.t", ASKED.subject), {"body": airflow.kept.body})]
@@ -145,7 +145,7 @@ def test_text_of_users_is_no_markdown(text: str, shown: str) -> None:
 
 
 def test_nobody_approves_what_he_asked_for(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AirflowFailException, match="asker requested and approved this deletion"):
+    with pytest.raises(AirflowFailException, match="asker requested and approved this, but another person"):
         approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])
     monkeypatch.setenv("CALVE_SELF_APPROVAL", "true")
     approval = approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])

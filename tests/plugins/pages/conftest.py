@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
-from tests.support.browser import require_chromium
+from tests.support.browser import running_browser
 from tests.support.delays import make_delays
 from tests.support.pages_samples import fill
 from tests.support.pages_server import ROLES, PagesServer
@@ -68,13 +68,9 @@ def tokens(pages_server: PagesServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless browser, for one module: until it ends, no other event loop can run in this thread."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=require_chromium(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
+    """A headless browser, for one module."""
+    with running_browser() as running:
+        yield running
 
 
 @pytest.fixture

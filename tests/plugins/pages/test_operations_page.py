@@ -78,6 +78,11 @@ def test_a_running_operation_tells_its_progress_plan_steps_and_log(
     assert unquote(link.get_attribute("href") or "") == f"/dags/{DAG}/runs/{running.partition('/')[2]}/tasks/commit"
 
 
+def test_tasks_of_a_run_are_in_the_order_of_the_dag(open_page: Callable[..., Page], running: str) -> None:
+    tasks = open_page(path_of(running)).locator("ul.tasks li a").all_inner_texts()
+    assert tasks == ["plan", "approve", "rewrite", "verify", "commit", "summarise"]
+
+
 def test_an_operation_is_found_by_its_run(open_page: Callable[..., Page], running: str) -> None:
     run_id = running.partition("/")[2]
     page = open_page(f"/calve/operation?{httpx.QueryParams(dag_id=DAG, run_id=run_id)}")

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from calve_airflow.pages.open_catalog import Remembered
-from calve_airflow.pages.rendering import STATIC, breakable, duration, short_count, size
+from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, short_count, size
 from catalog import Catalog
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
@@ -97,7 +97,7 @@ def test_only_those_who_may_start_a_dag_can_press_its_button(open_page: Callable
         page = open_page(path, user)
         assert page.get_by_role("button", name="Start").is_disabled() is is_disabled
         assert page.get_by_label("Table").input_value() == "shop.orders"
-        assert page.get_by_label("Keys").input_value() == '["country"]'
+        assert page.get_by_label("Keys").input_value() == "country"
 
 
 def test_a_form_starts_a_run_with_its_values(
@@ -112,6 +112,50 @@ def test_a_form_starts_a_run_with_its_values(
     ]
     assert run["conf"]["table"] == "shop.orders"
     assert run["conf"]["keys"] == ["country"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("30", ["30"]),
+        ("15\n\n30\n", ["15", "30"]),
+        ("(Mars, Venus)", ["(Mars, Venus)"]),
+        ('["15", "30"]', ["15", "30"]),
+    ],
+)
+def test_lists_are_typed_one_item_per_line(open_page: Callable[..., Page], typed: str, sent: list[str]) -> None:
+    page = open_page("/calve/run/rebalance_partitions?table=shop.delays&operation=add&partition_ids=[2, 3]")
+    assert page.get_by_label("Partition ids").input_value() == "2\n3"
+    page.get_by_label("Bounds or groups").fill(typed)
+    with page.expect_request("**/api/v2/dags/rebalance_partitions/dagRuns") as asked, page.expect_navigation():
+        page.get_by_role("button", name="Start").click()
+    conf = asked.value.post_data_json["conf"]
+    assert (conf["items"], conf["partition_ids"]) == (sent, ["2", "3"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (["a", "b"], "a\nb"),
+        ([2, 3], "2\n3"),
+        ([], ""),
+        (["a\nb"], '["a\\nb"]'),
+        (["[a"], '["[a"]'),
+        ([None], "[null]"),
+        ({"a": 1}, '{"a": 1}'),
+        (None, ""),
+    ],
+)
+def test_values_of_fields_are_shown_so_that_they_are_read_as_the_same(value: object, text: str) -> None:
+    assert form_text(value) == text
+
+
+def test_parts_that_are_asked_for_again_and_again_do_not_fade(open_page: Callable[..., Page]) -> None:
+    page = open_page("/calve/approvals")
+    opacity = "document.querySelector('#approvals').classList.add('htmx-request'),"
+    opacity += "document.getAnimations().forEach((fading) => fading.finish()),"
+    opacity += "getComputedStyle(document.querySelector('#approvals')).opacity"
+    assert page.evaluate(f"({opacity})") == "1"
 
 
 def test_tables_are_searched_as_one_types(open_page: Callable[..., Page]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -95,8 +94,8 @@ def test_split_points_are_moved_by_keys_typed_added_and_requested(open_page: Cal
         page.get_by_role("link", name="Request this change…").click()
     assert page.get_by_label("Table").input_value() == "demo.visits"
     assert page.get_by_label("Operation").locator("option:checked").inner_text() == "split"
-    assert json.loads(page.get_by_label("Partition ids").input_value()) == [2]
-    assert json.loads(page.get_by_label("Bounds or groups").input_value()) == ["2024-01-05", "2024-01-20", "2024-02-01"]
+    assert page.get_by_label("Partition ids").input_value() == "2"
+    assert page.get_by_label("Bounds or groups").input_value() == "2024-01-05\n2024-01-20\n2024-02-01"
     assert not page.get_by_label("Dry run").is_checked()
 
 
