@@ -14,9 +14,10 @@ from catalog.errors import InvalidRequestError
 from catalog.model import Partition, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import NULL_VALUE, unpack_values
-from catalog.partitions.conditions import condition_of, piece
+from catalog.partitions.conditions import BY_ID, Conditions, piece
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
+from catalog.storage.bulk import among
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import DataFileRow, PartitionCheckRow, PartitionRow
 from catalog.tables.definitions import Definitions
@@ -109,7 +110,7 @@ class Browsing:
         """Set the storage, the definitions in it, and the search for partitions."""
         self.storage = storage
         self.definitions = definitions
-        self.scanner = scanner
+        self._conditions = Conditions(scanner)
 
     def page(
         self,
@@ -137,14 +138,34 @@ class Browsing:
         with self.storage.read() as connection:
             definition = self.definitions.get_hive_table(table, connection)
             key = self._sort_key(connection, definition, sort)
-            chosen = self.chosen(connection, definition, expression, only_bad=only_bad)
+            chosen, sums = self._summed(connection, definition, expression, only_bad=only_bad)
             order = (key.desc() if descending else key.asc()).nulls_last()
             last = PartitionRow.id.desc() if descending else PartitionRow.id
             query = partition_query(definition).where(*chosen)
             by_id = query.order_by(last) if sort == Sort.NEWEST else query.order_by(order, last)
             rows = connection.execute(by_id.offset(offset).limit(limit)).all()
-            sums = connection.execute(select(*_SUMS).where(*chosen)).one()
-        return PartitionPage(PartitionFactory(definition).make_all(rows), sums_of(sums))
+        return PartitionPage(PartitionFactory(definition).make_all(rows), sums)
+
+    def _summed(
+        self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
+    ) -> tuple[list[ColumnElement[bool]], PartitionSums]:
+        """Return the conditions of the partitions that match an expression, and the sums over them."""
+        match = self._conditions.match(connection, table, expression)
+        chosen = _conditions_of(table, match.condition, only_bad=only_bad)
+        if match.unseen is None:
+            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+        few = connection.execute(select(PartitionRow.id, match.unseen).where(*chosen).limit(BY_ID + 1)).all()
+        if len(few) <= BY_ID and not any(is_unseen for _, is_unseen in few):
+            # The next statements need not look for them again.
+            found = among(connection, PartitionRow.id, [partition_id for partition_id, _ in few])
+            chosen = _conditions_of(table, found, only_bad=False)
+            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+        # One statement sums, and checks that the translation has known all strings.
+        unseen, *sums = connection.execute(select(_number_of(match.unseen), *_SUMS).where(*chosen)).one()
+        if not unseen:
+            return chosen, sums_of(sums)
+        chosen = self.chosen(connection, table, expression, only_bad=only_bad)
+        return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
 
     def partition(self, table: str, partition_id: int) -> Partition | None:
         """Return a partition by its id, visible or quarantined; None if the table has none of this id."""
@@ -217,14 +238,7 @@ class Browsing:
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool = False
     ) -> list[ColumnElement[bool]]:
         """Return the conditions of the partitions that match an expression, in the caller's transaction."""
-        conditions: list[ColumnElement[bool]] = [PartitionRow.table_id == table.id]
-        matching = condition_of(connection, self.scanner, table, expression)
-        if matching is not None:
-            conditions.append(matching)
-        if only_bad:
-            failed = select(PartitionCheckRow.partition_id).where(PartitionCheckRow.passed.is_(False))
-            conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(failed)))
-        return conditions
+        return _conditions_of(table, self._conditions.exact(connection, table, expression), only_bad=only_bad)
 
     def calendar(self, table: str, expression: str | None = None) -> Calendar | None:
         """Return a table's partitions by day, with the days that lack some; None for a table without days.
@@ -284,6 +298,16 @@ class Browsing:
         return read_snapshots(definition.full_name, location)
 
 
+def _conditions_of(table: Table, matching: ColumnElement[bool] | None, *, only_bad: bool) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [PartitionRow.table_id == table.id]
+    if matching is not None:
+        conditions.append(matching)
+    if only_bad:
+        failed = select(PartitionCheckRow.partition_id).where(PartitionCheckRow.passed.is_(False))
+        conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(failed)))
+    return conditions
+
+
 def position_of(table: Table, key: str) -> int:
     """Return the position of a partition key.
 
@@ -311,10 +335,14 @@ def _typed(connection: Connection, position: int, key_type: KeyType) -> ColumnEl
     return case((is_null, null()), else_=number)
 
 
+def _number_of(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
 _ROWS = func.coalesce(func.sum(PartitionRow.row_count), 0)
 _SUMS = (
     func.count(),
-    func.coalesce(func.sum(case((PartitionRow.is_quarantined, 1), else_=0)), 0),
+    _number_of(PartitionRow.is_quarantined.expression),
     func.coalesce(func.sum(PartitionRow.file_count), 0),
     _ROWS,
     func.coalesce(func.sum(PartitionRow.size_bytes), 0),
