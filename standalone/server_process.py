@@ -60,6 +60,14 @@ class ServerProcess:
         if self._log is not None:
             self._log.close()
 
+    @property
+    def memory_mb(self) -> float:
+        """The resident memory of the running process, in MB."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(kilobytes) / 1024
+
     def _wait(self, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and process.poll() is None:

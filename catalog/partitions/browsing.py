@@ -7,16 +7,31 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Numeric, Select, case, cast, collate, func, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Numeric,
+    Select,
+    case,
+    cast,
+    collate,
+    func,
+    null,
+    or_,
+    select,
+    text,
+)
 
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidRequestError
 from catalog.model import Partition, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import NULL_VALUE, unpack_values
-from catalog.partitions.conditions import condition_of, piece
+from catalog.partitions.conditions import BY_ID, Conditions, piece
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
+from catalog.storage.bulk import among
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import DataFileRow, PartitionCheckRow, PartitionRow
 from catalog.tables.definitions import Definitions
@@ -109,7 +124,7 @@ class Browsing:
         """Set the storage, the definitions in it, and the search for partitions."""
         self.storage = storage
         self.definitions = definitions
-        self.scanner = scanner
+        self._conditions = Conditions(scanner)
 
     def page(
         self,
@@ -137,14 +152,34 @@ class Browsing:
         with self.storage.read() as connection:
             definition = self.definitions.get_hive_table(table, connection)
             key = self._sort_key(connection, definition, sort)
-            chosen = self.chosen(connection, definition, expression, only_bad=only_bad)
+            chosen, sums = self._summed(connection, definition, expression, only_bad=only_bad)
             order = (key.desc() if descending else key.asc()).nulls_last()
             last = PartitionRow.id.desc() if descending else PartitionRow.id
             query = partition_query(definition).where(*chosen)
             by_id = query.order_by(last) if sort == Sort.NEWEST else query.order_by(order, last)
             rows = connection.execute(by_id.offset(offset).limit(limit)).all()
-            sums = connection.execute(select(*_SUMS).where(*chosen)).one()
-        return PartitionPage(PartitionFactory(definition).make_all(rows), sums_of(sums))
+        return PartitionPage(PartitionFactory(definition).make_all(rows), sums)
+
+    def _summed(
+        self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
+    ) -> tuple[list[ColumnElement[bool]], PartitionSums]:
+        """Return the conditions of the partitions that match an expression, and the sums over them."""
+        match = self._conditions.match(connection, table, expression)
+        chosen = _conditions_of(table, match.condition, only_bad=only_bad)
+        if match.unseen is None:
+            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+        few = connection.execute(select(PartitionRow.id, match.unseen).where(*chosen).limit(BY_ID + 1)).all()
+        if len(few) <= BY_ID and not any(is_unseen for _, is_unseen in few):
+            # The next statements need not look for them again.
+            found = among(connection, PartitionRow.id, [partition_id for partition_id, _ in few])
+            chosen = _conditions_of(table, found, only_bad=False)
+            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+        # One statement sums, and checks that the translation has known all strings.
+        unseen, *sums = connection.execute(select(_number_of(match.unseen), *_SUMS).where(*chosen)).one()
+        if not unseen:
+            return chosen, sums_of(sums)
+        chosen = self.chosen(connection, table, expression, only_bad=only_bad)
+        return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
 
     def partition(self, table: str, partition_id: int) -> Partition | None:
         """Return a partition by its id, visible or quarantined; None if the table has none of this id."""
@@ -161,7 +196,7 @@ class Browsing:
             Sort.ROWS: row.row_count.expression,
             Sort.BYTES: row.size_bytes.expression,
             Sort.FILES: row.file_count.expression,
-            Sort.FILE_BYTES: cast(row.size_bytes, Numeric) / func.nullif(row.file_count, 0),
+            Sort.FILE_BYTES: cast(row.size_bytes, Double) / func.nullif(row.file_count, 0),
         }
         position = table.key_position(sort)
         if position is not None:
@@ -195,11 +230,8 @@ class Browsing:
         labelled = [expression.label(f"piece_{number}") for number, expression in enumerate(pieces)]
         query: Select[*tuple[Any, ...]] = select(*labelled, *_SUMS).where(*chosen).group_by(*labelled)
         rows = connection.execute(query.order_by(_ROWS.desc()).limit(limit + 1)).all()
-        check, failed = PartitionCheckRow, dict[tuple[str, ...], int]()
-        of_failed = select(*labelled, func.count()).join_from(
-            PartitionRow, check, check.partition_id == PartitionRow.id
-        )
-        count = of_failed.where(*chosen, check.passed.is_(False), check.release_number.is_(None)).group_by(*labelled)
+        count = select(*labelled, func.count()).where(*chosen, PartitionRow.id.in_(_FAILED)).group_by(*labelled)
+        failed = dict[tuple[str, ...], int]()
         for *values, number in connection.execute(count.limit(limit + 1)):
             failed[tuple(values)] = number
         width = len(labelled)
@@ -217,15 +249,7 @@ class Browsing:
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool = False
     ) -> list[ColumnElement[bool]]:
         """Return the conditions of the partitions that match an expression, in the caller's transaction."""
-        conditions: list[ColumnElement[bool]] = [PartitionRow.table_id == table.id]
-        matching = condition_of(connection, self.scanner, table, expression)
-        if matching is not None:
-            conditions.append(matching)
-        if only_bad:
-            check = PartitionCheckRow
-            failed = select(check.partition_id).where(check.passed.is_(False), check.release_number.is_(None))
-            conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(failed)))
-        return conditions
+        return _conditions_of(table, self._conditions.exact(connection, table, expression), only_bad=only_bad)
 
     def calendar(self, table: str, expression: str | None = None) -> Calendar | None:
         """Return a table's partitions by day, with the days that lack some; None for a table without days.
@@ -285,6 +309,15 @@ class Browsing:
         return read_snapshots(definition.full_name, location)
 
 
+def _conditions_of(table: Table, matching: ColumnElement[bool] | None, *, only_bad: bool) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [PartitionRow.table_id == table.id]
+    if matching is not None:
+        conditions.append(matching)
+    if only_bad:
+        conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(_FAILED)))
+    return conditions
+
+
 def position_of(table: Table, key: str) -> int:
     """Return the position of a partition key.
 
@@ -312,10 +345,23 @@ def _typed(connection: Connection, position: int, key_type: KeyType) -> ColumnEl
     return case((is_null, null()), else_=number)
 
 
+_FAILED = select(PartitionCheckRow.partition_id).where(
+    text("NOT calve_partition_check.passed"), PartitionCheckRow.release_number.is_(None)
+)
+"""The ids of partitions that failed their latest check, and that nobody has released.
+
+SQLite uses the index of those that failed only if the condition is written so.
+"""
+
+
+def _number_of(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
 _ROWS = func.coalesce(func.sum(PartitionRow.row_count), 0)
 _SUMS = (
     func.count(),
-    func.coalesce(func.sum(case((PartitionRow.is_quarantined, 1), else_=0)), 0),
+    _number_of(PartitionRow.is_quarantined.expression),
     func.coalesce(func.sum(PartitionRow.file_count), 0),
     _ROWS,
     func.coalesce(func.sum(PartitionRow.size_bytes), 0),

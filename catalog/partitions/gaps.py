@@ -17,13 +17,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, collate, func, not_, or_, select
 
 from catalog.errors import InvalidRequestError
-from catalog.model import Table
+from catalog.indexes.definitions import list_indexes
+from catalog.indexes.keys import decode_value, is_cut, split_key
+from catalog.model import IndexState, Table
 from catalog.model.partition_names import escape, unpack_values
 from catalog.partitions.browsing import NO_VALUE, Browsing, PartitionGroup, PartitionSums
 from catalog.partitions.conditions import is_among, piece
+from catalog.partitions.queries import Queries
 from catalog.storage.schema import PartitionRow
 from catalog.storage.texts import Text
-from catalog.types.key_types import DateType, IntegerType, StringType
+from catalog.types.key_types import DateType, IntegerType, KeyType, StringType
 from catalog.types.literals import quoted_name
 
 _PARTS = ("year", "month", "day")
@@ -121,6 +124,7 @@ class _Days:
 
     def __init__(self, connection: Connection, table: Table) -> None:
         self.connection = connection
+        self.is_postgresql = connection.dialect.name == "postgresql"
         self.table = table
         self.keys = day_keys(table)
         self.others = tuple(name for name in table.key_names if name not in self.keys)
@@ -138,13 +142,12 @@ class _Days:
     def _padded(self, part: ColumnElement[Any], width: int) -> ColumnElement[Any]:
         """Return an integer of `width` digits; other strings are kept, so that they make no day."""
         digits = func.ltrim(part, "0", type_=Text)
-        if self.connection.dialect.name == "postgresql":
+        if self.is_postgresql:
             return func.lpad(digits, func.greatest(width, func.length(digits)), "0", type_=Text)
         return func.substr("0" * width, func.length(digits) + 1, type_=Text).op("||")(digits)
 
-    @property
-    def sortable(self) -> ColumnElement[Any]:
-        return collate(self.text, "C") if self.connection.dialect.name == "postgresql" else self.text
+    def sorted(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        return collate(text, "C") if self.is_postgresql else text
 
     @property
     def is_dated(self) -> ColumnElement[bool]:
@@ -156,17 +159,64 @@ class _Days:
         Args:
             undated: The strings that are no days.
         """
-        if undated:
-            chosen = [*chosen, not_(is_among(self.connection, self.text, undated))]
         labelled = [part.label(f"piece_{number}") for number, part in enumerate(self.series_pieces)]
-        query = select(*labelled, func.min(self.sortable), func.max(self.sortable)).where(*chosen, self.is_dated)
+        values = select(*labelled, self.text.label("day"), self.is_dated.label("is_dated")).where(*chosen)
+        # With a limit, SQLite computes each value once.
+        listed = (values if self.is_postgresql else values.limit(-1)).subquery()
+        day, pieces = self.sorted(listed.c.day), [listed.c[part.name] for part in labelled]
+        query = select(*pieces, func.min(day), func.max(day)).where(listed.c.is_dated)
+        if undated:
+            query = query.where(not_(is_among(self.connection, listed.c.day, undated)))
         # Without an order, PostgreSQL expects to need only the first of many groups, and sorts all partitions on disk.
-        grouped = query.group_by(*labelled).order_by(func.count().desc()).limit(MAXIMUM_SERIES + 1)
+        grouped = query.group_by(*pieces).order_by(func.count().desc()).limit(MAXIMUM_SERIES + 1)
         rows = self.connection.execute(grouped).all()
         if len(rows) > MAXIMUM_SERIES:
             return None
         found = [(tuple(row[:-2]), parse_day(row[-2]), parse_day(row[-1])) for row in rows]
         return [_Series(values, first, last) for values, first, last in found if first and last]
+
+    def indexed_series(self) -> list[_Series] | None:
+        """Return the series of all partitions, read from an index with one look-up for each; None if none serves.
+
+        An index has typed values, which only of strings and dates say how they are written.
+        """
+        is_written = all(type(self._type_of(name)) is StringType for name in self.others)
+        if len(self.keys) > 1 or not is_written or not isinstance(self._type_of(self.keys[0]), DateType):
+            return None
+        count, queries = len(self.others), Queries(self.is_postgresql)
+        for index in list_indexes(self.connection, self.table.id):
+            before = index.keys[:count]
+            if index.state is IndexState.ACTIVE and {*before} == {*self.others} and index.keys[count:][:1] == self.keys:
+                break
+        else:
+            return None
+        prefixes = [b""]
+        for name in before:
+            query = queries.distinct_values(index.id, prefixes, self._type_of(name)).limited(MAXIMUM_SERIES + 1)
+            prefixes = [bytes(prefix) for (prefix,) in self.connection.exec_driver_sql(*query)]
+            if not 0 < len(prefixes) <= MAXIMUM_SERIES:
+                return None
+        types = [self._type_of(name) for name in (*before, *self.keys)]
+        series = []
+        for _, *ends in self.connection.exec_driver_sql(*queries.ends(index.id, prefixes)):
+            first, last = (None if key is None else bytes(key) for key in ends)
+            if first is None or last is None:
+                continue
+            if is_cut(first) or is_cut(last):
+                return None
+            *texts, first_day = map(decode_value, types, split_key(types, first))
+            last_day = decode_value(types[-1], split_key(types, last)[-1])
+            written = {
+                name: NO_VALUE[0] if text is None else escape(str(text))
+                for name, text in zip(before, texts, strict=True)
+            }
+            days = [parse_day(types[-1].format(day).strip("'")) for day in (first_day, last_day) if day is not None]
+            if len(days) == 2 and days[0] and days[1]:
+                series.append(_Series(tuple(written[name] for name in self.others), days[0], days[1]))
+        return series
+
+    def _type_of(self, name: str) -> KeyType:
+        return self.table.key_types[self.table.key_names.index(name)]
 
 
 def day_of(table: Table, values: Sequence[str | None]) -> date | None:
@@ -224,12 +274,16 @@ def read_calendar(browsing: Browsing, name: str, expression: str | None) -> Cale
         table = browsing.definitions.get_hive_table(name, connection)
         if not day_keys(table):
             return None
-        calendar, _, _ = _read(browsing, connection, table, browsing.chosen(connection, table, expression))
+        calendar, _, _ = _read(browsing, connection, table, browsing.chosen(connection, table, expression), expression)
         return calendar
 
 
 def _read(
-    browsing: Browsing, connection: Connection, table: Table, chosen: Sequence[ColumnElement[bool]]
+    browsing: Browsing,
+    connection: Connection,
+    table: Table,
+    chosen: Sequence[ColumnElement[bool]],
+    expression: str | None,
 ) -> tuple[Calendar, list[_Series] | None, Mapping[date, list[str]]]:
     """Return a calendar, its series, and the strings of each day."""
     days = _Days(connection, table)
@@ -251,7 +305,9 @@ def _read(
         texts.setdefault(at, []).append(escape(text))
         before = found.get(at)
         found[at] = group if before is None else _merged(before, group)
-    series = days.series(chosen, unread)
+    series = days.indexed_series() if expression is None and not unread else None
+    if series is None:
+        series = days.series(chosen, unread)
     expected = _expected(sorted(found), series)
     listed = []
     for at in sorted({*found, *expected}):
@@ -324,7 +380,7 @@ def find_missing(browsing: Browsing, name: str, first: str, last: str, expressio
         _required_keys(table)
         days = _Days(connection, table)
         chosen = browsing.chosen(connection, table, expression)
-        calendar, series, texts = _read(browsing, connection, table, chosen)
+        calendar, series, texts = _read(browsing, connection, table, chosen, expression)
         lacking = [day for day in calendar.days if day.missing and from_day <= day.at <= to_day]
         if series is None:
             return MissingPartitions([_values(days, day.at, (), texts) for day in lacking], [day.at for day in lacking])

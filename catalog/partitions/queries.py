@@ -139,6 +139,21 @@ class Queries:
         )
         return Query(sql, (*parameters, index_id, index_id))
 
+    def ends(self, index_id: int, prefixes: Sequence[bytes]) -> Query:
+        """Return the query of each prefix with the first and the last key that extends it by a value; null for none."""
+        mark, end, null = self._mark, self._bytes("ff"), self._bytes("01")
+        listed, prefix, parameter = (
+            ("unnest(%s::bytea[]) AS s (prefix)", "s.prefix", [list(prefixes)])
+            if self.is_postgresql
+            else (f"(VALUES {', '.join(['(?)'] * len(prefixes))}) AS s", "s.column1", list(prefixes))
+        )
+        first, last = (
+            f"(SELECT i.key FROM calve_index_item AS i WHERE i.index_id = {mark} AND i.key >= "
+            f"{self._joined(prefix, null)} AND i.key < {self._joined(prefix, end)} ORDER BY i.key{order} LIMIT 1)"
+            for order in ("", " DESC")
+        )
+        return Query(f"SELECT {prefix}, {first}, {last} FROM {listed}", (index_id, index_id, *parameter))
+
     def _end_of_value(self, start: str, key_type: KeyType) -> str:
         """Return the position of the last byte of the value that starts after `start` bytes of an index key."""
         begins_null = f"substr(i.key, {start} + 1, 1) = {self._bytes('00')}"

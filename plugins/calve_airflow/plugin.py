@@ -6,9 +6,10 @@ from airflow.plugins_manager import AirflowPlugin
 
 from calve_airflow import preloading
 from calve_airflow.pages.links import OperationLink, QualityLink
-from calve_airflow.pages.mounting import NAVIGATION_ROUTE, PREFIX, Pages, view
+from calve_airflow.pages.mounting import NAVIGATION_ROUTE, PREFIX, Pages, Preparation, view
 
 _RUN = "/operation?dag_id={DAG_ID}&run_id={RUN_ID}"
+_PAGES = Pages()
 
 
 class CalvePlugin(AirflowPlugin):
@@ -17,7 +18,8 @@ class CalvePlugin(AirflowPlugin):
     name = "calve"
     # Airflow declares them as lists.
     listeners = [preloading]  # noqa: RUF012
-    fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Calve"}]  # noqa: RUF012
+    fastapi_apps = [{"app": _PAGES, "url_prefix": PREFIX, "name": "Calve"}]  # noqa: RUF012
+    fastapi_root_middlewares = [{"middleware": Preparation, "args": [_PAGES], "name": "Calve"}]  # noqa: RUF012
     global_operator_extra_links = [OperationLink(), QualityLink()]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         view("Calve", NAVIGATION_ROUTE, "nav", "/", nav_top_level=True),

@@ -18,6 +18,7 @@ from benchmarks import (
     finding,
     large_loads,
     object_stores,
+    pages,
     parsing,
     quality_pages,
     row_changes,
@@ -144,6 +145,26 @@ def test_sensors_that_wait_together_need_fewer_queries(tmp_path: Path) -> None:
     for database in ("postgresql", "sqlite"):
         queries = figures[f"waiting_sensors.queries.20.{database}"]
         assert 0 < queries.ours < queries.peer / 10
+
+
+@pytest.mark.airflow
+@pytest.mark.long
+def test_all_pages_are_measured_on_both_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+    monkeypatch.setattr(pages, "LATER", 1)
+    monkeypatch.setattr(pages, "ROUNDS", 1)
+    with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
+        figures = {figure.name: figure for figure in pages.measure(ground)}
+    databases = ("postgresql", "sqlite")
+    timed = {
+        f"{what}.{name}.200.{database}"
+        for what in ("pages_first", "pages")
+        for name in pages.PAGES
+        for database in databases
+    }
+    memory = {f"pages_memory.after.200.{database}" for database in databases}
+    assert set(figures) == {*timed, *memory, "plugin.load.1.airflow"}
+    assert all(figures[name].met for name in memory)
 
 
 @pytest.mark.spark

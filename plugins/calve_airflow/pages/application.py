@@ -28,6 +28,7 @@ from calve_airflow.pages import (
     tables,
 )
 from calve_airflow.pages.access import READERS
+from calve_airflow.pages.open_catalog import open_catalog
 from calve_airflow.pages.rendering import STATIC, is_part, render
 from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
 
@@ -65,6 +66,15 @@ def create_application() -> FastAPI:
     app.add_exception_handler(CatalogError, _failed)
     app.add_exception_handler(Exception, _broken)
     return app
+
+
+def read_ahead() -> None:
+    """Open the catalog, and measure its tables: almost every page needs both."""
+    try:
+        overview.table_sizes(open_catalog())
+    except CatalogError as error:
+        # The first page shows it, or finds it mended.
+        log.warning("The pages cannot read the catalog: %s", error)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -1,11 +1,12 @@
 """The mount of the pages in Airflow's API server.
 
-Every component of Airflow imports its plugins, and only the API server shows pages: their application is imported at
-the first request.
+Every component of Airflow imports its plugins, and only the API server shows pages: their application is imported when
+the server has started, or at the first request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,17 @@ class Pages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the pages."""
-        await self._made()(scope, receive, send)
+        # In a thread, because the import would let all requests to the server wait.
+        if (application := self._application) is None:
+            application = await asyncio.to_thread(self._made)
+        await application(scope, receive, send)
+
+    def prepare(self) -> None:
+        """Make the application, and read what its first page needs."""
+        self._made()
+        from calve_airflow.pages.application import read_ahead
+
+        read_ahead()
 
     def _made(self) -> ASGIApp:
         with self._lock:
@@ -38,6 +49,23 @@ class Pages:
 
                 self._application = create_application()
             return self._application
+
+
+class Preparation:
+    """A middleware of the API server that prepares the pages, in a thread, when the server starts.
+
+    Only the middlewares of the whole server hear of its start.
+    """
+
+    def __init__(self, app: ASGIApp, pages: Pages) -> None:
+        self._app = app
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on."""
+        if scope["type"] == "lifespan":
+            threading.Thread(target=self._pages.prepare, name="calve-pages", daemon=True).start()
+        await self._app(scope, receive, send)
 
 
 def view(name: str, route: str, destination: str, path: str, **more: Any) -> dict[str, Any]:

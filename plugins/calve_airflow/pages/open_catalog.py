@@ -43,6 +43,9 @@ class _OpenCatalog:
 
 
 _OPEN = _OpenCatalog()
+open_catalog = _OPEN.get
+"""Return the catalog, outside of a request; raises `CatalogUnavailableError` if it cannot be opened."""
+
 close_catalog = _OPEN.close
 """Close the catalog; the next request opens it again."""
 
@@ -53,10 +56,10 @@ def find_operation(operation_id: str) -> Operation | None:
     Raises:
         CatalogUnavailableError: The catalog cannot be opened.
     """
-    return _OPEN.get().operations.find(operation_id)
+    return open_catalog().operations.find(operation_id)
 
 
-OpenCatalog = Annotated[Catalog, Depends(_OPEN.get)]
+OpenCatalog = Annotated[Catalog, Depends(open_catalog)]
 """The catalog that `CALVE_CATALOG_URL` names, in a route's arguments.
 
 Raises:

@@ -16,6 +16,7 @@ from catalog import Catalog, IndexDefinition, NewPartition, Partition, Table
 from catalog.datafiles.files import NewFile
 from catalog.errors import ExpressionError, IcebergTableError, InvalidRequestError, UnreadableMetadataError
 from catalog.model import Column
+from catalog.partitions import browsing, conditions
 from catalog.partitions.browsing import PartitionSums
 from catalog.storage.schema import PartitionCheckRow, PartitionRow
 from catalog.tables.schemes import scheme_from_properties
@@ -158,6 +159,39 @@ def test_bad_partitions_are_quarantined_or_failed_their_check(catalog: Catalog, 
         "c": (0, 0),
         "d": (0, 0),
     }
+
+
+@pytest.mark.parametrize("few", [conditions.BY_ID, 0])
+def test_values_that_come_after_a_search_are_found_by_the_next(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """The strings of keys are remembered from search to search."""
+    monkeypatch.setattr(browsing, "BY_ID", few)
+    name, expressions = flights.full_name, ("origin = 'a'", "origin != 'a'", "year > 5 or origin like 'b%'", "year = 7")
+    batches = [
+        [("a", "1", None), ("b", "9", None)],
+        [("c", "1", None), ("ba", "2", None)],
+        [("a", "7", None), (None, "007", "2024-01-01"), ("d", "10", None)],
+    ]
+    for batch in batches:
+        add(catalog, flights, *map(NewPartition, batch))
+        for expression in expressions:
+            expected = sorted(catalog.get_partitions(name, expression))
+            page = catalog.browsing.page(name, expression)
+            assert (sorted(page.partitions), page.sums) == (expected, sums(expected)), expression
+            groups = catalog.browsing.groups(name, ["origin"], expression).groups
+            assert sum(group.sums.partitions for group in groups) == len(expected), expression
+
+
+def test_strings_are_forgotten_if_they_are_too_many(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "_REMEMBERED", 2)
+    monkeypatch.setattr(conditions, "_ALL_REMEMBERED", 3)
+    monkeypatch.setattr(conditions, "_SAMPLED", 1)
+    add(catalog, flights, *(NewPartition((origin, year, None)) for origin in "abcde" for year in "12"))
+    for expression, number in (("origin != 'a'", 8), ("year = 1", 5), ("origin = 'e' and year != 1", 1)) * 2:
+        assert catalog.browsing.page(flights.full_name, expression).sums.partitions == number
 
 
 def test_groups_are_cut_at_the_limit(catalog: Catalog, flights: Table) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalog import Catalog, NewPartition
+from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import InvalidRequestError
+from catalog.partitions import gaps
 from catalog.partitions.gaps import day_keys, day_range, expected_days, parse_day
 from catalog.partitions.gaps import day_of as day_of_values
 from tests.support.effort import effort
@@ -44,15 +45,26 @@ series = st.dictionaries(
 
 
 @settings(max_examples=effort(20, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(layout=st.sampled_from(sorted(LAYOUTS)), days_of=series, first=st.integers(-1, 21), length=st.integers(0, 21))
+@given(
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    days_of=series,
+    first=st.integers(-1, 21),
+    length=st.integers(0, 21),
+    indexed=st.sampled_from(["none", "days last", "days first"]),
+)
 def test_missing_days_are_those_between_the_first_and_the_last_of_each_series(
-    catalog: Catalog, layout: str, days_of: dict[str, set[date]], first: int, length: int
+    catalog: Catalog, layout: str, days_of: dict[str, set[date]], first: int, length: int, indexed: str
 ) -> None:
     name, is_alone = f"demo.days_{next(NUMBERS)}", layout == "one series"
     keys = [*([] if is_alone else [("country", "string")]), *LAYOUTS[layout]]
     if is_alone:
         days_of = {"": set().union(*days_of.values())}
-    catalog.create_table(name, columns=[("id", "int")], partition_keys=keys)
+    indexes = {
+        "none": (),
+        "days last": (IndexDefinition("by_country", tuple(key for key, _ in keys)),),
+        "days first": (IndexDefinition("by_day", tuple(key for key, _ in reversed(keys))),),
+    }
+    catalog.create_table(name, columns=[("id", "int")], partition_keys=keys, indexes=indexes[indexed])
     catalog.add_partitions(
         name,
         [
@@ -100,6 +112,42 @@ def day_of(layout: str, values: tuple[str | None, ...]) -> date:
     assert found is not None
     assert ("-" in (values[-1] or "")) is (layout != "compact")
     return found
+
+
+def test_an_index_and_all_partitions_tell_the_same_series(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "demo.indexed"
+    keys = [("country", "string"), ("day", "date"), ("kind", "varchar(9)")]
+    index = IndexDefinition("by_kind", ("kind", "country", "day"))
+    catalog.create_table(name, columns=[("id", "int")], partition_keys=keys, indexes=[index])
+    values = [
+        ("a/b", "2024-01-01", "x"),
+        ("a/b", "2024-01-04", "x"),
+        (None, "2024-01-02", "x"),
+        (None, "2024-01-05", "x"),
+        ("c", None, "y"),
+        ("c", "2024-01-03", "y"),
+        ("d", None, "y"),
+    ]
+    catalog.add_partitions(name, [NewPartition(row) for row in values])
+    asked = ("2024-01-01", "2024-01-09")
+    with_index = catalog.browsing.calendar(name), catalog.browsing.missing(name, *asked)
+    assert with_index[0] is not None
+    assert with_index[0].series == 3
+    monkeypatch.setattr(gaps._Days, "series", lambda *_: pytest.fail("all partitions were read"))
+    assert (catalog.browsing.calendar(name), catalog.browsing.missing(name, *asked)) == with_index
+    monkeypatch.undo()
+    monkeypatch.setattr(gaps._Days, "indexed_series", lambda _: None)
+    (calendar, missing), (other_calendar, other_missing) = (
+        with_index,
+        (catalog.browsing.calendar(name), catalog.browsing.missing(name, *asked)),
+    )
+    assert calendar == other_calendar
+    assert missing.days == other_missing.days
+
+    def listed(found: gaps.MissingPartitions) -> list[str]:
+        return sorted(str(sorted(partition.items(), key=str)) for partition in found.partitions)
+
+    assert listed(missing) == listed(other_missing)
 
 
 def test_a_table_lacks_no_days_that_it_never_has() -> None:
