@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
     from catalog.operations.confirmation import Confirmation
+    from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
     from catalog.partitions.counting import TableSize
@@ -128,6 +129,13 @@ class Catalog:
         from catalog.loading.quality_results import QualityResults
 
         return QualityResults(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """Outcomes of operations that are still to be reported."""
+        from catalog.operations.outcomes import Outcomes
+
+        return Outcomes(self.storage)
 
     @cached_property
     def proposals(self) -> Proposals:

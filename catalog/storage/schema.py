@@ -267,10 +267,13 @@ class OperationRow(Base):
     """A journaled change of the catalog and its files.
 
     `table_id` is its table; null until the table exists. `table_name` is the table's name when the operation started.
+    `reported_at_ms` is when its outcome was reported to the outside (`catalog.operations.outcomes`).
     """
 
     __tablename__ = "calve_operation"
     __table_args__ = (
+        # Of each kind that is reported, few operations are not.
+        Index("ix_calve_operation_unreported", "kind", "number", **_only_rows("reported_at_ms IS NULL")),
         Index("ix_calve_operation_table_name_state", "table_name", "state"),
         Index("ix_calve_operation_table_id_state", "table_id", "state"),
         _NEVER_REUSED,
@@ -293,6 +296,7 @@ class OperationRow(Base):
     requested_by: Mapped[str | None] = mapped_column(String(512))
     created_at_ms: Mapped[int]
     heartbeat_at_ms: Mapped[int]
+    reported_at_ms: Mapped[int | None]
 
 
 class JobRow(Base):
