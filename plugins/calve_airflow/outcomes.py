@@ -106,16 +106,23 @@ def report_outcome(
 _CHANGES: Mapping[str, Change] = {"rebalance": Change.REBALANCED, "migrate": Change.MIGRATED, "revert": Change.REVERTED}
 
 
+_NAMES = {
+    "row_count": ("rows", "rows_loaded"),
+    "file_count": ("files", "files_written"),
+    "size_bytes": ("bytes", "bytes_written"),
+    "partitions": ("partitions_added", "partitions_created"),
+}
+"""The names of a load's counts → those that statements give to them, into Hive-style tables and into schemes."""
+
+
 def outcome_of(operation: Operation) -> tuple[Change, Mapping[str, Any], str]:
     """Return the change that a committed operation has made, its report, and the changed table."""
     change = _CHANGES.get(operation.kind, Change.LOADED)
     steps = [step for step in operation.report.values() if isinstance(step, Mapping)]
     if change is Change.LOADED:
         report = next((step for step in steps if {"partitions_extended", "rows_loaded"} & step.keys()), {})
-        # Statements have other names for them.
-        named = {"row_count": "rows_loaded", "file_count": "files_written", "size_bytes": "bytes_written"}
-        report = {**{name: report[other] for name, other in named.items() if other in report}, **report}
-        return change, report, operation.table
+        named = {name: report[other] for name, others in _NAMES.items() for other in others if other in report}
+        return change, {**named, **report}, operation.table
     if change is Change.MIGRATED:
         report = operation.report.get("flip", {})
         return change, report, str(report.get("target", operation.table))

@@ -161,6 +161,14 @@ def end(catalog: Catalog, name: str, kind: OperationKind, step: str, report: dic
     ("kind", "step", "report", "change", "counts", "metrics"),
     [
         ("append_rows", "load", LOADED, Change.LOADED, {"rows": 7, "files": 2, "bytes": 90}, {"loads", "rows_loaded"}),
+        (
+            "append_rows",
+            "insert",
+            {"rows": 4, "files": 1, "bytes": 9, "partitions_added": 1, "partitions_extended": 0},
+            Change.LOADED,
+            {"rows": 4, "files": 1, "bytes": 9, "partitions_added": 1, "partitions_extended": 0},
+            {"loads", "rows_loaded", "partitions_added"},
+        ),
         ("rebalance", "commit", {"rows_moved": 5}, Change.REBALANCED, {"rows_moved": 5}, {"rebalances", "rows_moved"}),
         (
             "migrate",
