@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
     from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
+    from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
     from catalog.partitions.indexing import Indexing
@@ -64,6 +65,13 @@ class Core:
         from catalog.loading.quality_results import QualityResults
 
         return QualityResults(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """Outcomes of operations that are still to be reported."""
+        from catalog.operations.outcomes import Outcomes
+
+        return Outcomes(self.storage)
 
     @cached_property
     def proposals(self) -> Proposals:

@@ -71,10 +71,11 @@ class Change(StrEnum):
     LOADED = "loaded"
     REBALANCED = "rebalanced"
     MIGRATED = "migrated"
+    REVERTED = "reverted"
 
 
 def change_asset(table: str, change: Change) -> Asset:
-    """Return the asset whose events are the loads, rebalances or migrations of a table, without a partition key.
+    """Return the asset whose events are the loads, rebalances, migrations or reverts of a table, without key.
 
     Args:
         table: As for `table_asset`.

@@ -28,6 +28,8 @@ class Metric(StrEnum):
     MIGRATIONS = "calve.migrations"
     ROWS_MIGRATED = "calve.rows_migrated"
     MIGRATION_DURATION = "calve.migration_duration"
+    REVERTS = "calve.reverts"
+    REVERT_DURATION = "calve.revert_duration"
     INDEX_BUILDS = "calve.index_builds"
     INDEX_BUILD_DURATION = "calve.index_build_duration"
     FAILURES = "calve.failures"
@@ -47,15 +49,16 @@ def count(metric: Metric, number: int = 1, *, table: str | None = None, **tags: 
         _send(lambda: stats.incr(metric.value, number, tags=_tags(table, tags)), metric)
 
 
-def record_duration(metric: Metric, since_ms: int, *, table: str | None = None) -> None:
+def record_duration(metric: Metric, since_ms: int, *, until_ms: int | None = None, table: str | None = None) -> None:
     """Record the time since a moment.
 
     Args:
         since_ms: The moment, in milliseconds since 1970 UTC.
+        until_ms: The end of the time; None for now.
     """
     from airflow.sdk.observability import stats
 
-    duration = timedelta(milliseconds=max(0, time.time() * 1000 - since_ms))
+    duration = timedelta(milliseconds=max(0, (until_ms or time.time() * 1000) - since_ms))
     _send(lambda: stats.timing(metric.value, duration, tags=_tags(table, {})), metric)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from calve_airflow.assets import Change, announce_change
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.metrics import Metric, count, record_duration
 
 if TYPE_CHECKING:
@@ -69,24 +70,60 @@ _TOLD: Mapping[Change, _Told] = {
         Metric.MIGRATION_DURATION,
         {"rows": Metric.ROWS_MIGRATED},
     ),
+    Change.REVERTED: _Told({}, Metric.REVERTS, Metric.REVERT_DURATION),
 }
 
 
 def report_outcome(
-    context: Context, change: Change, operation: Operation, report: Mapping[str, Any], table: str | None = None
+    context: Context,
+    change: Change,
+    operation: Operation,
+    report: Mapping[str, Any],
+    table: str | None = None,
+    *,
+    until_ms: int | None = None,
 ) -> None:
-    """Emit the event and the metrics of an operation that the running task has completed.
+    """Emit the event and the metrics of an operation that the running task has completed, and record that it has.
 
     A retry repeats no event, because Airflow keeps only those of tries that succeed.
 
     Args:
         report: The operation's report.
         table: The changed table, if it is not that of the operation.
+        until_ms: When the operation ended, in milliseconds since 1970 UTC; None for now.
     """
     table, told = table or operation.table, _TOLD[change]
     counts = {name: int(report[field]) for field, name in told.counts.items() if report.get(field) is not None}
     announce_change(context, table, change, {"operation": operation.id, **counts})
     count(told.number, table=table)
-    record_duration(told.duration, operation.created_at_ms, table=table)
+    record_duration(told.duration, operation.created_at_ms, until_ms=until_ms, table=table)
     for name, metric in told.metrics.items():
         count(metric, counts.get(name, 0), table=table)
+    with open_catalog() as catalog:
+        catalog.outcomes.mark([operation.id])
+
+
+_CHANGES: Mapping[str, Change] = {"rebalance": Change.REBALANCED, "migrate": Change.MIGRATED, "revert": Change.REVERTED}
+
+
+_NAMES = {
+    "row_count": ("rows", "rows_loaded"),
+    "file_count": ("files", "files_written"),
+    "size_bytes": ("bytes", "bytes_written"),
+    "partitions": ("partitions_added", "partitions_created"),
+}
+"""The names of a load's counts → those that statements give to them, into Hive-style tables and into schemes."""
+
+
+def outcome_of(operation: Operation) -> tuple[Change, Mapping[str, Any], str]:
+    """Return the change that a committed operation has made, its report, and the changed table."""
+    change = _CHANGES.get(operation.kind, Change.LOADED)
+    steps = [step for step in operation.report.values() if isinstance(step, Mapping)]
+    if change is Change.LOADED:
+        report = next((step for step in steps if {"partitions_extended", "rows_loaded"} & step.keys()), {})
+        named = {name: report[other] for name, others in _NAMES.items() for other in others if other in report}
+        return change, {**named, **report}, operation.table
+    if change is Change.MIGRATED:
+        report = operation.report.get("flip", {})
+        return change, report, str(report.get("target", operation.table))
+    return change, operation.report.get("commit", {}), operation.table

@@ -25,5 +25,6 @@ class CalvePlugin(AirflowPlugin):
         view("Calve", NAVIGATION_ROUTE, "nav", "/", nav_top_level=True),
         view("Calve", "calve-dag", "dag", "/operations?dag_id={DAG_ID}"),
         view("Calve", "calve-run", "dag_run", _RUN),
+        view("Calve", "calve-tasks", "task", "/operations?dag_id={DAG_ID}"),
         view("Calve", "calve-task", "task_instance", f"{_RUN}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}"),
     ]

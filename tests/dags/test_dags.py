@@ -206,7 +206,7 @@ def test_every_mapped_task_is_looked_at(dags: dict[str, DAG]) -> None:
     assert {dag_id: count for dag_id, count in counts.items() if count} == {
         **{"add_partitions": 2, LISTED: 2, BACKFILL: 1, VERIFY: 1, ADVISOR: 2, IMPORT: 1, MIGRATE: 1, ICEBERG: 1},
         COMPACT: 1,
-        ANNOUNCE: 1,
+        ANNOUNCE: 2,
     }
 
 

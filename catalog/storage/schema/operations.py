@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index
 
 from catalog.storage.declarations import Mapped, mapped_column
-from catalog.storage.schema.base import NEVER_REUSED, Base, BigId
+from catalog.storage.schema.base import NEVER_REUSED, Base, BigId, only_rows
 from catalog.storage.texts import String, Text
 
 
@@ -15,10 +15,13 @@ class OperationRow(Base):
     """A journaled change of the catalog and its files.
 
     `table_id` is its table; null until the table exists. `table_name` is the table's name when the operation started.
+    `reported_at_ms` is when its outcome was reported to the outside (`catalog.operations.outcomes`).
     """
 
     __tablename__ = "calve_operation"
     __table_args__ = (
+        # Of each kind that is reported, few operations are not.
+        Index("ix_calve_operation_unreported", "kind", "number", **only_rows("reported_at_ms IS NULL")),
         Index("ix_calve_operation_table_name_state", "table_name", "state"),
         Index("ix_calve_operation_table_id_state", "table_id", "state"),
         NEVER_REUSED,
@@ -41,6 +44,7 @@ class OperationRow(Base):
     requested_by: Mapped[str | None] = mapped_column(String(512))
     created_at_ms: Mapped[int]
     heartbeat_at_ms: Mapped[int]
+    reported_at_ms: Mapped[int | None]
 
 
 class JobRow(Base):

@@ -9,6 +9,8 @@ its own transaction; an asset watcher looks for records every 10 seconds, and ne
 | claim | claims all changes that nobody has announced; without any, the run is skipped |
 | announce | for each batch of up to 500 partitions: emits an event for each partition |
 | finish | forgets the changes that were announced |
+| find_outcomes | finds loads, rebalances, migrations and reverts that no task of Airflow has made |
+| report | for each of them: emits the event, the metrics and the lineage that a task of Airflow would |
 
 A claimed change belongs to one run, so that none is announced twice. What a failed run has claimed, a later run claims
 an hour later and announces all of it again; clear the failed tasks before to announce only the rest. Dropped
@@ -27,7 +29,9 @@ from calve_airflow.forms.partitions import announcement_params
 from calve_airflow.operators.announcing import (
     AnnounceChangesOperator,
     ClaimChangesOperator,
+    FindOutcomesOperator,
     FinishAnnouncementsOperator,
+    ReportOutcomeOperator,
 )
 from calve_airflow.triggers.changes import PartitionChangesTrigger
 
@@ -47,6 +51,11 @@ def announce_changes_dag(**arguments: Any) -> DAG:
         claim = ClaimChangesOperator(task_id="claim")
         announce = AnnounceChangesOperator.partial(task_id="announce").expand(number=claim.output)
         finish = FinishAnnouncementsOperator(task_id="finish", trigger_rule="none_failed")
+
+        find = FindOutcomesOperator(task_id="find_outcomes")
+        ReportOutcomeOperator.partial(task_id="report", map_index_template="{{ task.operation }}").expand(
+            operation=find.output
+        )
 
         claim >> announce >> finish
     return dag

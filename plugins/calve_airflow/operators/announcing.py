@@ -13,14 +13,16 @@ from calve_airflow.batches import map_limit
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.lineage import LineageOperator, table_dataset
 from calve_airflow.operators.approval import operation_of
-from calve_airflow.outcomes import report_outcome
+from calve_airflow.outcomes import outcome_of, report_outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog.operations.records import Operation
 
+_MOST_OUTCOMES, _MOST_LOOKED_AT = 100, 1_000
 _MOST_PARTITIONS = 20_000
 """The number of partitions after which a run claims no more; the next run claims the others."""
 
@@ -165,3 +167,66 @@ class AnnouncePartitionsOperator(BaseOperator):
 def _publication(load: Operation) -> Mapping[str, Any]:
     """Return the report of the step that made a load visible, see `Loading.publish`."""
     return next((report for report in load.report.values() if "partitions_extended" in report), {})
+
+
+class FindOutcomesOperator(FormOperator):
+    """Task that finds the loads, rebalances, migrations and reverts that no task has reported.
+
+    These are those of statements, of the command line and of the API, about a minute after they have ended.
+
+    Returns:
+        The ids of the operations, for `ReportOutcomeOperator`.
+
+    Raises:
+        AirflowSkipException: There is none.
+    """
+
+    @for_mapped_tasks
+    def execute(self, context: Context) -> list[str]:
+        """Find the operations."""
+        with open_catalog() as catalog:
+            found = [operation.id for operation in catalog.outcomes.list(limit=min(_MOST_OUTCOMES, map_limit()))]
+        if not found:
+            raise AirflowSkipException("no operation has ended without a report")
+        return found
+
+
+class ReportOutcomeOperator(LineageOperator):
+    """Task that reports one operation as the task that makes such a change would: as event, metrics and lineage.
+
+    Args:
+        operation: The operation's id; no template.
+
+    Returns:
+        The reported change.
+
+    Raises:
+        AirflowSkipException: It was reported already.
+    """
+
+    template_fields = ()
+
+    def __init__(self, *, operation: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation = operation
+
+    def execute(self, context: Context) -> str:
+        """Report the operation."""
+        from catalog.errors import NotFoundError
+        from catalog.settings.fields import text
+
+        operation_id = text("operation", self.operation)
+        with open_catalog() as catalog:
+            if all(pending.id != operation_id for pending in catalog.outcomes.list(limit=_MOST_LOOKED_AT)):
+                raise AirflowSkipException(f"operation {operation_id} was reported, or is none that is")
+            operation = catalog.operations.get(operation_id)
+            change, report, name = outcome_of(operation)
+            try:
+                table = catalog.get_table(name)
+            except NotFoundError:
+                self.log.info("The table %s was dropped since, so there is no lineage", name)
+            else:
+                self.lineage.outputs.append(table_dataset(table, rows=report.get("row_count", report.get("rows"))))
+        report_outcome(context, change, operation, report, name, until_ms=operation.heartbeat_at_ms)
+        self.log.info("%s: %s, by operation %s", name, change, operation.id)
+        return change.value

@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from calve_airflow.triggers.polling import call_catalog
+
+if TYPE_CHECKING:
+    from catalog import Catalog
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +24,8 @@ _AGAIN_SECONDS = 300.0
 
 class PartitionChangesTrigger(BaseEventTrigger):
     """Trigger that fires when partitions have changed, through whichever door, and nobody has announced them.
+
+    It also fires for operations that nobody has reported (`catalog.operations.outcomes`).
 
     It only calls a run of the DAG `announce_changes`, which claims the changes in a transaction. So an event that is
     lost with the triggerer, or repeated by another one, neither loses nor repeats an announcement. A catalog that
@@ -44,14 +49,21 @@ class PartitionChangesTrigger(BaseEventTrigger):
         await asyncio.to_thread(import_module, "catalog")
         from catalog.errors import CatalogError
 
-        last, fired_at = 0, 0.0
+        last, fired_at = (0, 0), 0.0
         while True:
             try:
-                number = await call_catalog(lambda catalog: catalog.announcements.pending())
+                newest = await call_catalog(_pending)
             except CatalogError as error:
                 log.warning("Changed partitions cannot be read: %s", error)
-                number = None
-            if number is not None and (number > last or time.monotonic() >= fired_at + _AGAIN_SECONDS):
-                last, fired_at = number, time.monotonic()
+                newest = (0, 0)
+            number = max(newest)
+            is_new = any(now > before for now, before in zip(newest, last, strict=True))
+            if number and (is_new or time.monotonic() >= fired_at + _AGAIN_SECONDS):
+                last, fired_at = (max(newest[0], last[0]), max(newest[1], last[1])), time.monotonic()
                 yield TriggerEvent({"number": number})  # type: ignore[no-untyped-call]  # Airflow is not typed here
             await asyncio.sleep(self.poll_seconds)
+
+
+def _pending(catalog: Catalog) -> tuple[int, int]:
+    """Return the newest change of a partition and the newest operation to be reported; 0 for none."""
+    return catalog.announcements.pending() or 0, catalog.outcomes.pending() or 0

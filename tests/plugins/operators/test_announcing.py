@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,16 +11,22 @@ import pytest
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
+from airflow.sdk.observability import stats
+from sqlalchemy import update
 
-from calve_airflow.assets import dropped_asset, table_asset
+from calve_airflow.assets import Change, change_asset, dropped_asset, table_asset
 from calve_airflow.operators import announcing
 from calve_airflow.operators.announcing import (
     AnnounceChangesOperator,
     ClaimChangesOperator,
+    FindOutcomesOperator,
     FinishAnnouncementsOperator,
+    ReportOutcomeOperator,
 )
 from calve_airflow.triggers.changes import PartitionChangesTrigger
 from catalog import Catalog, NewPartition
+from catalog.operations.records import OperationKind, OperationState
+from catalog.storage.schema import OperationRow
 
 TABLE = "demo.flights"
 
@@ -132,3 +139,74 @@ def test_the_trigger_fires_once_for_each_change_and_survives_an_outage(
 def test_a_trigger_is_made_again_from_its_arguments() -> None:
     path, arguments = PartitionChangesTrigger(3).serialize()
     assert (path, arguments) == ("calve_airflow.triggers.changes.PartitionChangesTrigger", {"poll_seconds": 3})
+
+
+LOADED = {"rows_loaded": 7, "files_written": 2, "bytes_written": 90}
+
+
+def end(catalog: Catalog, name: str, kind: OperationKind, step: str, report: dict[str, Any]) -> None:
+    """End an operation as a statement does, so long ago that no task reports it any more."""
+    catalog.operations.begin(name, kind, TABLE)
+    with catalog.operations.attempt(name, step) as attempt:
+        catalog.operations.finish_job(name, step, attempt, report)
+    with catalog.storage.write() as connection:
+        for state in (OperationState.COMMITTED, OperationState.CLEANED):
+            catalog.operations.advance(connection, name, state)
+        times = {"created_at_ms": OperationRow.created_at_ms - 90_000}
+        times["heartbeat_at_ms"] = OperationRow.heartbeat_at_ms - 70_000
+        connection.execute(update(OperationRow).where(OperationRow.id == name).values(times))
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "report", "change", "counts", "metrics"),
+    [
+        ("append_rows", "load", LOADED, Change.LOADED, {"rows": 7, "files": 2, "bytes": 90}, {"loads", "rows_loaded"}),
+        (
+            "append_rows",
+            "insert",
+            {"rows": 4, "files": 1, "bytes": 9, "partitions_added": 1, "partitions_extended": 0},
+            Change.LOADED,
+            {"rows": 4, "files": 1, "bytes": 9, "partitions_added": 1, "partitions_extended": 0},
+            {"loads", "rows_loaded", "partitions_added"},
+        ),
+        ("rebalance", "commit", {"rows_moved": 5}, Change.REBALANCED, {"rows_moved": 5}, {"rebalances", "rows_moved"}),
+        (
+            "migrate",
+            "flip",
+            {"rows": 3, "target": TABLE},
+            Change.MIGRATED,
+            {"rows": 3},
+            {"migrations", "rows_migrated"},
+        ),
+        ("revert", "revert", {}, Change.REVERTED, {}, {"reverts"}),
+    ],
+)
+def test_what_no_task_has_made_is_reported_like_what_a_task_makes(
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    step: str,
+    report: dict[str, Any],
+    change: Change,
+    counts: dict[str, int],
+    metrics: set[str],
+) -> None:
+    sent: dict[str, Any] = {}
+    monkeypatch.setattr(stats, "incr", lambda name, number, tags: sent.update({name: (number, tags)}))
+    monkeypatch.setattr(stats, "timing", lambda name, time, tags: sent.update({name: time}))
+    with pytest.raises(AirflowSkipException, match="without a report"):
+        FindOutcomesOperator(task_id="find").execute(context())
+    end(catalog, "told", OperationKind(kind), step, report)
+    assert FindOutcomesOperator(task_id="find").execute(context()) == ["told"]
+    own, task = context(), ReportOutcomeOperator(task_id="report", operation="told")
+    assert task.execute(own) == change
+    events = cast("dict[str, Any]", own)["outlet_events"]
+    assert events[change_asset(TABLE, change)].extra == {"operation": "told", **counts}
+    assert [dataset.table for dataset in task.lineage.outputs] == [TABLE]
+    duration = next(value for name, value in sent.items() if name.endswith("_duration"))
+    assert timedelta(seconds=15) < duration < timedelta(seconds=25)
+    assert {name.removeprefix("calve.") for name in sent if not name.endswith("_duration")} == metrics
+    with pytest.raises(AirflowSkipException, match="was reported"):
+        task.execute(context())
+    with pytest.raises(AirflowSkipException, match="without a report"):
+        FindOutcomesOperator(task_id="find").execute(context())

@@ -74,3 +74,39 @@ def test_links_lead_from_a_task_to_its_operation_and_back(
     frame.get_by_role("link", name="discover", exact=True).click()
     page.wait_for_url(re.compile(r"/dags/add_partitions/runs/.*/tasks/discover"))
     context.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "heading"),
+    [
+        ("", "Operations"),
+        ("/tasks/discover", "Operations"),
+        ("/runs/{run_id}", "Add partitions: shop.orders"),
+        ("/runs/{run_id}/tasks/discover", "Add partitions: shop.orders"),
+    ],
+    ids=["dag", "task", "run", "task of a run"],
+)
+def test_dags_runs_and_tasks_have_a_tab_with_their_operations(
+    browser: Browser, pages_server: PagesServer, tokens: dict[str, str], run_id: str, place: str, heading: str
+) -> None:
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    context.add_cookies([{"name": "_token", "value": tokens["viewer"], "url": pages_server.url}])
+    page = context.new_page()
+    page.goto(f"{pages_server.url}/dags/{LOAD}{place.format(run_id=quote(run_id, safe=''))}")
+    page.locator("a[href*='/plugin/calve-']", has_text="Calve").click()
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("heading", name=heading, exact=True).wait_for()
+    if heading == "Operations":
+        frame.get_by_text(f"Of runs of {LOAD}.").wait_for()
+    context.close()
+
+
+def test_a_run_of_another_dag_has_no_operation(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    run_id = pages_server.start_run("admin", "verify_partition_indexes", {})
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    address = (
+        f"{pages_server.url}/calve/operation?{httpx.QueryParams(dag_id='verify_partition_indexes', run_id=run_id)}"
+    )
+    assert "no operation of Calve belongs to it so far" in httpx.get(address, headers=headers).text
+    pages_server.end_run("verify_partition_indexes", run_id)
+    assert "No operation of Calve belongs to this run" in httpx.get(address, headers=headers).text

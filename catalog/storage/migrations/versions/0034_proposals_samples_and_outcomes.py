@@ -1,4 +1,4 @@
-"""Keep the latest proposals for each table, samples of rows that failed a quality check, and who released them."""
+"""Keep proposals for tables, samples of failing rows, releases by persons, and which outcomes were reported."""
 
 from __future__ import annotations
 
@@ -43,12 +43,24 @@ def upgrade() -> None:
     )
     op.create_index("ix_calve_failed_sample_checked_at_ms", "calve_failed_sample", ["checked_at_ms"])
     op.add_column("calve_partition_check", sa.Column("release_number", sa.BigInteger(), nullable=True))
+    op.add_column("calve_operation", sa.Column("reported_at_ms", sa.BigInteger(), nullable=True))
+    # Nobody expects reports about the past.
+    op.execute("UPDATE calve_operation SET reported_at_ms = heartbeat_at_ms")
+    condition = sa.text("reported_at_ms IS NULL")
+    op.create_index(
+        "ix_calve_operation_unreported",
+        "calve_operation",
+        ["kind", "number"],
+        postgresql_where=condition,
+        sqlite_where=condition,
+    )
 
 
 def downgrade() -> None:
     """Take the revision back; the samples are lost, and the proposals, which the advisor's next run makes again."""
-    with op.batch_alter_table("calve_partition_check") as check:
-        check.drop_column("release_number")
+    op.drop_index("ix_calve_operation_unreported", table_name="calve_operation")
+    op.drop_column("calve_operation", "reported_at_ms")
+    op.drop_column("calve_partition_check", "release_number")
     op.drop_index("ix_calve_failed_sample_checked_at_ms", table_name="calve_failed_sample")
     op.drop_table("calve_failed_sample")
     op.drop_table("calve_proposal")
