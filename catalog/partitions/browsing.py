@@ -16,6 +16,7 @@ from sqlalchemy import (
     case,
     cast,
     collate,
+    false,
     func,
     null,
     or_,
@@ -164,22 +165,34 @@ class Browsing:
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
     ) -> tuple[list[ColumnElement[bool]], PartitionSums]:
         """Return the conditions of the partitions that match an expression, and the sums over them."""
+        chosen, unseen = self._matching(connection, table, expression, only_bad=only_bad)
+        # One statement sums, and checks that the translation has known all strings.
+        checked = false() if unseen is None else unseen
+        wrong, *sums = connection.execute(select(_number_of(checked), *_SUMS).where(*chosen)).one()
+        if not wrong:
+            return chosen, sums_of(sums)
+        chosen = self._exactly(connection, table, expression, only_bad=only_bad)
+        return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+
+    def _matching(
+        self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
+    ) -> tuple[list[ColumnElement[bool]], ColumnElement[bool] | None]:
+        """Return the conditions of the partitions that match an expression, and `Match.unseen`."""
         match = self._conditions.match(connection, table, expression)
         chosen = _conditions_of(table, match.condition, only_bad=only_bad)
         if match.unseen is None:
-            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+            return chosen, None
         few = connection.execute(select(PartitionRow.id, match.unseen).where(*chosen).limit(BY_ID + 1)).all()
-        if len(few) <= BY_ID and not any(is_unseen for _, is_unseen in few):
-            # The next statements need not look for them again.
-            found = among(connection, PartitionRow.id, [partition_id for partition_id, _ in few])
-            chosen = _conditions_of(table, found, only_bad=False)
-            return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
-        # One statement sums, and checks that the translation has known all strings.
-        unseen, *sums = connection.execute(select(_number_of(match.unseen), *_SUMS).where(*chosen)).one()
-        if not unseen:
-            return chosen, sums_of(sums)
-        chosen = self.chosen(connection, table, expression, only_bad=only_bad)
-        return chosen, sums_of(connection.execute(select(*_SUMS).where(*chosen)).one())
+        if len(few) > BY_ID or any(is_unseen for _, is_unseen in few):
+            return chosen, match.unseen
+        # The next statements need not look for them again.
+        found = among(connection, PartitionRow.id, [partition_id for partition_id, _ in few])
+        return _conditions_of(table, found, only_bad=False), None
+
+    def _exactly(
+        self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
+    ) -> list[ColumnElement[bool]]:
+        return _conditions_of(table, self._conditions.exact(connection, table, expression), only_bad=only_bad)
 
     def partition(self, table: str, partition_id: int) -> Partition | None:
         """Return a partition by its id, visible or quarantined; None if the table has none of this id."""
@@ -249,7 +262,10 @@ class Browsing:
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool = False
     ) -> list[ColumnElement[bool]]:
         """Return the conditions of the partitions that match an expression, in the caller's transaction."""
-        return _conditions_of(table, self._conditions.exact(connection, table, expression), only_bad=only_bad)
+        chosen, unseen = self._matching(connection, table, expression, only_bad=only_bad)
+        if unseen is None or connection.scalar(select(PartitionRow.id).where(*chosen, unseen).limit(1)) is None:
+            return chosen
+        return self._exactly(connection, table, expression, only_bad=only_bad)
 
     def calendar(self, table: str, expression: str | None = None) -> Calendar | None:
         """Return a table's partitions by day, with the days that lack some; None for a table without days.

@@ -151,6 +151,7 @@ def test_sensors_that_wait_together_need_fewer_queries(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_all_pages_are_measured_on_both_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+    monkeypatch.setattr(pages, "PREPARATION_SECONDS", 0)
     monkeypatch.setattr(pages, "LATER", 1)
     monkeypatch.setattr(pages, "ROUNDS", 1)
     with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
