@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,7 +99,9 @@ class PagesServer:
             run: dict[str, Any] = json.load(answer)
         return str(run["dag_run_id"])
 
-    def ask(self, dag_id: str, run_id: str, subject: str, body: str, task_id: str = "approve") -> None:
+    def ask(
+        self, dag_id: str, run_id: str, subject: str, body: str, task_id: str = "approve", seconds_ago: float = 60
+    ) -> None:
         """Have a task of a run wait for an answer to a question, as its operator does."""
         from airflow.models.hitl import HITLDetail
         from airflow.models.taskinstance import TaskInstance
@@ -112,7 +115,9 @@ class PagesServer:
             session.execute(update(task).where(*chosen).values(values))
             (found,) = session.query(task.id).filter(*chosen).one()
             options = ["Approve", "Reject"]
-            session.add(HITLDetail(ti_id=found, options=options, subject=subject, body=body, defaults=["Reject"]))
+            detail = HITLDetail(ti_id=found, options=options, subject=subject, body=body, defaults=["Reject"])
+            detail.created_at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+            session.add(detail)
             session.commit()
         engine.dispose()
 
