@@ -287,6 +287,8 @@ def from_quarantine_to_readers(walk: Walk) -> None:
     walk.ann.look("release")
     dialog.get_by_role("button", name="Release").click()
     page.get_by_text(f"Released 1 partition of {WALKED}.").wait_for()
+    summary = page.get_by_role("region", name="Tables and their checks").get_by_role("row", name=WALKED)
+    shows(summary.locator("td:nth-child(4)"), "0")
     walk.ann.look("released")
     assert quarantined(catalog) == []
     assert [partition.row_count for partition in catalog.get_partitions(WALKED, where)] == [5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from standalone.pages_server import ROLES
@@ -36,7 +37,9 @@ class PagesServer(Server):
             connection.execute(update(DagRun).where(*of_run).values(state="success"))
         engine.dispose()
 
-    def ask(self, dag_id: str, run_id: str, subject: str, body: str, task_id: str = "approve") -> None:
+    def ask(
+        self, dag_id: str, run_id: str, subject: str, body: str, task_id: str = "approve", seconds_ago: float = 60
+    ) -> None:
         """Have a task of a run wait for an answer to a question, as its operator does."""
         from airflow.models.hitl import HITLDetail
         from airflow.models.taskinstance import TaskInstance
@@ -50,6 +53,8 @@ class PagesServer(Server):
             session.execute(update(task).where(*chosen).values(values))
             (found,) = session.query(task.id).filter(*chosen).one()
             options = ["Approve", "Reject"]
-            session.add(HITLDetail(ti_id=found, options=options, subject=subject, body=body, defaults=["Reject"]))
+            detail = HITLDetail(ti_id=found, options=options, subject=subject, body=body, defaults=["Reject"])
+            detail.created_at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+            session.add(detail)
             session.commit()
         engine.dispose()

@@ -18,8 +18,9 @@ from tests.support.effort import effort
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-SCREENSHOTS = "CALVE_SCREENSHOTS"
-"""The environment variable that names a folder for pictures of what the walk shows; without it, none are taken."""
+# Read here, because tests run without the developer's variables.
+SCREENSHOTS = os.environ.get("CALVE_SCREENSHOTS")
+"""A folder for pictures of what the walk shows; without it, none are taken."""
 
 COUNTRIES, DAYS = ("DE", "FR", "US"), [str(date(2024, 5, 1) + timedelta(number)) for number in range(20)]
 ORDERS_A_DAY = 5
@@ -73,15 +74,14 @@ class Person:
 
     def look(self, name: str) -> None:
         """Take pictures of the page at two widths, in light and dark, if a folder for them is named."""
-        folder = os.environ.get(SCREENSHOTS)
-        if not folder:
+        if not SCREENSHOTS:
             return
         for width in (_PHONE, _DESK):
             self.page.set_viewport_size({"width": width, "height": 900})
             for scheme in ("dark", "light"):
                 self.page.emulate_media(color_scheme=scheme)
                 self.page.wait_for_timeout(300)
-                path = Path(folder, f"{name}-{width}-{scheme}.png")
+                path = Path(SCREENSHOTS, f"{name}-{width}-{scheme}.png")
                 self.page.screenshot(path=path, full_page=True, animations="disabled")
 
 

@@ -36,6 +36,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   }
 });
 
+// By then, the answer has taken the form's place, so that the event does not name it.
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful && event.detail.elt.matches("form.release")) htmx.trigger(document.body, "released");
+  const isRelease = event.detail.pathInfo.requestPath.endsWith("/quality/release");
+  if (event.detail.successful && isRelease) htmx.trigger(document.body, "released");
 });

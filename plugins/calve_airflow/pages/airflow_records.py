@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -26,6 +26,7 @@ APPROVAL_TASK = "approve"
 """The task of Calve's DAGs that asks for an approval (`calve_airflow.operators.approval`)."""
 
 _MOST = 100
+_LEAVING = timedelta(seconds=3)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ class Question:
 def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Question]:
     """Return the questions of approval tasks without an answer, oldest first, of DAGs that a user may read.
 
+    Those asked in the last seconds are left out: of an answer that comes before the worker has left the task, Airflow
+    takes it that the task was killed, and asks again.
+
     Args:
         user: The user.
         operation_id: Only those of this operation's run.
@@ -81,6 +85,7 @@ def waiting_questions(user: BaseUser, operation_id: str | None = None) -> list[Q
     query = (
         _questions(user)
         .where(HITLDetail.responded_at.is_(None), TaskInstance.state == "awaiting_input")
+        .where(HITLDetail.created_at < datetime.now(UTC) - _LEAVING)
         .order_by(HITLDetail.created_at)
     )
     with create_session(scoped=False) as session:

@@ -58,6 +58,19 @@ def test_an_error_is_shown_at_its_place(page: Page) -> None:
     page.locator(".place", has_text="<b>x</b>").wait_for()
 
 
+@pytest.mark.parametrize("where", ["day > '2024-01-10'", "country = 'DE' and day = '2024-01-10'"])
+def test_labels_of_the_key_space_are_below_it(open_page: Callable[..., Page], where: str) -> None:
+    page = open_page(f"{PATH}?{httpx.QueryParams(where=where)}", width=400)
+    bar = page.locator(".space").bounding_box()
+    assert bar is not None
+    labels = [label for label in page.locator(".ticks span").all() if label.is_visible()]
+    for box in [label.bounding_box() for label in labels]:
+        assert box is not None
+        assert bar["x"] - 1 <= box["x"]
+        assert box["x"] + box["width"] <= bar["x"] + bar["width"] + 1
+    assert len(labels) > 1
+
+
 def options(page: Page) -> list[str]:
     listed = page.get_by_role("option")
     listed.first.wait_for()

@@ -186,6 +186,21 @@ def test_another_person_answers_a_question(
     assert (detail["chosen_options"], detail["responded_by_user"]["name"]) == ([answer], "admin")
 
 
+def test_a_question_is_shown_when_the_worker_has_left_the_task(
+    open_page: Callable[..., Page], pages_server: PagesServer
+) -> None:
+    run_id = pages_server.start_run("op", DAG, {**SPLIT, "operation": "drop", "with_data": True})
+    pages_server.ask(DAG, run_id, "Delete these rows?", QUESTION, seconds_ago=-1)
+    page = open_page("/calve/approvals")
+    asked = page.locator(f"[data-run='{run_id}']")
+    assert asked.count() == 0
+    page.wait_for_timeout(5_000)
+    page.reload()
+    assert asked.count() == 1
+    asked.get_by_role("button", name="Reject").click()
+    asked.wait_for(state="detached")
+
+
 def test_the_requester_and_viewers_cannot_approve(open_page: Callable[..., Page], question: str) -> None:
     own = open_page("/calve/approvals", "op").locator(f"[data-run='{question}']")
     assert "another person must approve it" in own.inner_text()
