@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from catalog import Catalog, LoadMode, NewPartition, Table
 from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
+from catalog.model.partition_names import partition_path
 from catalog.operations.failpoints import Point
-from catalog.operations.staging import STAGING
+from catalog.operations.records import OperationKind
+from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
 from tests.catalog.loading.test_loading import TABLE, Load, files_below, folders_of
 from tests.catalog.loading.test_loading import landing as landing
 from tests.catalog.loading.test_loading import load as load
 from tests.catalog.loading.test_loading import table as table
-from tests.catalog.loading.test_publishing import KILLS, NOW, Append, cancel, kill_at, reserved_count
-from tests.catalog.loading.test_publishing import append as append
+from tests.catalog.loading.test_publishing import KILLS, NOW, cancel, kill_at, reserved_count
 from tests.catalog.loading.test_publishing import staged as staged
 from tests.support import stopped_loads
 from tests.support.index_items import assert_every_partition_has_its_item
@@ -99,6 +103,41 @@ def test_late_rows_do_not_go_to_a_quarantined_partition(late: Load, catalog: Cat
     with pytest.raises(ConflictError, match="quarantined"):
         late.publish()
     assert reserved_count(catalog) == 0
+
+
+class Append:
+    """An append of one row to an existing and a new partition, without Spark."""
+
+    def __init__(self, catalog: Catalog, table: Table) -> None:
+        self.catalog, self.table = catalog, table
+        operation = catalog.operations.begin("append", OperationKind.APPEND_ROWS, TABLE, is_exclusive=True)
+        self.attempt = catalog.operations.start_job("append", "append_rows")
+        self.staging = catalog.loading.staging_name(operation, self.attempt)
+        folder, rows = Path(table.location, self.staging), []
+        for values in (("JFK", "1"), ("new", "1")):
+            path = folder / STAGED_DATA / partition_path(table.key_names, values)
+            path.mkdir(parents=True)
+            (path / "appended.parquet").write_text("appended")
+            rows.append({"values": values, "files": ["appended.parquet"], "row_count": 1, "size_bytes": 8})
+        (folder / STAGED_FILES).mkdir()
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows, STAGED_SCHEMA), folder / STAGED_FILES / "part.parquet")
+        (folder / STAGED_FILES / "_SUCCESS").touch()
+
+    def publish(self) -> dict[str, Any]:
+        return self.catalog.loading.publish("append", "append_rows", self.attempt, self.staging, is_load=False)
+
+    def discard(self) -> None:
+        self.catalog.loading.discard_staging(self.table, ("append", "append_rows", self.attempt))
+
+
+@pytest.fixture
+def append(catalog: Catalog, table: Table) -> Iterator[Append]:
+    """A staged append."""
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"], row_count=2, file_count=1, size_bytes=5)])
+    path = Path(table.location, "origin=JFK/month=1")
+    path.mkdir(parents=True)
+    (path / "old.parquet").write_text("old")
+    return Append(catalog, table)
 
 
 def test_an_append_extends_and_adds_partitions(append: Append, catalog: Catalog, table: Table) -> None:

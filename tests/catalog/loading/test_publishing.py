@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from sqlalchemy import func, select, update
 
@@ -31,10 +29,9 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder
 from catalog.loading import publishing
 from catalog.model import RepairMode
-from catalog.model.partition_names import partition_path
 from catalog.operations.failpoints import DIE_AT, STOP_AT, Point
-from catalog.operations.records import OperationKind, OperationState
-from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
+from catalog.operations.records import OperationState
+from catalog.operations.staging import STAGING
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 from tests.catalog.loading.test_loading import ROWS, TABLE, Load, assert_loaded, files_below, folders_of
 from tests.catalog.loading.test_loading import landing as landing
@@ -455,41 +452,3 @@ def test_partitions_are_freed_when_their_staging_folder_is_gone(
         assert_nothing_is_left(catalog, staged.table)
         staged.discover()
         staged.stage()
-
-
-# --- appending ------------------------------------------------------------------------------------------------------
-
-
-class Append:
-    """An append of one row to an existing and a new partition, without Spark."""
-
-    def __init__(self, catalog: Catalog, table: Table) -> None:
-        self.catalog, self.table = catalog, table
-        operation = catalog.operations.begin("append", OperationKind.APPEND_ROWS, TABLE, is_exclusive=True)
-        self.attempt = catalog.operations.start_job("append", "append_rows")
-        self.staging = catalog.loading.staging_name(operation, self.attempt)
-        folder, rows = Path(table.location, self.staging), []
-        for values in (("JFK", "1"), ("new", "1")):
-            path = folder / STAGED_DATA / partition_path(table.key_names, values)
-            path.mkdir(parents=True)
-            (path / "appended.parquet").write_text("appended")
-            rows.append({"values": values, "files": ["appended.parquet"], "row_count": 1, "size_bytes": 8})
-        (folder / STAGED_FILES).mkdir()
-        pyarrow.parquet.write_table(pa.Table.from_pylist(rows, STAGED_SCHEMA), folder / STAGED_FILES / "part.parquet")
-        (folder / STAGED_FILES / "_SUCCESS").touch()
-
-    def publish(self) -> dict[str, Any]:
-        return self.catalog.loading.publish("append", "append_rows", self.attempt, self.staging, is_load=False)
-
-    def discard(self) -> None:
-        self.catalog.loading.discard_staging(self.table, ("append", "append_rows", self.attempt))
-
-
-@pytest.fixture
-def append(catalog: Catalog, table: Table) -> Iterator[Append]:
-    """A staged append."""
-    catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"], row_count=2, file_count=1, size_bytes=5)])
-    path = Path(table.location, "origin=JFK/month=1")
-    path.mkdir(parents=True)
-    (path / "old.parquet").write_text("old")
-    return Append(catalog, table)
