@@ -76,6 +76,9 @@ def test_a_change_that_another_site_asks_for_is_refused(pages_server: PagesServe
         for headers in ({}, {"Origin": "https://elsewhere.example"}, {**own, "Sec-Fetch-Site": "cross-site"}):
             refused = client.post("/calve/operation/cancel?id=none", headers=headers)
             assert (refused.status_code, "comes from another site" in refused.text) == (403, True)
+        # A browser adds the password of a proxy to the requests of all sites.
+        elsewhere = {"Origin": "https://elsewhere.example", "Authorization": "Basic eDp5"}
+        assert client.post("/calve/operation/cancel?id=none", headers=elsewhere).status_code == 403
         proxied = {"Origin": "https://airflow.example", "Sec-Fetch-Site": "same-origin"}
         for headers in (own, proxied):
             assert client.post("/calve/operation/cancel?id=none", headers=headers).status_code == 404
