@@ -162,13 +162,18 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
     return HTMLResponse(text, status, headers=_HEADERS)
 
 
-_HEADERS: Mapping[str, str] = {
+DATA_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+"""The headers of all answers with values of the catalog."""
+
+_HEADERS: Mapping[str, str] = {
+    **DATA_HEADERS,
     # Airflow shows the pages in frames of its own UI.
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'self'; form-action 'self'; base-uri 'none'; object-src 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
 }
 
 

@@ -7,7 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from calve_airflow.pages.access import User
 from calve_airflow.pages.open_catalog import OpenCatalog
-from calve_airflow.pages.rendering import is_part, with_query
+from calve_airflow.pages.rendering import DATA_HEADERS, is_part, with_query
 from calve_airflow.pages.table_actions import Action, compaction_of, drop_statement, statement
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
@@ -79,7 +79,8 @@ def days(request: Request, catalog: OpenCatalog, name: str, first: str, last: st
     expression = day_range(catalog.browsing, table, first, last)
     both = f"({where}) and {expression}" if where.strip() else expression
     root = request.scope.get("root_path", "")
-    return RedirectResponse(root + with_query(f"/tables/{table.full_name}/partitions", where=both, sort=""), 303)
+    address = root + with_query(f"/tables/{table.full_name}/partitions", where=both, sort="")
+    return RedirectResponse(address, 303, headers=DATA_HEADERS)
 
 
 def _scheme_partitions(request: Request, catalog: Catalog, user: User, table: Table, where: str) -> Response:

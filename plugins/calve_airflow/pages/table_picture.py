@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import known_dags
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
-from calve_airflow.pages.rendering import is_part
+from calve_airflow.pages.rendering import DATA_HEADERS, is_part
 from calve_airflow.pages.table_actions import form_query, load_dag
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
@@ -75,10 +75,10 @@ def data(catalog: OpenCatalog, name: str, where: str = "", view: str = "calendar
             (table.id, table.version, where, "calendar"), lambda: catalog.browsing.calendar(name, where or None)
         )
         if calendar is not None:
-            return JSONResponse(_of_days(calendar))
+            return JSONResponse(_of_days(calendar), headers=DATA_HEADERS)
     prefix = _prefix(table, inside)
     groups = _read.get((table.id, table.version, where, *prefix), lambda: _groups(catalog, table, where, prefix))
-    return JSONResponse(groups)
+    return JSONResponse(groups, headers=DATA_HEADERS)
 
 
 def _of_days(calendar: Calendar) -> dict[str, Any]:

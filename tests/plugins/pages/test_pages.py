@@ -94,6 +94,16 @@ def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServ
         assert "Traceback" not in missing.text
 
 
+def test_no_cache_keeps_values_of_the_catalog(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    table = f"{pages_server.url}/calve/tables/shop.orders"
+    for path in ("", "/picture/data", "/explain/values?key=country", "/days?first=2024-01-01&last=2024-01-02"):
+        answer = httpx.get(f"{table}{path}", headers=headers)
+        assert answer.status_code in (200, 303)
+        sent = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
+        assert sent == ("no-store", "nosniff"), path
+
+
 def test_only_those_who_may_start_a_dag_can_press_its_button(open_page: Callable[..., Page]) -> None:
     path = "/calve/run/build_partition_index?table=shop.orders&keys=%5B%22country%22%5D"
     for user, is_disabled in (("viewer", True), ("user", False)):
