@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.fields import Filter
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import DATA_HEADERS, is_part, render
@@ -54,7 +55,7 @@ class Misplaced:
 
 
 @router.get("/tables/{name}/explain")
-def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where: str = "") -> Response:
+def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where: Filter = "") -> Response:
     """Show which index answers a filter, what is read, what is found, and which index would be better."""
     table = catalog.get_table(name)
     is_served = bool(table.partition_keys) and not table.is_iceberg

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator
 
 from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_start, may_stop
 from calve_airflow.pages.airflow_records import Question, Run, answered_questions, find_run, waiting_questions
+from calve_airflow.pages.fields import Number
 from calve_airflow.pages.markdown import as_markup
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.plans import change_of, progress_of, shown
@@ -42,7 +43,7 @@ def operations(
     state: Annotated[OperationState | None, BeforeValidator(or_none)] = None,
     kind: Annotated[OperationKind | None, BeforeValidator(or_none)] = None,
     dag_id: str = "",
-    before: int | None = None,
+    before: Number | None = None,
 ) -> Response:
     """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(

@@ -159,7 +159,8 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
         return f"{root}{with_query(path, **fields)}"
 
     text = _environment().get_template(template).render(values, url=url, airflow=airflow)
-    return HTMLResponse(text, status, headers=_HEADERS)
+    # Values in an address may be halves of surrogate pairs, which UTF-8 lacks.
+    return HTMLResponse(text.encode(errors="replace"), status, headers=_HEADERS)
 
 
 DATA_HEADERS: Mapping[str, str] = {

@@ -6,6 +6,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.fields import Filter, Number, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import DATA_HEADERS, is_part, with_query
 from calve_airflow.pages.table_actions import Action, compaction_of, drop_statement, statement
@@ -27,11 +28,11 @@ def partitions(
     catalog: OpenCatalog,
     user: User,
     name: str,
-    where: str = "",
+    where: Filter = "",
     sort: str = Sort.NEWEST,
     order: str = "desc",
     only: str = "",
-    page: int = 1,
+    page: PageNumber = 1,
 ) -> Response:
     """List the partitions that match an expression."""
     table = catalog.get_table(name)
@@ -73,7 +74,7 @@ def partitions(
 
 
 @router.get("/tables/{name}/days")
-def days(request: Request, catalog: OpenCatalog, name: str, first: str, last: str, where: str = "") -> Response:
+def days(request: Request, catalog: OpenCatalog, name: str, first: str, last: str, where: Filter = "") -> Response:
     """Lead to the list of the partitions of some days."""
     table = catalog.get_table(name)
     expression = day_range(catalog.browsing, table, first, last)
@@ -100,7 +101,7 @@ def _scheme_partitions(request: Request, catalog: Catalog, user: User, table: Ta
 
 
 @router.get("/tables/{name}/partition")
-def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: int) -> Response:
+def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: Number) -> Response:
     """Show a partition of a table.
 
     Raises:

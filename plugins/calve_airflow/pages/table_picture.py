@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 
 from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import known_dags
+from calve_airflow.pages.fields import Filter
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.rendering import DATA_HEADERS, is_part
 from calve_airflow.pages.table_actions import form_query, load_dag
@@ -43,7 +44,7 @@ def _require_partitions(catalog: Catalog, name: str) -> Table:
 
 @router.get("/tables/{name}/picture")
 def picture(
-    request: Request, catalog: OpenCatalog, user: User, name: str, where: str = "", view: str = "", inside: str = ""
+    request: Request, catalog: OpenCatalog, user: User, name: str, where: Filter = "", view: str = "", inside: str = ""
 ) -> Response:
     """Show the page of a picture, whose script asks for the data."""
     table = _require_partitions(catalog, name)
@@ -63,7 +64,7 @@ def picture(
 
 
 @router.get("/tables/{name}/picture/data")
-def data(catalog: OpenCatalog, name: str, where: str = "", view: str = "calendar", inside: str = "") -> Response:
+def data(catalog: OpenCatalog, name: str, where: Filter = "", view: str = "calendar", inside: str = "") -> Response:
     """Return the data of a picture: days, or groups of partitions by keys.
 
     Args:
@@ -207,7 +208,7 @@ def _offer(user: User, table: Table) -> LoadOffer:
 
 @router.get("/tables/{name}/missing")
 def missing(
-    request: Request, catalog: OpenCatalog, user: User, name: str, first: str, last: str, where: str = ""
+    request: Request, catalog: OpenCatalog, user: User, name: str, first: str, last: str, where: Filter = ""
 ) -> Response:
     """Show what some days lack and what failed on them, and offer to load it; the page asks for its part."""
     table = _require_partitions(catalog, name)

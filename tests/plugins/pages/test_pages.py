@@ -94,6 +94,32 @@ def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServ
         assert "Traceback" not in missing.text
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/operations?before={10**30}", 422),
+        (f"/quality?before={10**30}", 422),
+        (f"/tables?page={10**30}", 422),
+        (f"/tables/shop.orders/partitions?page={10**30}", 422),
+        (f"/tables/shop.orders/partition?id={2**63}", 422),
+        (f"/tables/shop.orders/files/list?id={2**63}", 422),
+        (f"/tables/shop.orders/quality?before_ms={-(2**63) - 1}", 422),
+        (f"/tables/shop.orders/partitions?page={10**9}", 200),
+        (f"/tables/shop.orders/partition?id={2**63 - 1}", 404),
+        (f"/tables/shop.orders/partitions?where={'(' * 10_001}", 422),
+        (f"/tables/shop.orders/explain?where={'(' * 10_001}", 422),
+        (f"/tables/shop.orders/picture/data?where={'(' * 10_001}", 422),
+        ("/run/rebalance_partitions?items=%5B%22%5Cud800%22%5D", 200),
+        ("/operations?table=&state=&kind=", 200),
+    ],
+)
+def test_values_in_addresses_have_bounds(
+    pages_server: PagesServer, tokens: dict[str, str], path: str, status: int
+) -> None:
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    assert httpx.get(f"{pages_server.url}/calve{path}", headers=headers).status_code == status
+
+
 def test_no_cache_keeps_values_of_the_catalog(pages_server: PagesServer, tokens: dict[str, str]) -> None:
     headers = {"Authorization": f"Bearer {tokens['viewer']}"}
     table = f"{pages_server.url}/calve/tables/shop.orders"
