@@ -153,6 +153,15 @@ def test_a_form_starts_a_run_with_its_values(
     assert run["conf"]["keys"] == ["country"]
 
 
+def test_statements_keep_their_lines(open_page: Callable[..., Page]) -> None:
+    statement = "SELECT *  -- all columns\nFROM shop.orders"
+    page = open_page(f"/calve/run/run_statement?{httpx.QueryParams(statement=statement)}")
+    assert page.get_by_label("Statement").input_value() == statement
+    with page.expect_request("**/api/v2/dags/run_statement/dagRuns") as asked, page.expect_navigation():
+        page.get_by_role("button", name="Start").click()
+    assert asked.value.post_data_json["conf"] == {"statement": statement}
+
+
 @pytest.mark.parametrize(
     ("typed", "sent"),
     [
