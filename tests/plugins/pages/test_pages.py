@@ -8,14 +8,17 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from calve_airflow.pages.open_catalog import Remembered
+from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
 from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, short_count, size
 from catalog import Catalog
+from catalog.errors import CatalogVersionError
+from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
@@ -273,6 +276,29 @@ def test_sizes_are_in_binary_units(value: int | None, text: str) -> None:
 def test_names_break_after_dots_and_underscores_only() -> None:
     assert breakable("shop.new_orders") == "shop.<wbr>new_<wbr>orders"
     assert breakable("<b>._x") == "&lt;b&gt;.<wbr>_<wbr>x"
+
+
+def test_a_schema_of_another_version_is_refused_while_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
+    kept, checked_later = KeptCatalog(check_seconds=0), KeptCatalog(check_seconds=3600)
+    with Catalog.initialise(warehouse=str(tmp_path)) as catalog:
+
+        def set_revision(revision: str) -> None:
+            with catalog.storage.write() as connection:
+                connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+
+        assert (kept.get().list_tables(), checked_later.get().list_tables()) == ([], [])
+        set_revision("9999")
+        for _ in range(2):
+            with pytest.raises(CatalogVersionError, match="created by a newer version"):
+                kept.get()
+        checked_later.get()
+        set_revision(newest_revision())
+        kept.get()
+    for opened in (kept, checked_later):
+        opened.close()
 
 
 def test_an_old_result_is_shown_while_a_new_one_is_made() -> None:
