@@ -16,6 +16,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from catalog.settings.secret_names import is_name_of_secret
+
 STATIC = files("calve_airflow.pages") / "static"
 
 STOP_POLLING = 286
@@ -120,6 +122,11 @@ def with_query(path: str, **fields: Any) -> str:
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
+def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties of a table or partition for people; other engines keep passwords in some."""
+    return {name: "***" if is_name_of_secret(name) else value for name, value in properties.items()}
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -139,6 +146,7 @@ def _environment() -> Environment:
         rate=rate,
         as_json=as_json,
         as_indented_json=as_indented_json,
+        without_secrets=without_secrets,
     )
     return environment
 

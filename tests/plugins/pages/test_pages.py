@@ -16,7 +16,7 @@ import pytest
 
 from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
 from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, short_count, size
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from catalog.errors import CatalogVersionError
 from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
@@ -131,6 +131,24 @@ def test_no_cache_keeps_values_of_the_catalog(pages_server: PagesServer, tokens:
         assert answer.status_code in (200, 303)
         sent = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
         assert sent == ("no-store", "nosniff"), path
+
+
+def test_secrets_in_properties_are_not_shown(
+    pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
+) -> None:
+    properties = {"hive.sql.dbcp.password": "p4ss", "team": "sales"}
+    pages_catalog.create_database("secrets")
+    pages_catalog.create_table(
+        "secrets.orders", columns=[("id", "bigint")], partition_keys=[("day", "date")], properties=properties
+    )
+    pages_catalog.add_partitions("secrets.orders", [NewPartition(("2024-01-01",), properties=properties)])
+    (partition,) = pages_catalog.browsing.page("secrets.orders").partitions
+    headers = {"Authorization": f"Bearer {tokens['admin']}"}
+    for path in ("", f"/partition?id={partition.id}"):
+        text = httpx.get(f"{pages_server.url}/calve/tables/secrets.orders{path}", headers=headers).text
+        assert [value in text for value in ("hive.sql.dbcp.password", "***", "sales", "p4ss")] == [True] * 3 + [False]
+    pages_catalog.drop_table("secrets.orders")
+    pages_catalog.drop_database("secrets")
 
 
 def test_only_those_who_may_start_a_dag_can_press_its_button(open_page: Callable[..., Page]) -> None:
