@@ -20,6 +20,7 @@ from calve_airflow.pages.table_actions import form_query, load_dag
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
 from catalog.errors import InvalidConfigurationError
+from catalog.files.credentials import has_credentials, without_credentials
 from catalog.model import Table
 from catalog.partitions.browsing import PartitionGroups
 from catalog.partitions.gaps import Calendar, day_keys, day_of, day_range
@@ -192,7 +193,10 @@ def _offer(user: User, table: Table) -> LoadOffer:
     dag_id = load_dag(table)
     fields: dict[str, Any] = {"table": table.full_name, "dry_run": False}
     has_days = source is not None and "{{" in source
-    if source is not None and not has_days:
+    if source is not None and has_credentials(source):
+        # The load refuses it, and says so.
+        source = without_credentials(source)
+    elif source is not None and not has_days:
         fields["source"] = source
     known = known_dags([dag_id]).get(dag_id)
     return LoadOffer(
