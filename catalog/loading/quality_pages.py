@@ -19,7 +19,8 @@ ASSETS = "assets"
 """The folder of the styles, scripts and fonts that pages load, by a digest of their contents."""
 
 _PAGE = re.compile(r"[0-9]+-[\w:+-]*\.html")
-_READABLE = re.compile(r"[^/.][^/]*/[0-9]+-[\w:+-]*\.html|assets/[0-9a-f]+/(?:[\w.-]+/)*[\w-][\w.-]*")
+# No part begins with a dot: `..` would leave the folder.
+_READABLE = re.compile(r"[^/.][^/]*/[0-9]+-[\w:+-]*\.html|assets/[0-9a-f]+(?:/[\w-][\w.-]*)+")
 _MOST_NAME = 150
 
 

@@ -26,6 +26,7 @@ class Explanation:
         items_read: Index items read.
         partitions_fetched: Partitions read from the catalog.
         partitions_found: Partitions that match.
+        quarantined: Partitions that match, and are quarantined, so that readers do not find them.
         not_used: Index → the reason why it was not read.
         is_cut: Whether the search has stopped at its limit, so that the counts are lower bounds.
     """
@@ -40,6 +41,7 @@ class Explanation:
     partitions_fetched: int
     partitions_found: int
     not_used: Mapping[str, str]
+    quarantined: int = 0
     is_cut: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -100,5 +102,6 @@ def explanation_of(scan: Scan) -> Explanation:
         partitions_fetched=scan.counts.partitions_fetched,
         partitions_found=scan.counts.partitions_found,
         not_used=plan.not_used,
+        quarantined=scan.counts.partitions_in_other_states,
         is_cut=scan.counts.is_cut,
     )

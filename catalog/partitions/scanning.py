@@ -62,11 +62,14 @@ class ScanCounts:
     """Counts of what a search has read so far.
 
     Attributes:
+        partitions_in_other_states: Partitions that match the filter, and are quarantined, or are not, unlike those that
+            the search looks for.
         is_cut: Whether the search has stopped at its limit, so that the counts are lower bounds.
     """
 
     items_read: int = 0
     partitions_fetched: int = 0
+    partitions_in_other_states: int = 0
     partitions_found: int = 0
     is_cut: bool = False
 
@@ -280,6 +283,7 @@ class Scanner:
         matches = prepared.matching(rows)
         if state is not None:
             is_quarantined = state is PartitionState.QUARANTINED
+            scan.counts.partitions_in_other_states += sum(row[7] != is_quarantined for row in matches)
             matches = [row for row in matches if row[7] == is_quarantined]
         scan.counts.partitions_found += len(matches)
         return matches

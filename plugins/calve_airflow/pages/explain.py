@@ -10,9 +10,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.fields import Filter
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import table_sizes
-from calve_airflow.pages.rendering import is_part, render
+from calve_airflow.pages.rendering import DATA_HEADERS, is_part, render
 from calve_airflow.pages.table_pages import render_table
 from catalog import Catalog
 from catalog.errors import ExpressionError
@@ -54,7 +55,7 @@ class Misplaced:
 
 
 @router.get("/tables/{name}/explain")
-def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where: str = "") -> Response:
+def explain(request: Request, catalog: OpenCatalog, user: User, name: str, where: Filter = "") -> Response:
     """Show which index answers a filter, what is read, what is found, and which index would be better."""
     table = catalog.get_table(name)
     is_served = bool(table.partition_keys) and not table.is_iceberg
@@ -96,4 +97,4 @@ def _answer(catalog: Catalog, table: Table, where: str, total: int) -> dict[str,
 def values(catalog: OpenCatalog, name: str, key: str, prefix: str = "") -> Response:
     """Return values of a partition key that begin with a text, as literals of the filter language."""
     found = _values.get((name, key, prefix), lambda: catalog.previews.values(name, key, prefix))
-    return JSONResponse(found)
+    return JSONResponse(found, headers=DATA_HEADERS)

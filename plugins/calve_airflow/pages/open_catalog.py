@@ -14,6 +14,7 @@ from fastapi import Depends
 from catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.operations.records import Operation
+from catalog.storage.upgrade import check_revision
 
 log = logging.getLogger(__name__)
 
@@ -22,27 +23,49 @@ T = TypeVar("T")
 _KEPT = 256
 
 
-class _OpenCatalog:
-    """The catalog, opened by the first request that needs it."""
+class KeptCatalog:
+    """The catalog, opened by the first request that needs it.
 
-    def __init__(self) -> None:
+    The server may run for months: its schema is checked again from time to time, so that pages change nothing in one
+    that another version has upgraded.
+
+    Args:
+        check_seconds: The time after which the schema is checked again.
+    """
+
+    def __init__(self, check_seconds: float) -> None:
+        self._check_seconds = check_seconds
+        self._checked_at = -math.inf
         self._catalog: Catalog | None = None
         self._lock = threading.Lock()
 
     def get(self) -> Catalog:
+        """Return the catalog.
+
+        Raises:
+            CatalogUnavailableError: It cannot be opened, or its schema is another version's.
+        """
         with self._lock:
             if self._catalog is None:
                 self._catalog = Catalog.open()
-            return self._catalog
+                self._checked_at = time.monotonic()
+            catalog = self._catalog
+            is_due = time.monotonic() - self._checked_at >= self._check_seconds
+        if is_due:
+            check_revision(catalog.storage)
+            with self._lock:
+                self._checked_at = time.monotonic()
+        return catalog
 
     def close(self) -> None:
+        """Close the catalog; the next request opens it again."""
         with self._lock:
             if self._catalog is not None:
                 self._catalog.close()
             self._catalog = None
 
 
-_OPEN = _OpenCatalog()
+_OPEN = KeptCatalog(check_seconds=5)
 open_catalog = _OPEN.get
 """Return the catalog, outside of a request; raises `CatalogUnavailableError` if it cannot be opened."""
 

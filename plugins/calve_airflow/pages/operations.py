@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from markupsafe import Markup
+from pydantic import BeforeValidator
 
 from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_start, may_stop
 from calve_airflow.pages.airflow_records import Question, Run, answered_questions, find_run, waiting_questions
+from calve_airflow.pages.fields import Number
 from calve_airflow.pages.markdown import as_markup
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.plans import change_of, progress_of, shown
-from calve_airflow.pages.rendering import STOP_POLLING, is_part, render
+from calve_airflow.pages.rendering import STOP_POLLING, is_part, or_none, render
 from calve_airflow.pages.table_actions import form_query
 from calve_airflow.submitting.attempts import recorded_process
 from catalog.operations.records import DRY_RUN, UNFINISHED, Operation, OperationKind, OperationState
@@ -38,10 +40,10 @@ def operations(
     request: Request,
     catalog: OpenCatalog,
     table: str = "",
-    state: OperationState | None = None,
-    kind: OperationKind | None = None,
+    state: Annotated[OperationState | None, BeforeValidator(or_none)] = None,
+    kind: Annotated[OperationKind | None, BeforeValidator(or_none)] = None,
     dag_id: str = "",
-    before: int | None = None,
+    before: Number | None = None,
 ) -> Response:
     """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(

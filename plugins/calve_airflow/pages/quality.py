@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.fields import Number
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import sizes
 from calve_airflow.pages.rendering import is_part, render
@@ -24,6 +25,8 @@ router = APIRouter()
 
 _PAGE = 50
 _MOST_RELEASED = 1_000
+_LONGEST_REASON = 500
+_DIGITS = 18
 _STATES: Mapping[str, Sequence[QualityState]] = {
     "problems": PROBLEMS,
     **{str(state): (state,) for state in QualityState},
@@ -41,7 +44,7 @@ def quality(
     user: User,
     table: str = "",
     state: str = "problems",
-    before: int | None = None,
+    before: Number | None = None,
 ) -> Response:
     """List partitions with their verdicts."""
     return _listed(request, catalog, user, table=table, state=state, before=before)
@@ -70,10 +73,13 @@ def release(
     """Release quarantined partitions, each given as `database.table:id`, and list again what is left.
 
     Raises:
-        HTTPException: 422; the reason or the partitions are missing. 403; the user may not start a table's load.
+        HTTPException: 422; the reason or the partitions are missing, or too long. 403; the user may not start the
+            load of a table.
     """
     if not reason.strip():
         raise HTTPException(422, "the reason is empty; say why these partitions may be read although they failed")
+    if len(reason) > _LONGEST_REASON:
+        raise HTTPException(422, f"the reason has {len(reason):,} characters; at most {_LONGEST_REASON} are allowed")
     chosen = _by_table(partition or ())
     _require_load(user, chosen)
     released, problems = _release(catalog, chosen, reason.strip(), user.get_name())
@@ -92,7 +98,7 @@ def _by_table(partitions: Iterable[str]) -> dict[str, set[int]]:
     chosen: dict[str, set[int]] = defaultdict(set)
     for text in partitions:
         name, _, number = text.rpartition(":")
-        if not name or not number.isascii() or not number.isdigit():
+        if not name or not (number.isascii() and number.isdigit() and len(number) <= _DIGITS):
             raise HTTPException(422, f"partition is {text!r}; it is written as database.table:id")
         # Only the catalog's own spelling names the DAG that the right depends on.
         chosen[str(TableName.parse(name))].add(int(number))

@@ -16,6 +16,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from catalog.settings.secret_names import is_name_of_secret
+
 STATIC = files("calve_airflow.pages") / "static"
 
 STOP_POLLING = 286
@@ -120,6 +122,11 @@ def with_query(path: str, **fields: Any) -> str:
     return f"{path}?{urlencode(kept)}" if kept else path
 
 
+def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties of a table or partition for people; other engines keep passwords in some."""
+    return {name: "***" if is_name_of_secret(name) else value for name, value in properties.items()}
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -139,6 +146,7 @@ def _environment() -> Environment:
         rate=rate,
         as_json=as_json,
         as_indented_json=as_indented_json,
+        without_secrets=without_secrets,
     )
     return environment
 
@@ -159,16 +167,22 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
         return f"{root}{with_query(path, **fields)}"
 
     text = _environment().get_template(template).render(values, url=url, airflow=airflow)
-    return HTMLResponse(text, status, headers=_HEADERS)
+    # Values in an address may be halves of surrogate pairs, which UTF-8 lacks.
+    return HTMLResponse(text.encode(errors="replace"), status, headers=_HEADERS)
 
+
+DATA_HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+"""The headers of all answers with values of the catalog."""
 
 _HEADERS: Mapping[str, str] = {
-    "Cache-Control": "no-store",
+    **DATA_HEADERS,
     # Airflow shows the pages in frames of its own UI.
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'self'; form-action 'self'; base-uri 'none'; object-src 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
 }
 
 

@@ -69,6 +69,8 @@ def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> 
         "choices": schema.get("enum") or (),
         "value": value,
         "text": form_text(value),
+        # A field of one line drops line breaks, and hides the end of what a link has filled in.
+        "has_lines": kind in ("array", "object") or schema.get("format") == "multiline" or "\n" in form_text(value),
         "section": schema.get("section"),
         "is_given": name in given,
     }

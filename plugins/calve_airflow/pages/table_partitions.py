@@ -6,8 +6,9 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.fields import Filter, Number, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
-from calve_airflow.pages.rendering import is_part, with_query
+from calve_airflow.pages.rendering import DATA_HEADERS, is_part, with_query
 from calve_airflow.pages.table_actions import Action, compaction_of, drop_statement, statement
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
@@ -27,11 +28,11 @@ def partitions(
     catalog: OpenCatalog,
     user: User,
     name: str,
-    where: str = "",
+    where: Filter = "",
     sort: str = Sort.NEWEST,
     order: str = "desc",
     only: str = "",
-    page: int = 1,
+    page: PageNumber = 1,
 ) -> Response:
     """List the partitions that match an expression."""
     table = catalog.get_table(name)
@@ -73,13 +74,14 @@ def partitions(
 
 
 @router.get("/tables/{name}/days")
-def days(request: Request, catalog: OpenCatalog, name: str, first: str, last: str, where: str = "") -> Response:
+def days(request: Request, catalog: OpenCatalog, name: str, first: str, last: str, where: Filter = "") -> Response:
     """Lead to the list of the partitions of some days."""
     table = catalog.get_table(name)
     expression = day_range(catalog.browsing, table, first, last)
     both = f"({where}) and {expression}" if where.strip() else expression
     root = request.scope.get("root_path", "")
-    return RedirectResponse(root + with_query(f"/tables/{table.full_name}/partitions", where=both, sort=""), 303)
+    address = root + with_query(f"/tables/{table.full_name}/partitions", where=both, sort="")
+    return RedirectResponse(address, 303, headers=DATA_HEADERS)
 
 
 def _scheme_partitions(request: Request, catalog: Catalog, user: User, table: Table, where: str) -> Response:
@@ -99,7 +101,7 @@ def _scheme_partitions(request: Request, catalog: Catalog, user: User, table: Ta
 
 
 @router.get("/tables/{name}/partition")
-def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: int) -> Response:
+def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: Number) -> Response:
     """Show a partition of a table.
 
     Raises:

@@ -13,12 +13,14 @@ from fastapi.responses import JSONResponse
 
 from calve_airflow.pages.access import User, may_start
 from calve_airflow.pages.airflow_records import known_dags
+from calve_airflow.pages.fields import Filter
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
-from calve_airflow.pages.rendering import is_part
+from calve_airflow.pages.rendering import DATA_HEADERS, is_part
 from calve_airflow.pages.table_actions import form_query, load_dag
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table
 from catalog import Catalog
 from catalog.errors import InvalidConfigurationError
+from catalog.files.credentials import has_credentials, without_credentials
 from catalog.model import Table
 from catalog.partitions.browsing import PartitionGroups
 from catalog.partitions.gaps import Calendar, day_keys, day_of, day_range
@@ -43,7 +45,7 @@ def _require_partitions(catalog: Catalog, name: str) -> Table:
 
 @router.get("/tables/{name}/picture")
 def picture(
-    request: Request, catalog: OpenCatalog, user: User, name: str, where: str = "", view: str = "", inside: str = ""
+    request: Request, catalog: OpenCatalog, user: User, name: str, where: Filter = "", view: str = "", inside: str = ""
 ) -> Response:
     """Show the page of a picture, whose script asks for the data."""
     table = _require_partitions(catalog, name)
@@ -63,7 +65,7 @@ def picture(
 
 
 @router.get("/tables/{name}/picture/data")
-def data(catalog: OpenCatalog, name: str, where: str = "", view: str = "calendar", inside: str = "") -> Response:
+def data(catalog: OpenCatalog, name: str, where: Filter = "", view: str = "calendar", inside: str = "") -> Response:
     """Return the data of a picture: days, or groups of partitions by keys.
 
     Args:
@@ -75,10 +77,10 @@ def data(catalog: OpenCatalog, name: str, where: str = "", view: str = "calendar
             (table.id, table.version, where, "calendar"), lambda: catalog.browsing.calendar(name, where or None)
         )
         if calendar is not None:
-            return JSONResponse(_of_days(calendar))
+            return JSONResponse(_of_days(calendar), headers=DATA_HEADERS)
     prefix = _prefix(table, inside)
     groups = _read.get((table.id, table.version, where, *prefix), lambda: _groups(catalog, table, where, prefix))
-    return JSONResponse(groups)
+    return JSONResponse(groups, headers=DATA_HEADERS)
 
 
 def _of_days(calendar: Calendar) -> dict[str, Any]:
@@ -191,7 +193,10 @@ def _offer(user: User, table: Table) -> LoadOffer:
     dag_id = load_dag(table)
     fields: dict[str, Any] = {"table": table.full_name, "dry_run": False}
     has_days = source is not None and "{{" in source
-    if source is not None and not has_days:
+    if source is not None and has_credentials(source):
+        # The load refuses it, and says so.
+        source = without_credentials(source)
+    elif source is not None and not has_days:
         fields["source"] = source
     known = known_dags([dag_id]).get(dag_id)
     return LoadOffer(
@@ -207,7 +212,7 @@ def _offer(user: User, table: Table) -> LoadOffer:
 
 @router.get("/tables/{name}/missing")
 def missing(
-    request: Request, catalog: OpenCatalog, user: User, name: str, first: str, last: str, where: str = ""
+    request: Request, catalog: OpenCatalog, user: User, name: str, first: str, last: str, where: Filter = ""
 ) -> Response:
     """Show what some days lack and what failed on them, and offer to load it; the page asks for its part."""
     table = _require_partitions(catalog, name)

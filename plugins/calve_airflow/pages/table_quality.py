@@ -7,7 +7,9 @@ import mimetypes
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.fields import Number
 from calve_airflow.pages.open_catalog import OpenCatalog
+from calve_airflow.pages.rendering import DATA_HEADERS
 from calve_airflow.pages.table_pages import render_table
 from catalog.errors import PageNotFoundError
 from catalog.loading.quality_pages import QualityPages
@@ -19,16 +21,16 @@ router = APIRouter()
 _TREND = 60
 _PAGE = 30
 
-# Values of the data are in a page, so it runs no script; its styles are files beside it.
+# Values of the data are in a page, so it runs no script and leads to no other page; its styles are files beside it.
 _POLICY = (
-    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
-    "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+    "sandbox allow-same-origin; default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self' data:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 
 
 @router.get("/tables/{name}/quality")
 def quality(
-    request: Request, catalog: OpenCatalog, user: User, name: str, before_ms: int | None = None, report: int = 0
+    request: Request, catalog: OpenCatalog, user: User, name: str, before_ms: Number | None = None, report: Number = 0
 ) -> Response:
     """Show the checks of a table, newest first, and the report of one of them."""
     table = catalog.get_table(name)
@@ -68,6 +70,4 @@ def page(path: str) -> Response:
     except PageNotFoundError as error:
         raise HTTPException(404, str(error)) from error
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-    return Response(
-        content, media_type=kind, headers={"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
-    )
+    return Response(content, media_type=kind, headers={**DATA_HEADERS, "Content-Security-Policy": _POLICY})

@@ -208,14 +208,21 @@ def test_maintenance_removes_old_checks_and_their_pages(
         "../1-run.html",
         "shop.orders/../../1-a.html",
         "/etc/passwd",
+        "assets/0a/../../notes.html",
+        "assets/0a/../../../secret.json",
+        "assets/0a/css/../../../../secret.json",
+        "assets/0a/.hidden",
         "assets/../1",
         "notes.html",
     ],
 )
 def test_only_pages_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "1-run.html").write_text("outside")
-    (tmp_path / "pages").mkdir()
+    assets = tmp_path / "pages" / "assets" / "0a"
+    assets.mkdir(parents=True)
     (tmp_path / "pages" / "notes.html").write_text("theirs")
+    (tmp_path / "secret.json").write_text("theirs")
+    (assets / ".hidden").write_text("theirs")
     with pytest.raises(PageNotFoundError, match="has no page"):
         QualityPages(str(tmp_path / "pages")).read(name)
 

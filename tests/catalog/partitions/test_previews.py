@@ -14,6 +14,7 @@ from catalog import Catalog, IndexDefinition, IndexState, NewPartition
 from catalog.errors import ExpressionSyntaxError
 from catalog.indexes.proposing import IndexProposal
 from catalog.partitions import previews
+from catalog.partitions.changing import set_quarantined
 from catalog.partitions.explaining import Explanation
 from tests.support.effort import effort
 from tests.support.filters import Given, cases, distinct, fits
@@ -182,6 +183,17 @@ def test_a_preview_shows_the_first_partitions_and_what_is_read(catalog: Catalog,
     assert {partition.values[0] for partition in preview.partitions} == {"DE"}
     with pytest.raises(ExpressionSyntaxError):
         catalog.previews.search(orders, "country =")
+
+
+def test_what_is_quarantined_is_counted_apart_from_what_does_not_match(catalog: Catalog) -> None:
+    table = create(catalog, [("key", "string")], [("x" * 1500,), ("x" * 1499,), ("y",)], [("key",)])
+    plan = catalog.previews.search(table, f"key = '{'x' * 1498}'").explanation
+    assert (plan.partitions_fetched, plan.partitions_found, plan.quarantined) == (2, 0, 0)
+    (held,) = [partition.id for partition in catalog.previews.search(table, "key = 'y'").partitions]
+    with catalog.storage.write() as connection:
+        set_quarantined(connection, catalog.get_table(table), [held], True)
+    plan = catalog.previews.search(table, f"key = '{'x' * 1499}' or key = 'y'").explanation
+    assert (plan.partitions_fetched, plan.partitions_found, plan.quarantined) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(

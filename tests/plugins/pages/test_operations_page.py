@@ -103,6 +103,17 @@ def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], 
     assert page.get_by_role("link", name="import_tables/several/").count() == 2
 
 
+def test_operations_are_filtered_as_one_types(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    for table in ("shop.customers", "shop.orders"):
+        pages_catalog.operations.begin(f"import_tables/filtered/{table}", OperationKind.IMPORT_TABLE, table)
+    page = open_page("/calve/operations")
+    page.get_by_label("Table").fill("shop.customers")
+    page.get_by_role("link", name="import_tables/filtered/shop.orders").wait_for(state="detached")
+    assert page.get_by_role("link", name="import_tables/filtered/shop.customers").is_visible()
+    page.get_by_label("State").select_option("COMMITTED")
+    page.get_by_text("None.").wait_for()
+
+
 def test_logs_are_for_those_who_may_read_them_and_below_the_folder_of_jobs(
     pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
 ) -> None:
@@ -256,7 +267,7 @@ def test_the_plan_of_a_dry_run_is_shown_and_leads_to_the_same_form(
     assert "4: 0 <= delay < 15" in planned
     assert page.locator(".state").first.inner_text() == "DRY RUN"
     page.get_by_role("link", name="Open the same form without dry run").click()
-    assert page.get_by_label("Bounds or groups").input_value() == '["15", "30"]'
+    assert page.get_by_label("Bounds or groups").input_value() == "15\n30"
     assert not page.get_by_label("Dry run").is_checked()
     assert open_page("/calve/").get_by_text(run_id).count() == 0
 

@@ -8,14 +8,17 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from calve_airflow.pages.open_catalog import Remembered
+from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
 from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, short_count, size
-from catalog import Catalog
+from catalog import Catalog, NewPartition
+from catalog.errors import CatalogVersionError
+from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
@@ -76,6 +79,9 @@ def test_a_change_that_another_site_asks_for_is_refused(pages_server: PagesServe
         for headers in ({}, {"Origin": "https://elsewhere.example"}, {**own, "Sec-Fetch-Site": "cross-site"}):
             refused = client.post("/calve/operation/cancel?id=none", headers=headers)
             assert (refused.status_code, "comes from another site" in refused.text) == (403, True)
+        # A browser adds the password of a proxy to the requests of all sites.
+        elsewhere = {"Origin": "https://elsewhere.example", "Authorization": "Basic eDp5"}
+        assert client.post("/calve/operation/cancel?id=none", headers=elsewhere).status_code == 403
         proxied = {"Origin": "https://airflow.example", "Sec-Fetch-Site": "same-origin"}
         for headers in (own, proxied):
             assert client.post("/calve/operation/cancel?id=none", headers=headers).status_code == 404
@@ -89,6 +95,60 @@ def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServ
         assert "shop.nothing" in missing.text
         assert client.get("/calve/nothing").status_code == 404
         assert "Traceback" not in missing.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/operations?before={10**30}", 422),
+        (f"/quality?before={10**30}", 422),
+        (f"/tables?page={10**30}", 422),
+        (f"/tables/shop.orders/partitions?page={10**30}", 422),
+        (f"/tables/shop.orders/partition?id={2**63}", 422),
+        (f"/tables/shop.orders/files/list?id={2**63}", 422),
+        (f"/tables/shop.orders/quality?before_ms={-(2**63) - 1}", 422),
+        (f"/tables/shop.orders/partitions?page={10**9}", 200),
+        (f"/tables/shop.orders/partition?id={2**63 - 1}", 404),
+        (f"/tables/shop.orders/partitions?where={'(' * 10_001}", 422),
+        (f"/tables/shop.orders/explain?where={'(' * 10_001}", 422),
+        (f"/tables/shop.orders/picture/data?where={'(' * 10_001}", 422),
+        ("/run/rebalance_partitions?items=%5B%22%5Cud800%22%5D", 200),
+        ("/operations?table=&state=&kind=", 200),
+    ],
+)
+def test_values_in_addresses_have_bounds(
+    pages_server: PagesServer, tokens: dict[str, str], path: str, status: int
+) -> None:
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    assert httpx.get(f"{pages_server.url}/calve{path}", headers=headers).status_code == status
+
+
+def test_no_cache_keeps_values_of_the_catalog(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+    table = f"{pages_server.url}/calve/tables/shop.orders"
+    for path in ("", "/picture/data", "/explain/values?key=country", "/days?first=2024-01-01&last=2024-01-02"):
+        answer = httpx.get(f"{table}{path}", headers=headers)
+        assert answer.status_code in (200, 303)
+        sent = (answer.headers["cache-control"], answer.headers["x-content-type-options"])
+        assert sent == ("no-store", "nosniff"), path
+
+
+def test_secrets_in_properties_are_not_shown(
+    pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
+) -> None:
+    properties = {"hive.sql.dbcp.password": "p4ss", "team": "sales"}
+    pages_catalog.create_database("secrets")
+    pages_catalog.create_table(
+        "secrets.orders", columns=[("id", "bigint")], partition_keys=[("day", "date")], properties=properties
+    )
+    pages_catalog.add_partitions("secrets.orders", [NewPartition(("2024-01-01",), properties=properties)])
+    (partition,) = pages_catalog.browsing.page("secrets.orders").partitions
+    headers = {"Authorization": f"Bearer {tokens['admin']}"}
+    for path in ("", f"/partition?id={partition.id}"):
+        text = httpx.get(f"{pages_server.url}/calve/tables/secrets.orders{path}", headers=headers).text
+        assert [value in text for value in ("hive.sql.dbcp.password", "***", "sales", "p4ss")] == [True] * 3 + [False]
+    pages_catalog.drop_table("secrets.orders")
+    pages_catalog.drop_database("secrets")
 
 
 def test_only_those_who_may_start_a_dag_can_press_its_button(open_page: Callable[..., Page]) -> None:
@@ -112,6 +172,15 @@ def test_a_form_starts_a_run_with_its_values(
     ]
     assert run["conf"]["table"] == "shop.orders"
     assert run["conf"]["keys"] == ["country"]
+
+
+def test_statements_keep_their_lines(open_page: Callable[..., Page]) -> None:
+    statement = "SELECT *  -- all columns\nFROM shop.orders"
+    page = open_page(f"/calve/run/run_statement?{httpx.QueryParams(statement=statement)}")
+    assert page.get_by_label("Statement").input_value() == statement
+    with page.expect_request("**/api/v2/dags/run_statement/dagRuns") as asked, page.expect_navigation():
+        page.get_by_role("button", name="Start").click()
+    assert asked.value.post_data_json["conf"] == {"statement": statement}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +248,7 @@ def test_the_overview_shows_proposals_with_their_forms_filled_in(open_page: Call
     row = page.get_by_role("row").filter(has_text="SPLIT PARTITION (3) INTO")
     assert "3.1 times the median" in row.inner_text()
     row.get_by_role("link", name="Open the form").click()
-    assert page.get_by_label("Bounds or groups").input_value() == '["2024-02-15", "2024-03-01"]'
+    assert page.get_by_label("Bounds or groups").input_value() == "2024-02-15\n2024-03-01"
     assert page.get_by_label("Dry run").is_checked()
     page.go_back()
     row.get_by_role("link", name="Open the studio").click()
@@ -225,6 +294,29 @@ def test_sizes_are_in_binary_units(value: int | None, text: str) -> None:
 def test_names_break_after_dots_and_underscores_only() -> None:
     assert breakable("shop.new_orders") == "shop.<wbr>new_<wbr>orders"
     assert breakable("<b>._x") == "&lt;b&gt;.<wbr>_<wbr>x"
+
+
+def test_a_schema_of_another_version_is_refused_while_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
+    kept, checked_later = KeptCatalog(check_seconds=0), KeptCatalog(check_seconds=3600)
+    with Catalog.initialise(warehouse=str(tmp_path)) as catalog:
+
+        def set_revision(revision: str) -> None:
+            with catalog.storage.write() as connection:
+                connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+
+        assert (kept.get().list_tables(), checked_later.get().list_tables()) == ([], [])
+        set_revision("9999")
+        for _ in range(2):
+            with pytest.raises(CatalogVersionError, match="created by a newer version"):
+                kept.get()
+        checked_later.get()
+        set_revision(newest_revision())
+        kept.get()
+    for opened in (kept, checked_later):
+        opened.close()
 
 
 def test_an_old_result_is_shown_while_a_new_one_is_made() -> None:

@@ -105,7 +105,9 @@ def test_releases_without_a_reason_or_the_right_are_refused(
 
     assert posted("viewer").status_code == 403
     assert "the DAG add_partitions" in posted("viewer").text
-    for changes in ({"reason": "  "}, {"partition": ""}, {"partition": "checked.events"}, {"partition": "x:1x"}):
+    missing = [{"reason": "  "}, {"partition": ""}, {"partition": "checked.events"}, {"partition": "x:1x"}]
+    too_long = [{"reason": "r" * 501}, {"partition": f"{NAME}:{'9' * 5000}"}, {"partition": f"{NAME}:{'9' * 30}"}]
+    for changes in (*missing, *too_long):
         refused = posted("admin", **changes)
         assert refused.status_code == 422, changes
         assert "Traceback" not in refused.text

@@ -243,6 +243,17 @@ def test_gaps_are_seen_and_a_range_is_picked_with_mouse_and_keys(open_page: Call
     assert 10 <= page.locator("#partitions tbody tr").count() <= 12
 
 
+def test_passwords_in_sources_are_not_shown(pages_server: PagesServer, get: Callable[..., httpx.Response]) -> None:
+    listed = Path(pages_server.folder, "tables.yaml")
+    listed.write_text(LISTED.replace("/data/parts", "s3://AKIA:p4ss@bucket/parts"))
+    path = "/calve/tables/shop.parts/missing?first=2023-12-01&last=2023-12-31"
+    try:
+        text = get(path, "admin", **{"hx-request": "true"}).text
+    finally:
+        listed.write_text(LISTED)
+    assert ("s3://***" in text, "p4ss" in text, "source=" in text) == (True, False, False)
+
+
 def test_what_is_missing_is_loaded_by_a_backfill_or_by_days(
     open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str]
 ) -> None:

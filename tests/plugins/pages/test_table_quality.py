@@ -58,7 +58,12 @@ def test_only_pages_are_served_and_to_users_who_are_logged_in(
         assert (style.status_code, style.text) == (200, STYLE)
         policy = style.headers["content-security-policy"]
         assert ("default-src 'none'" in policy, "script-src" in policy) == (True, False)
+        assert (policy.startswith("sandbox"), "allow-scripts" in policy) == (True, False)
+        assert style.headers["cache-control"] == "no-store"
         for path in ("../airflow.cfg", "%2e%2e/airflow.cfg", "shop.customers/none.html", "assets/0a/complete/../../x"):
             assert client.get(f"/calve/quality/pages/{path}").status_code in (401, 404)
+        # A client normalises dots, unless they are written as %2e or %2f.
+        for path in ("assets/0a/..%2f..%2f..%2fpasswords.json", "assets/0a/%2e%2e/%2e%2e/%2e%2e/airflow.cfg"):
+            assert client.get(f"/calve/quality/pages/{path}").status_code == 404
         del client.headers["Authorization"]
         assert client.get("/calve/quality/pages/assets/0a/style.css").status_code == 401
