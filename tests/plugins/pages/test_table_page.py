@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
 from tests.support.table_kinds import KINDS, make_tables
@@ -241,6 +241,22 @@ def test_gaps_are_seen_and_a_range_is_picked_with_mouse_and_keys(open_page: Call
     page.wait_for_url("**/partitions?**")
     assert page.get_by_label("Filter").input_value() == "`day` between '2023-10-01' and '2023-10-03'"
     assert 10 <= page.locator("#partitions tbody tr").count() <= 12
+
+
+def test_placeholders_such_as_9999_12_31_make_no_gaps(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    name = "shop.placeholders"
+    pages_catalog.create_table(name, columns=[("id", "bigint")], partition_keys=[("day", "date")])
+    days = ["0001-01-01", "2024-01-30", "2024-01-31", "2024-02-02", "9999-12-31"]
+    pages_catalog.add_partitions(name, [NewPartition((day,)) for day in days])
+    try:
+        page = open_page(f"/calve/tables/{name}/picture")
+        page.locator("button.day").first.wait_for()
+        assert page.locator(".year h3").all_inner_texts() == ["9999", "2024", "0001"]
+        assert page.locator("button.day").count() == 6
+        missing = page.locator("button.day[data-state=missing]")
+        assert missing.get_attribute("aria-label") == "2024-02-01: no partition, 1 missing"
+    finally:
+        pages_catalog.drop_table(name)
 
 
 def test_what_is_missing_is_loaded_by_a_backfill_or_by_days(
