@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator
 
 from calve_airflow.pages.access import User, may_start, require_start
+from calve_airflow.pages.address_fields import PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import is_part, or_none, render
@@ -195,7 +196,7 @@ def migrations(
     database: str = "",
     search: str = "",
     state: Annotated[MigrationState | None, BeforeValidator(or_none)] = None,
-    page: int = 1,
+    page: PageNumber = 1,
 ) -> Response:
     """Show the board, or the list of the tables of one state."""
     board = board_of(catalog, database, search)
@@ -223,7 +224,7 @@ def _shown(
     database: str,
     search: str,
     state: MigrationState | None = None,
-    page: int = 1,
+    page: PageNumber = 1,
     is_looking: bool = False,
 ) -> Response:
     column = next((column for column in board.columns if column.state is state), None)

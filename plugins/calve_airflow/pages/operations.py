@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from markupsafe import Markup
 
 from calve_airflow.pages.access import User, may_read_logs, may_read_runs, may_start, may_stop
+from calve_airflow.pages.address_fields import Id
 from calve_airflow.pages.airflow_records import Question, Run, answered_questions, find_run, waiting_questions
 from calve_airflow.pages.markdown import as_markup
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
@@ -41,7 +42,7 @@ def operations(
     state: OperationState | None = None,
     kind: OperationKind | None = None,
     dag_id: str = "",
-    before: int | None = None,
+    before: Id | None = None,
 ) -> Response:
     """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.address_fields import Id
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.overview import sizes
 from calve_airflow.pages.rendering import is_part, render
@@ -41,7 +42,7 @@ def quality(
     user: User,
     table: str = "",
     state: str = "problems",
-    before: int | None = None,
+    before: Id | None = None,
 ) -> Response:
     """List partitions with their verdicts."""
     return _listed(request, catalog, user, table=table, state=state, before=before)
@@ -92,7 +93,7 @@ def _by_table(partitions: Iterable[str]) -> dict[str, set[int]]:
     chosen: dict[str, set[int]] = defaultdict(set)
     for text in partitions:
         name, _, number = text.rpartition(":")
-        if not name or not number.isascii() or not number.isdigit():
+        if not name or not number.isascii() or not number.isdigit() or len(number) > 18:
             raise HTTPException(422, f"partition is {text!r}; it is written as database.table:id")
         # Only the catalog's own spelling names the DAG that the right depends on.
         chosen[str(TableName.parse(name))].add(int(number))

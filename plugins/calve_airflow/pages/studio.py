@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from calve_airflow.operators.rebalancing import needs_approval
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.address_fields import PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import is_part, render
 from catalog import Catalog
@@ -80,7 +81,7 @@ def studio(
     user: User,
     name: str,
     by: str = "rows",
-    page: int = 1,
+    page: PageNumber = 1,
     operation: str = "",
     partition_ids: str = "",
 ) -> Response:

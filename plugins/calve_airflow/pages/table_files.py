@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.address_fields import Id, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.overview import FEW_FILES, SMALL_BYTES
 from calve_airflow.pages.table_actions import compaction_of
@@ -25,7 +26,7 @@ _SHOWN = 50
 
 
 @router.get("/tables/{name}/files")
-def files(request: Request, catalog: OpenCatalog, user: User, name: str, partition: int | None = None) -> Response:
+def files(request: Request, catalog: OpenCatalog, user: User, name: str, partition: Id | None = None) -> Response:
     """Show the sizes of a table's files.
 
     Raises:
@@ -70,8 +71,8 @@ def listed(
     catalog: OpenCatalog,
     user: User,
     name: str,
-    id: int | None = None,
-    page: int = 1,
+    id: Id | None = None,
+    page: PageNumber = 1,
 ) -> Response:
     """List the files of a partition, or of a table without partition keys, smallest first.
 

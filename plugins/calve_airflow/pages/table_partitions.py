@@ -6,6 +6,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.address_fields import Id, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import is_part, with_query
 from calve_airflow.pages.table_actions import Action, compaction_of, drop_statement, statement
@@ -31,7 +32,7 @@ def partitions(
     sort: str = Sort.NEWEST,
     order: str = "desc",
     only: str = "",
-    page: int = 1,
+    page: PageNumber = 1,
 ) -> Response:
     """List the partitions that match an expression."""
     table = catalog.get_table(name)
@@ -99,7 +100,7 @@ def _scheme_partitions(request: Request, catalog: Catalog, user: User, table: Ta
 
 
 @router.get("/tables/{name}/partition")
-def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: int) -> Response:
+def partition(request: Request, catalog: OpenCatalog, user: User, name: str, id: Id) -> Response:
     """Show a partition of a table.
 
     Raises:

@@ -7,6 +7,7 @@ import mimetypes
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.address_fields import Id
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.table_pages import render_table
 from catalog.errors import PageNotFoundError
@@ -28,7 +29,7 @@ _POLICY = (
 
 @router.get("/tables/{name}/quality")
 def quality(
-    request: Request, catalog: OpenCatalog, user: User, name: str, before_ms: int | None = None, report: int = 0
+    request: Request, catalog: OpenCatalog, user: User, name: str, before_ms: Id | None = None, report: Id = 0
 ) -> Response:
     """Show the checks of a table, newest first, and the report of one of them."""
     table = catalog.get_table(name)

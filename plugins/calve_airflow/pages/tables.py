@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from calve_airflow.pages.access import User
+from calve_airflow.pages.address_fields import Id, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import is_part, render
@@ -44,7 +45,7 @@ def _order(sort: str, table: Table, size: TableSize | None) -> tuple[int, str]:
 
 @router.get("/tables")
 def tables(
-    request: Request, catalog: OpenCatalog, search: str = "", kind: str = "", sort: str = "name", page: int = 1
+    request: Request, catalog: OpenCatalog, search: str = "", kind: str = "", sort: str = "name", page: PageNumber = 1
 ) -> Response:
     """List the tables whose names contain a text."""
     measured = table_sizes(catalog)
@@ -154,7 +155,7 @@ def _indexes(catalog: Catalog, table: Table) -> list[IndexLine]:
 
 
 @router.get("/tables/{name}/operations")
-def operations(request: Request, catalog: OpenCatalog, user: User, name: str, before: int | None = None) -> Response:
+def operations(request: Request, catalog: OpenCatalog, user: User, name: str, before: Id | None = None) -> Response:
     """List the operations of a table."""
     found = catalog.get_table(name)
     listed = catalog.operations.list(found.full_name, before=before, limit=_OPERATIONS + 1)

@@ -102,7 +102,13 @@ def test_releases_without_a_reason_or_the_right_are_refused(
 
     assert posted("viewer").status_code == 403
     assert "the DAG add_partitions" in posted("viewer").text
-    for changes in ({"reason": "  "}, {"partition": ""}, {"partition": "checked.events"}, {"partition": "x:1x"}):
+    for changes in (
+        {"reason": "  "},
+        {"partition": ""},
+        {"partition": "checked.events"},
+        {"partition": "x:1x"},
+        {"partition": f"x:{10**22}"},
+    ):
         refused = posted("admin", **changes)
         assert refused.status_code == 422, changes
         assert "Traceback" not in refused.text

@@ -316,6 +316,29 @@ def test_tables_are_sorted_and_chosen_by_kind(get: Callable[..., httpx.Response]
     assert cells(get("/calve/tables?sort=rows").text)[0].startswith("shop.orders")
     assert cells(get("/calve/tables?kind=Iceberg").text) == ["shop.migrated", "shop.stored"]
     assert "1 failed index" in get("/calve/tables").text
+    assert "There is only 1 page" in get("/calve/tables?page=9").text
+    assert "There is no table of this kind." in get("/calve/tables?kind=other").text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{ORDERS}/partitions?page={{}}",
+        f"{ORDERS}/partition?id={{}}",
+        f"{ORDERS}/files?partition={{}}",
+        f"{ORDERS}/files/list?id={{}}",
+        f"{ORDERS}/operations?before={{}}",
+        f"{ORDERS}/quality?before_ms={{}}",
+        f"{ORDERS}/quality?report={{}}",
+        "/calve/tables/shop.hashed/studio?page={}",
+        "/calve/tables?page={}",
+        "/calve/operations?before={}",
+        "/calve/quality?before={}",
+    ],
+)
+def test_numbers_that_no_database_stores_are_refused(get: Callable[..., httpx.Response], path: str) -> None:
+    answer = get(path.format(10**22))
+    assert (answer.status_code, "less than or equal to" in answer.text) == (422, True), answer.text
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
