@@ -66,6 +66,7 @@ def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> 
         "description": schema.get("description") or "",
         "kind": kind,
         "is_optional": "null" in types,
+        "is_multiline": schema.get("format") == "multiline",
         "choices": schema.get("enum") or (),
         "value": value,
         "text": form_text(value),

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import httpx
 import pytest
@@ -112,6 +113,20 @@ def test_a_form_starts_a_run_with_its_values(
     ]
     assert run["conf"]["table"] == "shop.orders"
     assert run["conf"]["keys"] == ["country"]
+
+
+def test_a_statement_keeps_its_lines(
+    open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str]
+) -> None:
+    statement = "DELETE FROM shop.orders -- only a day\nWHERE day = '2024-01-01'"
+    page = open_page(f"/calve/run/run_statement?{urlencode({'statement': statement})}")
+    assert page.get_by_label("Statement").input_value() == statement
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/operation?id=run_statement*")
+    run_id = parse_qs(urlsplit(page.url).query)["id"][0].removeprefix("run_statement/")
+    address = f"{pages_server.url}/api/v2/dags/run_statement/dagRuns/{quote(run_id)}"
+    answer = httpx.get(address, headers={"Authorization": f"Bearer {tokens['admin']}"})
+    assert answer.json()["conf"] == {"statement": statement}
 
 
 @pytest.mark.parametrize(
