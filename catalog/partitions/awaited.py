@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from catalog.model import Table
 from catalog.model.partition_names import parse_partition_path, partition_path
 from catalog.partitions.specs import whole_values
 from catalog.tables.checks import refuse_iceberg, refuse_view
+from catalog.types.key_types import DateType
 
 PartitionName: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
 """A partition: `k=v/k2=v2`, all keys → values, or the values in the order of the keys."""
@@ -129,15 +130,20 @@ def values_of(table: Table, partition: PartitionName) -> tuple[str | None, ...]:
             )
         return whole_values(table, dict(pairs))
     if isinstance(partition, Mapping):
-        return whole_values(table, {str(key): _text(table, value) for key, value in partition.items()})
+        return whole_values(table, {str(key): _text(table, str(key), value) for key, value in partition.items()})
     if not isinstance(partition, Sequence) or len(partition) != len(table.partition_keys):
         raise InvalidPartitionSpecError(
             f"partition {partition!r} of {table.full_name} needs a value for each of its keys ({keys}), in this order"
         )
-    return whole_values(table, [_text(table, value) for value in partition])
+    return whole_values(table, [_text(table, *pair) for pair in zip(table.key_names, partition, strict=True)])
 
 
-def _text(table: Table, value: Any) -> str | None:
+def _text(table: Table, key: str, value: Any) -> str | None:
+    if isinstance(value, datetime):
+        # Airflow's dates are times with a zone, which paths never have.
+        value = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        types = dict(zip(table.key_names, table.key_types, strict=True))
+        value = value.date() if isinstance(types.get(key.lower()), DateType) else value
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, date) or (isinstance(value, int) and not isinstance(value, bool)):

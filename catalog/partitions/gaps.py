@@ -33,6 +33,10 @@ _PARTS = ("year", "month", "day")
 _NAMES = re.compile(r"ds|dt|day|date|(.*_)(ds|dt|day|date)")
 _WRITTEN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
 _SAMPLE = 100
+_FAR = timedelta(days=3_653)
+_FEW = 3
+"""Fewer days that are ten years away from all others are placeholders, such as 9999-12-31."""
+
 MAXIMUM_DAYS = 40_000
 MAXIMUM_SERIES = 5_000
 MAXIMUM_MISSING = 100_000
@@ -305,9 +309,10 @@ def _read(
         texts.setdefault(at, []).append(escape(text))
         before = found.get(at)
         found[at] = group if before is None else _merged(before, group)
-    series = days.indexed_series() if expression is None and not unread else None
+    placeholders = [text for at in _placeholders(sorted(found)) for text in texts[at]]
+    series = days.indexed_series() if expression is None and not unread and not placeholders else None
     if series is None:
-        series = days.series(chosen, unread)
+        series = days.series(chosen, [*unread, *placeholders])
     expected = _expected(sorted(found), series)
     listed = []
     for at in sorted({*found, *expected}):
@@ -341,7 +346,30 @@ def expected_days(found: Sequence[date]) -> list[date]:
     Args:
         found: Ascending.
     """
-    if len(found) < 2:
+    return [day for period in _periods(found) for day in _expected_in(period)]
+
+
+def _periods(found: Sequence[date]) -> list[list[date]]:
+    """Return ascending days, divided where there is none for ten years."""
+    periods: list[list[date]] = []
+    for day in found:
+        if periods and day - periods[-1][-1] <= _FAR:
+            periods[-1].append(day)
+        else:
+            periods.append([day])
+    return periods
+
+
+def _placeholders(found: Sequence[date]) -> list[date]:
+    """Return those of ascending days that are few, and far from all others."""
+    periods = _periods(found)
+    longest = max(periods, key=len, default=None)
+    return [day for period in periods if period is not longest and len(period) < _FEW for day in period]
+
+
+def _expected_in(found: Sequence[date]) -> list[date]:
+    """Return the days that a period should have; only its own ones if they are spread over more than a century."""
+    if len(found) < 2 or (found[-1] - found[0]).days > MAXIMUM_DAYS:
         return list(found)
     first, last = found[0], found[-1]
     days = [first + timedelta(number) for number in range((last - first).days + 1)]

@@ -18,7 +18,7 @@ export function calendar(element, data, cells) {
   const legend = make("div", { className: "legend" });
   const picked = make("section", { className: "picked" });
   const frame = make("div", { className: "calendar", role: "group", ariaLabel: "Days" });
-  for (const year of years(byDay)) frame.append(drawYear(year, byDay, squares));
+  for (const [year, days] of years(byDay)) frame.append(drawYear(year, days, byDay, squares));
   element.append(summary(data, cells), legend, frame, picked, gaps(cells, (day) => selection.pick(day, day)));
   const selection = new Selection(element, frame, squares, byDay, picked);
   for (const box of frame.querySelectorAll(".weeks")) box.scrollLeft = box.scrollWidth;
@@ -38,22 +38,24 @@ export function calendar(element, data, cells) {
   };
 }
 
+/** Return [year, its days] pairs, the newest year first. */
 function years(byDay) {
-  const days = [...byDay.keys()];
-  const [first, last] = [days[0], days.at(-1)].map((day) => Number(key(day).slice(0, 4)));
-  return Array.from({ length: last - first + 1 }, (_, place) => last - place).filter((year) =>
-    days.some((day) => key(day).startsWith(`${String(year).padStart(4, "0")}-`)),
-  );
+  const found = new Map();
+  for (const day of byDay.keys()) {
+    const year = key(day).slice(0, 4);
+    if (!found.has(year)) found.set(year, []);
+    found.get(year).push(day);
+  }
+  return [...found].reverse();
 }
 
-function drawYear(year, byDay, squares) {
-  const text4 = String(year).padStart(4, "0");
-  const days = [...byDay.keys()].filter((day) => key(day).startsWith(`${text4}-`));
+function drawYear(year, days, byDay, squares) {
   const first = number(`${key(days[0]).slice(0, 7)}-01`);
   const start = first - weekday(first);
-  const last = key(days.at(-1)).slice(0, 7);
+  const last = days.at(-1);
   const grid = make("div", { className: "days" });
-  for (let day = first; key(day).slice(0, 7) <= last; day += 1) {
+  // Months are drawn whole. Days are compared as numbers: the one after 9999-12-31 begins with a sign.
+  for (let day = first; day <= last || !key(day).endsWith("-01"); day += 1) {
     const week = Math.floor((day - start) / 7);
     if (key(day).endsWith("-01")) {
       const month = make("span", { className: "month", textContent: MONTHS[Number(key(day).slice(5, 7)) - 1] });

@@ -135,7 +135,7 @@ function table(element, data, cells) {
     return make(
       "tr",
       {},
-      make("td", {}, link),
+      make("td", { className: "value" }, link),
       cellOf(count(cell.partitions), true),
       cellOf(count(cell.rows), true),
       make("td", { className: "share" }, meter),

@@ -224,7 +224,7 @@ def _shown(
     database: str,
     search: str,
     state: MigrationState | None = None,
-    page: int = 1,
+    page: PageNumber = 1,
     is_looking: bool = False,
 ) -> Response:
     column = next((column for column in board.columns if column.state is state), None)

@@ -22,6 +22,7 @@ from catalog.errors import (
     InvalidConfigurationError,
     NotFoundError,
     SchemeValueError,
+    WrongFieldError,
 )
 from catalog.model import Table
 from catalog.rebalancing.changes.base import item_of_values
@@ -214,7 +215,7 @@ def plan(
 
 def _is_begun(form: dict[str, Any]) -> bool:
     """Return whether enough is chosen for a plan, so that an incomplete form is no error yet."""
-    return all(form.get(name) for name in _NEEDED.get(form["operation"], ()))
+    return all(form.get(name) not in (None, "", []) for name in _NEEDED.get(form["operation"], ()))
 
 
 def _planned(catalog: Catalog, form: dict[str, Any]) -> tuple[RebalancePlan | None, str | None]:
@@ -223,6 +224,9 @@ def _planned(catalog: Catalog, form: dict[str, Any]) -> tuple[RebalancePlan | No
         return catalog.rebalancing.plan_request(request), None
     except (CatalogUnavailableError, NotFoundError):
         raise
+    except WrongFieldError as error:
+        # The form is beside it: its reader needs neither the name of the field nor that of the class.
+        return None, str(error.__cause__ if isinstance(error.__cause__, CatalogError) else error)
     except CatalogError as error:
         return None, str(error)
 

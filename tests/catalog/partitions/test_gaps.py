@@ -184,6 +184,45 @@ def test_values_that_are_no_days_are_counted_apart(catalog: Catalog) -> None:
     assert calendar.undated.partitions == 3
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_days_far_from_all_others_are_placeholders_without_gaps(catalog: Catalog, indexed: bool) -> None:
+    name = "demo.placeholders"
+    keys = [("country", "string"), ("day", "date")]
+    indexes = [IndexDefinition("by_country", ("country", "day"))] if indexed else []
+    catalog.create_table(name, columns=[("id", "int")], partition_keys=keys, indexes=indexes)
+    values = [(country, f"2024-01-0{number}") for country in ("DE", "FR") for number in (1, 2, 3, 5)]
+    # The series of FR ends: its placeholder is no day on which it went on.
+    values += [("DE", f"2024-01-0{number}") for number in (6, 7)]
+    values += [(country, day) for country in ("DE", "FR") for day in ("0001-01-01", "9999-12-31")]
+    catalog.add_partitions(name, [NewPartition(row) for row in values])
+    calendar = catalog.browsing.calendar(name)
+    assert calendar is not None
+    assert [(str(day.at), day.sums.partitions, day.missing) for day in calendar.days] == [
+        ("0001-01-01", 2, 0),
+        ("2024-01-01", 2, 0),
+        ("2024-01-02", 2, 0),
+        ("2024-01-03", 2, 0),
+        ("2024-01-04", 0, 2),
+        ("2024-01-05", 2, 0),
+        ("2024-01-06", 1, 0),
+        ("2024-01-07", 1, 0),
+        ("9999-12-31", 2, 0),
+    ]
+    missing = catalog.browsing.missing(name, "0001-01-01", "9999-12-31")
+    assert [partition["day"] for partition in missing.partitions] == ["2024-01-04"] * 2
+
+
+def test_no_days_are_expected_between_periods_that_are_ten_years_apart() -> None:
+    first = [date(1930, 1, number) for number in (1, 2, 4)]
+    last = [date(2024, 1, number) for number in (1, 3, 4)]
+    expected = expected_days(first + last)
+    assert [day.day for day in expected if day.year == 1930] == [1, 2, 3, 4]
+    assert [day.day for day in expected if day.year == 2024] == [1, 2, 3, 4]
+    assert len(expected) == 8
+    decades = [date(year, 1, 2) for year in range(1001, 2001, 5)]
+    assert expected_days(decades) == decades
+
+
 @pytest.mark.parametrize(
     ("keys", "found"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Any
 
@@ -149,6 +150,17 @@ def test_what_has_no_partitions_is_refused(catalog: Catalog, table: Table) -> No
     catalog.create_table("demo.plain", columns=[("v", "int")])
     with pytest.raises(InvalidPartitionSpecError, match=r"demo.plain has no partition keys"):
         catalog.waits.question("demo.plain", ["day=1"])
+
+
+def test_times_name_the_partition_of_their_day_or_of_their_time_in_utc(catalog: Catalog) -> None:
+    catalog.create_table("demo.days", columns=[("v", "int")], partition_keys=[("day", "date")])
+    catalog.create_table("demo.times", columns=[("v", "int")], partition_keys=[("at", "timestamp")])
+    at = datetime(2024, 5, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    for value in (at, at.astimezone(UTC).replace(tzinfo=None)):
+        for partition in ([value], {"day": value}):
+            assert catalog.waits.question("demo.days", [partition]).names == ("day=2024-05-01",)
+        for partition in ([value], {"at": value}):
+            assert catalog.waits.question("demo.times", [partition]).names == ("at=2024-05-01 00%3A00%3A00",)
 
 
 @pytest.mark.smoke

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
 from tests.support.table_kinds import KINDS, make_tables
@@ -254,6 +254,22 @@ def test_passwords_in_sources_are_not_shown(pages_server: PagesServer, get: Call
     assert ("s3://***" in text, "p4ss" in text, "source=" in text) == (True, False, False)
 
 
+def test_placeholders_such_as_9999_12_31_make_no_gaps(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    name = "shop.placeholders"
+    pages_catalog.create_table(name, columns=[("id", "bigint")], partition_keys=[("day", "date")])
+    days = ["0001-01-01", "2024-01-30", "2024-01-31", "2024-02-02", "9999-12-31"]
+    pages_catalog.add_partitions(name, [NewPartition((day,)) for day in days])
+    try:
+        page = open_page(f"/calve/tables/{name}/picture")
+        page.locator("button.day").first.wait_for()
+        assert page.locator(".year h3").all_inner_texts() == ["9999", "2024", "0001"]
+        assert page.locator("button.day").count() == 6
+        missing = page.locator("button.day[data-state=missing]")
+        assert missing.get_attribute("aria-label") == "2024-02-01: no partition, 1 missing"
+    finally:
+        pages_catalog.drop_table(name)
+
+
 def test_what_is_missing_is_loaded_by_a_backfill_or_by_days(
     open_page: Callable[..., Page], pages_server: PagesServer, tokens: dict[str, str]
 ) -> None:
@@ -311,6 +327,29 @@ def test_tables_are_sorted_and_chosen_by_kind(get: Callable[..., httpx.Response]
     assert cells(get("/calve/tables?sort=rows").text)[0].startswith("shop.orders")
     assert cells(get("/calve/tables?kind=Iceberg").text) == ["shop.migrated", "shop.stored"]
     assert "1 failed index" in get("/calve/tables").text
+    assert "There is only 1 page" in get("/calve/tables?page=9").text
+    assert "There is no table of this kind." in get("/calve/tables?kind=other").text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{ORDERS}/partitions?page={{}}",
+        f"{ORDERS}/partition?id={{}}",
+        f"{ORDERS}/files?partition={{}}",
+        f"{ORDERS}/files/list?id={{}}",
+        f"{ORDERS}/operations?before={{}}",
+        f"{ORDERS}/quality?before_ms={{}}",
+        f"{ORDERS}/quality?report={{}}",
+        "/calve/tables/shop.hashed/studio?page={}",
+        "/calve/tables?page={}",
+        "/calve/operations?before={}",
+        "/calve/quality?before={}",
+    ],
+)
+def test_numbers_that_no_database_stores_are_refused(get: Callable[..., httpx.Response], path: str) -> None:
+    answer = get(path.format(10**22))
+    assert (answer.status_code, "less than or equal to" in answer.text) == (422, True), answer.text
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
