@@ -84,7 +84,7 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
             "quality.on_failure is 'shout', expected warn, fail or quarantine",
             "quality.row_count.per names dya, which is not a partition key; the keys are day",
             "quality.columns.amount has min 9 and max 1, which no value fits; exchange them",
-            "quality.columns.note has unknown fields sum; it takes min, max, max_null_ratio",
+            "quality.columns.note has unknown fields sum; it takes min, max, max_null_ratio, sample",
         ],
     ),
     "index keys": (

@@ -188,7 +188,7 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(
 def test_a_quality_check_stays_with_a_renamed_partition(catalog: Catalog, table: Table) -> None:
     old = catalog.get_partition(TABLE, ("a", "1"))
     check = {"partition_id": old.id, "operation_number": 1, "passed": True, "failures": ["x"], "checked_at_ms": 1}
-    check["measures"] = {"row_count": 3}
+    check |= {"measures": {"row_count": 3}, "release_number": 2}
     with catalog.storage.write() as connection:
         connection.execute(insert(PartitionCheckRow).values(check))
     new = catalog.alter_partition(TABLE, ("a", "1"), rename_to=("c", "1"))

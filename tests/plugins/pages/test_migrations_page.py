@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from catalog import Catalog
-from catalog.statements.model import RevertTable, TableReference
+from catalog.statements.model import RevertTable
 from catalog.statements.parser import parse_statement
+from catalog.statements.terms import TableReference
 from tests.support.browser import serious_problems
 from tests.support.iceberg_tables import append
 from tests.support.pages_samples import WAREHOUSE_TABLES
