@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog
+from catalog.operations.dry_runs import plan_of
 from catalog.operations.records import JobState, OperationState
 from catalog.rebalancing.rebalancing import REWRITE
 from standalone.errors import AirflowApiError
@@ -153,7 +154,12 @@ def test_dry_run_shows_the_plan_and_changes_nothing(runs: Runs, catalog: Catalog
     assert {task for task, state in states.items() if state == "success"} == {"plan"}
     assert runs.dry.result("plan")["rows_moved"] == 300
     assert "partition 2 (0 <= delay < 30): 300 rows" in runs.dry.log("plan")
-    assert catalog.operations.find(runs.dry.operation_id) is None
+    # The journal keeps the plan for the page of the run; no job has begun.
+    operation = catalog.operations.get(runs.dry.operation_id)
+    plan = plan_of(operation)
+    assert plan is not None
+    assert (plan["rows_moved"], operation.is_committed) == (300, False)
+    assert catalog.operations.get_job(operation.id, REWRITE) is None
 
 
 @on_postgresql
