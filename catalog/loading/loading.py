@@ -26,6 +26,7 @@ from catalog.loading.replacing import remove
 from catalog.loading.schemes import SchemePublication
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.loading.source_files import Attempt, SourceFiles
+from catalog.loading.uncommitted import Mark, UncommittedFiles, find_mark, uncommitted_files
 from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
@@ -127,6 +128,14 @@ class Loading(SourceFiles):
             return True
         with self._storage.read() as connection:
             return connection.scalar(select(TableRow.id).where(TableRow.id == operation.table_id)) is None
+
+    def uncommitted(self, table: Table) -> UncommittedFiles:
+        """Return the files that readers of a table's folders have to leave out; see `uncommitted_mark`."""
+        return uncommitted_files(self._storage, table)
+
+    def uncommitted_mark(self, table: Table) -> Mark:
+        """Return the state of a table's publications: what readers list is one version if it stays the same."""
+        return find_mark(self._storage, table)
 
     def withdraw(self, table: Table, staged: AttemptName) -> None:
         """Undo an attempt that can no longer be published; see `publishing.withdraw`."""

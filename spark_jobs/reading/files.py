@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from types import MappingProxyType
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
@@ -19,7 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from catalog import FileFormat, Partition, Table
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
-from catalog.files.filesystem import Folder, is_hidden
+from catalog.files.filesystem import Folder, in_parallel, is_hidden
 from catalog.model import Column
 from catalog.settings.environment import AVRO_PACKAGE
 from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
@@ -113,12 +114,18 @@ class Nested:
 
 
 def read_partitions(
-    spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None = None
+    spark: SparkSession,
+    table: Table,
+    partitions: Iterable[Partition],
+    nested: Nested | None = None,
+    *,
+    without: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> DataFrame:
     """Return the rows of some partitions of a table; for a table without partition keys, all rows.
 
     Args:
         nested: Treatment of files in subfolders; None if there are none, which saves looking for them.
+        without: Folder → the names of files that are left out.
 
     Raises:
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
@@ -127,11 +134,17 @@ def read_partitions(
     refuse_iceberg(table)
     if not table.partition_keys:
         require_readable_format(table)
+        if table.location in without:
+            return _read_some(spark, table, [], without)
         return _read_unpartitioned(spark, table, nested)
     by_format: dict[FileFormat, list[Partition]] = {}
+    with_others: dict[FileFormat, list[Partition]] = {}
     for partition in partitions:
-        by_format.setdefault(partition.format or table.format, []).append(partition)
+        chosen = with_others if partition.location in without else by_format
+        chosen.setdefault(partition.format or table.format, []).append(partition)
     frames: list[DataFrame] = []
+    for own_format, format_partitions in with_others.items():
+        frames.append(_read_some(spark, replace(table, format=own_format), format_partitions, without))
     for own_format, format_partitions in by_format.items():
         require_readable_format(table, own_format)
         frames += _read_format(spark, replace(table, format=own_format), format_partitions, nested)
@@ -154,6 +167,26 @@ def _read_format(
         yield _read_by_path(spark, table, read_by_path)
     for same_depth in others.values():
         yield _read_by_folder(spark, table, same_depth, nested)
+
+
+def _read_some(
+    spark: SparkSession, table: Table, partitions: Sequence[Partition], without: Mapping[str, Collection[str]]
+) -> DataFrame:
+    """Return the rows of partitions, or of a table without partition keys, without those of some files."""
+    locations = [partition.location for partition in partitions] if table.partition_keys else [table.location]
+    listed = in_parallel(lambda location: Folder(location).files(), locations)
+    paths = [
+        file.path
+        for location, files in zip(locations, listed, strict=True)
+        for file in files
+        if file.path.removeprefix(f"{location}/") not in without[location]
+    ]
+    if not paths:
+        return empty_table(spark, table)
+    if table.partition_keys:
+        return read_listed(spark, table, partitions, paths).drop(FILE_PATH)
+    rows = _load(spark, table, _reader(spark, table).schema(_file_schema(table)), paths)
+    return rows.select(*_columns_of_files(table))
 
 
 def table_schema(table: Table) -> StructType:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from catalog import Catalog, Table
 from catalog.datafiles.pruning import FileScan
-from catalog.errors import InvalidConfigurationError
+from catalog.errors import ConflictError, InvalidConfigurationError
 from catalog.expressions import parse_expression
 from catalog.expressions.tree import Expression
 from catalog.partitions.counting import count_visible
@@ -25,6 +25,9 @@ from spark_jobs.reading.files import read_data_files, read_partitions
 from spark_jobs.reading.filters import filter_sql
 from spark_jobs.reading.iceberg import read_as_table
 from spark_jobs.rows.char_columns import with_padded_chars
+
+_MOST_TRIES = 10
+"""The number of times that folders are listed: each load of the table during a listing makes another necessary."""
 
 log = logging.getLogger("spark_jobs.reading.tables")
 
@@ -112,12 +115,33 @@ def prune_table(
             return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
         if definition.is_stored_as_iceberg:
             return _pruned_files(spark, source.scan_partition_files(table, where), where)
+        return _pruned_folders(spark, source, table, where)
+
+
+def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str | None) -> PrunedTable:
+    """Read the folders of the matching partitions, without files that are not committed yet.
+
+    Raises:
+        ConflictError: Files were moved or committed again and again while the folders were listed.
+    """
+    for _ in range(_MOST_TRIES):
+        definition = source.get_table(table)
+        uncommitted = source.loading.uncommitted(definition)
+        scan = source.scan_partitions(table, where)
         partitions = list(scan.partitions)
         total = count_visible(source.storage, scan.table)
+        rows = read_partitions(spark, scan.table, partitions, without=uncommitted.names)
+        if source.loading.uncommitted_mark(definition) == uncommitted.mark:
+            break
+    else:
+        raise ConflictError(
+            f"table {table} was changed {_MOST_TRIES} times while its folders were listed; read it again when fewer "
+            "loads run, or store it as Iceberg"
+        )
     counts = [partition.file_count for partition in partitions]
     known = [count for count in counts if count is not None]
     return PrunedTable(
-        frame=with_padded_chars(read_partitions(spark, scan.table, partitions), scan.table),
+        frame=with_padded_chars(rows, scan.table),
         table=scan.table.full_name,
         where=where,
         partitions_read=len(partitions),

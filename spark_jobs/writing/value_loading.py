@@ -47,9 +47,9 @@ def append_rows(
     """Append rows to a table, in one operation; a repeated call returns the same report.
 
     Existing partitions get additional files, and new ones are added with their index items, after all files are in
-    place. Readers that list the folder of a partition, or of a table without partitions, may see some of the new files
-    earlier, and the files of an interrupted append until the next load of the table removes them. New partitions become
-    visible completely or not at all.
+    place. `read_table` sees all new rows from the commit on, and none before. Other readers, which list the folder of a
+    partition or of a table without partitions, may see some of the new files earlier, and the files of an interrupted
+    append until the next load of the table removes them.
 
     If the default folder of a new partition has files that the catalog does not know, such as those of a dropped
     partition, the new partition gets another folder beside it, so that it has exactly the added rows.

@@ -194,16 +194,21 @@ def make_tables(lake: Lake, table_format: str) -> None:
 
 
 def rows_of(lake: Lake, name: str) -> list[Row]:
-    """Return the rows as PyIceberg reads the metadata, or as PyArrow reads the files in the catalog's folders."""
+    """Return the rows as PyIceberg reads the metadata, or as PyArrow reads the files in the catalog's folders.
+
+    Like Calve's own readers, it leaves out files that are not committed.
+    """
     table = lake.catalog.get_table(f"demo.{name}")
     if table.live_location is not None:
         properties = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.region": os.environ["AWS_REGION"]}
         scan = StaticTable.from_metadata(table.live_location, properties).scan()
         return sorted((row["n"], row["v"], row["c"]) for row in scan.to_arrow().to_pylist())
+    uncommitted = lake.catalog.loading.uncommitted(table).names
     return sorted(
         (row["n"], row["v"], int(partition.values[0] or ""))
         for partition in lake.catalog.get_partitions(table.full_name)
         for path in data_files(lake, partition.location)
+        if path.rpartition("/")[2] not in uncommitted.get(partition.location, ())
         for row in pq.ParquetFile(lake.path(path), filesystem=lake.file_system).read().to_pylist()
     )
 
