@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from standalone.stack import Stack
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)),
     pytest.mark.parametrize("stack", ["postgresql-shared"], indirect=True),
 ]
 

@@ -68,6 +68,7 @@ class WarmSpark:
         self._server.stdin.flush()
         ended: dict[str, Any] = json.loads(self._server.stdout.readline())
         assert ended["signal"] == (signal.SIGKILL if place else 0), ended
+        assert "error" not in ended, ended["error"]
         return ended
 
 
