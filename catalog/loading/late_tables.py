@@ -8,7 +8,7 @@ themselves. A table is late if nothing arrived for longer than is usual between 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -16,13 +16,11 @@ from statistics import median
 from sqlalchemy import select
 
 from catalog.errors import TableNotFoundError
-from catalog.settings.learning_rules import FEWEST, LearningRule
+from catalog.settings.learning_rules import FEWEST, LearningRule, usual_distance
 from catalog.storage import Storage
+from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import QualityCheckRow
 from catalog.tables.definitions import Definitions
-
-_DEVIATIONS = 1.4826
-"""The standard deviation of normal values, divided by the median of their distances from the median."""
 
 _MIDDLE = 0.9
 _LEAST_SHARE, _LEAST_MS = 0.1, 3_600_000
@@ -49,15 +47,16 @@ class LateTable:
         return f"nothing arrived for {_shown(self.silent_seconds)}, usually {_shown(self.usual_seconds)} at most"
 
 
-def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, LearningRule]) -> Iterator[LateTable]:
-    """Yield the tables that are late, in the order of the rules; one indexed query for each.
+def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, LearningRule]) -> list[LateTable]:
+    """Return the tables that are late, in the order of the rules; one indexed query for each, in one transaction.
 
     Args:
         rules: Table → its rule; tables that do not exist are skipped.
     """
-    row, now_ms = QualityCheckRow, storage.now_ms()
-    for name, rule in rules.items():
-        with storage.read() as connection:
+    row, late = QualityCheckRow, []
+    with storage.read() as connection:
+        now_ms = read_clock_ms(connection)
+        for name, rule in rules.items():
             try:
                 table = definitions.get_table(name, connection)
             except TableNotFoundError:
@@ -65,9 +64,10 @@ def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, 
             query = select(row.checked_at_ms).where(row.table_id == table.id)
             newest_first = query.order_by(row.checked_at_ms.desc(), row.operation_number.desc())
             times = connection.scalars(newest_first.limit(rule.last + 1)).all()
-        usual_ms = usual_gap_ms(times, rule.tolerance)
-        if usual_ms is not None and now_ms - times[0] > usual_ms:
-            yield LateTable(name, times[0], (now_ms - times[0]) / 1000, usual_ms / 1000)
+            usual_ms = usual_gap_ms(times, rule.tolerance)
+            if usual_ms is not None and now_ms - times[0] > usual_ms:
+                late.append(LateTable(name, times[0], (now_ms - times[0]) / 1000, usual_ms / 1000))
+    return late
 
 
 def usual_gap_ms(times_ms: Sequence[int], tolerance: float) -> float | None:
@@ -82,7 +82,7 @@ def usual_gap_ms(times_ms: Sequence[int], tolerance: float) -> float | None:
     gaps = sorted(later - earlier for later, earlier in pairwise(times_ms))
     middle = median(gaps)
     least = max(_LEAST_SHARE * middle, _LEAST_MS)
-    distance = max(tolerance * _DEVIATIONS * median(abs(gap - middle) for gap in gaps), least)
+    distance = usual_distance(gaps, middle, tolerance, least)
     # A table without loads at weekends has longer gaps regularly.
     return max(middle + distance, gaps[math.ceil(_MIDDLE * (len(gaps) - 1))] + least)
 

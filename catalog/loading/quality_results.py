@@ -327,7 +327,7 @@ class QualityResults:
         Args:
             rules: Table → its rule (`catalog.settings.own_rules.freshness_rules`); others are not looked at.
         """
-        return list(late_tables(self._storage, self._definitions, rules))
+        return late_tables(self._storage, self._definitions, rules)
 
     def expire(self, before_ms: int, *, is_dry_run: bool = False) -> int:
         """Remove the checks before a time from the history, and samples of failing rows; return the checks' number."""

@@ -18,6 +18,7 @@ from catalog.model import Table
 from catalog.operations.attempts import attempt_name
 from catalog.operations.records import FINISHED
 from catalog.operations.staging import STAGING, read_staged
+from catalog.partitions.staged import reserving_attempts
 from catalog.storage import Storage
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 from catalog.storage.values import ValueEncoder
@@ -81,8 +82,7 @@ def uncommitted_files(storage: Storage, table: Table) -> UncommittedFiles:
 
 
 def _mark(connection: Connection, table: Table) -> Mark:
-    staged, operation = StagedPartitionRow, OperationRow
-    attempts = select(staged.operation_number, staged.attempt).where(staged.table_id == table.id).distinct()
+    operation = OperationRow
     finished = (operation.table_id == table.id, operation.state.in_(FINISHED))
     counted = connection.execute(select(func.count(), func.max(operation.number)).where(*finished)).one()
-    return Mark(tuple(sorted((number, attempt) for number, attempt in connection.execute(attempts))), *counted)
+    return Mark(tuple(sorted(reserving_attempts(connection, table))), *counted)

@@ -50,6 +50,12 @@ class Outcomes:
         with self._storage.read() as connection:
             return [to_operation(row) for row in connection.execute(query.limit(limit))]
 
+    def is_pending(self, operation_id: str) -> bool:
+        """Return whether an operation is to be reported."""
+        with self._storage.read() as connection:
+            found = select(OperationRow.number).where(OperationRow.id == operation_id, *_is_unreported())
+            return connection.scalar(found) is not None
+
     def mark(self, operation_ids: Iterable[str]) -> int:
         """Record that operations are reported; return the number of those that were not before."""
         row, count = OperationRow, 0

@@ -145,7 +145,7 @@ class Conditions:
     def _read_strings(
         self, connection: Connection, table: Table, known: Mapping[int, Collection[str] | None]
     ) -> dict[int, Sequence[str]]:
-        """Return all strings of some keys, and possibly some that no partition has any more."""
+        """Return the strings of some keys: of all partitions, and perhaps of some that were dropped."""
         sample: Sequence[str] = () if all(known.values()) else self._sample(connection, table)
         strings = {key: set(texts or {packed.split("/")[key] for packed in sample}) for key, texts in known.items()}
         own = PartitionRow.table_id == table.id

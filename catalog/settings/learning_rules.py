@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 from typing import Any
 
 from catalog.errors import InvalidConfigurationError
@@ -17,6 +18,8 @@ FEWEST = 7
 """Partitions are compared if at least so many earlier ones were measured: those of a week of daily loads."""
 
 _MOST = 500
+_DEVIATIONS = 1.4826
+"""The standard deviation of normal values, divided by the median of their distances from the median."""
 
 
 class Measure(StrEnum):
@@ -100,3 +103,15 @@ def _measures(place: str, value: Any) -> frozenset[Measure]:
             f"{place} names {', '.join(unknown)}, which is not measured; the measures are {', '.join(Measure)}"
         )
     return frozenset(map(Measure, names))
+
+
+def usual_distance(values: Iterable[float], middle: float, tolerance: float, least: float) -> float:
+    """Return the distance from the median up to which a value is usual.
+
+    Args:
+        values: The earlier values; at least one.
+        middle: Their median.
+        tolerance: As in `LearningRule`.
+        least: The smallest distance.
+    """
+    return max(tolerance * _DEVIATIONS * median(abs(value - middle) for value in values), least)

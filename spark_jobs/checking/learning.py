@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from catalog import Table
-from catalog.settings.learning_rules import FEWEST, LearningRule, Measure
+from catalog.settings.learning_rules import FEWEST, LearningRule, Measure, usual_distance
 from catalog.settings.quality_rules import PartitionCheck
 from spark_jobs.checking.measures import AGE, COLUMN_AGE, DISTINCT, NEWEST, NULL_RATIO
 from spark_jobs.checking.planned_checks import Check
@@ -22,8 +22,6 @@ from spark_jobs.checking.planned_checks import Check
 if TYPE_CHECKING:
     import pandas
 
-_DEVIATIONS = 1.4826
-"""The standard deviation of normal values, divided by the median of their distances from the median."""
 _MIDDLE = 0.8
 _DATE_PARTS = ("year", "month", "day", "hour")
 
@@ -74,7 +72,7 @@ def usual_band(values: Sequence[float], kind: _Kind, tolerance: float) -> Band:
     ordered = sorted(values)
     middle = median(ordered)
     least = max(kind.least_share * abs(middle), kind.least)
-    distance = max(tolerance * _DEVIATIONS * median(abs(value - middle) for value in ordered), least)
+    distance = usual_distance(ordered, middle, tolerance, least)
     outside = (1 - _MIDDLE) / 2 * (len(ordered) - 1)
     low = min(middle - distance, ordered[math.ceil(outside)] - least)
     high = max(middle + distance, ordered[len(ordered) - 1 - math.ceil(outside)] + least)

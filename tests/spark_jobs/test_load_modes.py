@@ -300,4 +300,4 @@ def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(
     staging = loader.write(operation)["staging"]
     with pytest.raises(PartitionAlreadyExistsError, match="has had 1 of the load's partitions"):
         loader.register(operation, staging, mode="new")
-    assert [each.row_count for each in catalog.get_partitions("shop.orders")] == [1]
+    assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from catalog.operations.records import Operation
 
-_MOST_OUTCOMES, _MOST_LOOKED_AT = 100, 1_000
+_MOST_OUTCOMES = 100
 _MOST_PARTITIONS = 20_000
 """The number of partitions after which a run claims no more; the next run claims the others."""
 
@@ -217,7 +217,7 @@ class ReportOutcomeOperator(LineageOperator):
 
         operation_id = text("operation", self.operation)
         with open_catalog() as catalog:
-            if all(pending.id != operation_id for pending in catalog.outcomes.list(limit=_MOST_LOOKED_AT)):
+            if not catalog.outcomes.is_pending(operation_id):
                 raise AirflowSkipException(f"operation {operation_id} was reported, or is none that is")
             operation = catalog.operations.get(operation_id)
             change, report, name = outcome_of(operation)

@@ -173,6 +173,7 @@ def _rebalance(catalog: Catalog, operation: Operation) -> Change | None:
         ]
         return Change(made["statement"], parts[:_SHOWN], len(parts), is_made=True, figures=_figures(made))
     planned = plan_of(operation)
+    is_dry_run = planned is not None
     if planned is None:
         if operation.state not in UNFINISHED:
             return None
@@ -188,7 +189,6 @@ def _rebalance(catalog: Catalog, operation: Operation) -> Change | None:
         for part in planned["partitions"][:_SHOWN]
     ]
     count = len(planned["partitions"])
-    is_dry_run = plan_of(operation) is not None
     return Change(planned["statement"], parts, count, is_dry_run=is_dry_run, figures=_figures(planned))
 
 

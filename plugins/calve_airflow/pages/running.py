@@ -60,6 +60,7 @@ def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> 
     value = schema.get("value")
     if name in given:
         value = _parsed(given[name], kind)
+    text = form_text(value)
     return {
         "name": name,
         "title": schema.get("title") or name,
@@ -68,9 +69,9 @@ def field_of(name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> 
         "is_optional": "null" in types,
         "choices": schema.get("enum") or (),
         "value": value,
-        "text": form_text(value),
+        "text": text,
         # A field of one line drops line breaks, and hides the end of what a link has filled in.
-        "has_lines": kind in ("array", "object") or schema.get("format") == "multiline" or "\n" in form_text(value),
+        "has_lines": kind in ("array", "object") or schema.get("format") == "multiline" or "\n" in text,
         "section": schema.get("section"),
         "is_given": name in given,
     }

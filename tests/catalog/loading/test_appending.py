@@ -42,7 +42,10 @@ def late(catalog: Catalog, staged: Load) -> Load:
 def assert_late_rows_are_added(late: Load) -> None:
     report = late.publish()
     assert (report["partitions"], report["partitions_extended"], report["row_count"]) == (2, 1, 60)
-    counts = {each.values: (each.row_count, each.file_count) for each in late.catalog.get_partitions(TABLE)}
+    counts = {
+        partition.values: (partition.row_count, partition.file_count)
+        for partition in late.catalog.get_partitions(TABLE)
+    }
     assert counts == {("JFK", "01"): (12, 2), ("LGA", "1"): (20, 1), ("a/b", None): (30, 1)}
     files = files_below(late.table)
     assert Counter(folders_of(files)) == {
@@ -52,7 +55,7 @@ def assert_late_rows_are_added(late: Load) -> None:
     }
     assert reserved_count(late.catalog) == 0
     assert_every_partition_has_its_item(late.catalog, TABLE)
-    loaded = {each.values for each in late.catalog.operation_partitions(late.name)}
+    loaded = {partition.values for partition in late.catalog.operation_partitions(late.name)}
     assert loaded == counts.keys(), "the partition with late rows is checked and announced, too"
     assert Load(late.catalog, late.table, late.landing, "later").discover() == []
 
@@ -78,7 +81,9 @@ def test_a_load_of_late_rows_that_is_killed_is_undone(
     cancel(catalog, late.name)
     undo(catalog, **({"grace": NOW} if undo is Catalog.vacuum else {"table": TABLE}))
     assert files_below(late.table) == {"origin=JFK/month=01/old.parquet": "old"}
-    assert [(each.values, each.row_count) for each in catalog.get_partitions(TABLE)] == [(("JFK", "01"), 2)]
+    assert [(partition.values, partition.row_count) for partition in catalog.get_partitions(TABLE)] == [
+        (("JFK", "01"), 2)
+    ]
     assert reserved_count(catalog) == 0
 
 
@@ -86,7 +91,7 @@ def test_without_the_mode_late_rows_are_refused(late: Load, catalog: Catalog) ->
     late.mode = None
     with pytest.raises(PartitionAlreadyExistsError, match="origin=JFK/month=1"):
         late.publish()
-    assert [each.row_count for each in catalog.get_partitions(TABLE)] == [2]
+    assert [partition.row_count for partition in catalog.get_partitions(TABLE)] == [2]
     assert reserved_count(catalog) == 0
 
 
@@ -225,7 +230,7 @@ def test_a_partition_that_changes_while_files_move_to_it_refuses_the_append(
         monkeypatch.setattr(f"{module}.reached", interfere)
     with pytest.raises((ConflictError, UnsupportedFormatError), match=r"was dropped, renamed or moved|stored as ORC"):
         append.publish()
-    assert [each.row_count for each in catalog.get_partitions(TABLE) if each.values[0] == "new"] == []
+    assert [partition.row_count for partition in catalog.get_partitions(TABLE) if partition.values[0] == "new"] == []
     append.discard()
     assert sorted(files_below(table)) == ["origin=JFK/month=1/old.parquet"]
     assert not Path(table.location, "origin=new/month=1").exists()

@@ -116,7 +116,9 @@ def test_a_location_is_taken_literally(catalog: Catalog, tmp_path: Path, scheme:
     report = migrate(catalog, MORE, "m1", MigrationRequest(verify=False))
     assert table.location in report["metadata_location"]
     metadata = read_metadata(catalog.get_table(MORE).metadata_location or "")
-    assert [each.manifest_path.startswith(f"{table.location}/") for each in current_manifests(metadata)] == [True]
+    assert [manifest.manifest_path.startswith(f"{table.location}/") for manifest in current_manifests(metadata)] == [
+        True
+    ]
     assert list(known_files(metadata)) == [f"{table.location}/part-0.parquet"]
 
 

@@ -165,12 +165,12 @@ def test_of_two_migrations_at_once_one_wins_and_the_other_says_why(catalog: Cata
             except CatalogError as error:
                 outcomes[operation_id] = error
 
-    threads = [Thread(target=run, args=(each,)) for each in ("a", "b")]
+    threads = [Thread(target=run, args=(name,)) for name in ("a", "b")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    lost = [each for each in outcomes.values() if isinstance(each, Exception)]
+    lost = [outcome for outcome in outcomes.values() if isinstance(outcome, Exception)]
     assert len(lost) == 1
     assert isinstance(lost[0], OperationConflictError | AlreadyIcebergError), lost
     assert iceberg_rows(catalog_url) == expected_rows()
@@ -195,10 +195,10 @@ def test_two_runs_of_one_operation_give_one_table(catalog: Catalog, catalog_url:
         thread.start()
     for thread in threads:
         thread.join()
-    reports = [each for each in outcomes if isinstance(each, dict)]
+    reports = [outcome for outcome in outcomes if isinstance(outcome, dict)]
     assert reports
-    assert all(each == reports[0] for each in reports)
-    assert all(isinstance(each, dict | FencedError) for each in outcomes), outcomes
+    assert all(report == reports[0] for report in reports)
+    assert all(isinstance(outcome, dict | FencedError) for outcome in outcomes), outcomes
     assert iceberg_rows(catalog_url) == expected_rows()
 
 
@@ -277,7 +277,7 @@ def test_vacuum_removes_the_other_attempts_of_a_committed_migration(catalog: Cat
     make_old(catalog, table.location, "m1")
     catalog.vacuum(grace=timedelta(0))
     left = metadata_files(table.location)
-    assert left == [each for each in left if f"/{kept['folder']}/" in each or each == kept["metadata_location"]]
+    assert left == [path for path in left if f"/{kept['folder']}/" in path or path == kept["metadata_location"]]
     assert len(left) == 4
     assert iceberg_rows(catalog_url) == expected_rows()
 

@@ -27,7 +27,7 @@ from tests.support.written_files import own_name
 
 
 def row_count(catalog: Catalog) -> int:
-    return sum(each.row_count for each in catalog.scheme_partitions(TABLE))
+    return sum(partition.row_count for partition in catalog.scheme_partitions(TABLE))
 
 
 @pytest.mark.parametrize("statement", [DROP, PURGE])
