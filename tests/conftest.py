@@ -125,6 +125,21 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+@pytest.fixture(autouse=True)
+def unchanged_environment() -> Iterator[None]:
+    """Fail a test that leaves variables of AWS or Calve to the tests after it.
+
+    Fixtures of wider scopes are set up before, those of the test itself are undone when this looks.
+    """
+    before = _service_variables()
+    yield
+    assert _service_variables() == before, "the test has changed the environment of the tests after it"
+
+
+def _service_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "CALVE_"))}
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """A running PostgreSQL server without durability, for all tests."""

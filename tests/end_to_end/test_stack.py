@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -110,8 +111,8 @@ def test_shell_file_leads_to_the_catalog(stack: Stack) -> None:
 
 
 def test_running_stack_is_used_by_another_process_and_left_running(stack: Stack) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", "http://elsewhere")
+    # Attaching replaces all variables of AWS: the stack's session token must not stay for the tests that follow.
+    with mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": "http://elsewhere"}):
         other = Stack(stack.home)
         assert other.attach()
         assert "AWS_ENDPOINT_URL" not in os.environ

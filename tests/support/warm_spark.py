@@ -38,8 +38,9 @@ class WarmSpark:
     """A running server; a context manager that starts and stops it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Set the environment variables that the server has besides those of this process."""
-        self._environment = {**os.environ, **environment, "PYTHONPATH": str(REPOSITORY)}
+        """Set the environment variables that the server has besides those of this process that are not AWS's."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        self._environment = {**inherited, **environment, "PYTHONPATH": str(REPOSITORY)}
 
     def __enter__(self) -> Self:
         """Start the server and its JVM."""
