@@ -73,6 +73,8 @@ CatalogError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
 ├── LimitExceededError
+├── DoorError                        a front door refuses a request
+│   └── AccessDeniedError            the client's role does not allow it
 ├── ConflictError                    the object was changed, or is in use, by another request
 │   ├── OperationConflictError
 │   │   └── OperationReusedError
@@ -155,6 +157,7 @@ from catalog.errors.definitions import (
     TableNotFoundError,
     UnsupportedFormatError,
 )
+from catalog.errors.doors import AccessDeniedError, DoorError
 from catalog.errors.iceberg import (
     AlreadyIcebergError,
     ColumnsDifferError,
@@ -248,6 +251,7 @@ from catalog.errors.statements import (
 )
 
 __all__ = [
+    "AccessDeniedError",
     "AlreadyExistsError",
     "AlreadyIcebergError",
     "AmbiguousMergeError",
@@ -268,6 +272,7 @@ __all__ = [
     "DatabaseNotEmptyError",
     "DatabaseNotFoundError",
     "DefaultPartitionError",
+    "DoorError",
     "DuplicateColumnError",
     "DuplicateFilesError",
     "DuplicateListValueError",

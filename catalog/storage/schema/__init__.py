@@ -4,6 +4,14 @@ All are imported here, so that `Base.metadata` is complete.
 """
 
 from catalog.storage.schema.base import Base
+from catalog.storage.schema.entries import (
+    ColumnStatisticsRow,
+    DescriptorRow,
+    FunctionRow,
+    GivenAnswerRow,
+    MetastoreLockRow,
+    TableVersionRow,
+)
 from catalog.storage.schema.files import (
     DataFileRow,
     FormerFileRow,
@@ -32,14 +40,19 @@ __all__ = [
     "BackfillRangeRow",
     "Base",
     "CatalogRow",
+    "ColumnStatisticsRow",
     "DataFileRow",
     "DatabaseRow",
+    "DescriptorRow",
     "FailedSampleRow",
     "FormerFileRow",
+    "FunctionRow",
+    "GivenAnswerRow",
     "IcebergNamespaceRow",
     "IcebergTableRow",
     "IndexItemRow",
     "JobRow",
+    "MetastoreLockRow",
     "OperationRow",
     "PartitionChangeRow",
     "PartitionCheckRow",
@@ -56,6 +69,7 @@ __all__ = [
     "SparkApplicationRow",
     "StagedPartitionRow",
     "TableRow",
+    "TableVersionRow",
     "VersionState",
     "new_version",
 ]

@@ -19,7 +19,7 @@ class PartitionRow(Base):
     the strings (`catalog.model.partition_names.pack_values`). `location` is null for the Hive-style default.
     `properties` is JSON, including the partition's own format if it has one (`catalog.storage.properties`). There is no
     foreign key to the table: checking it takes longer than writing the row, and transactions that add partitions lock
-    the table's row.
+    the table's row. `descriptor_id` is that of a storage descriptor unlike the table's (`DescriptorRow`).
     """
 
     __tablename__ = "calve_partition"
@@ -51,6 +51,7 @@ class PartitionRow(Base):
     is_quarantined: Mapped[bool]
     operation_number: Mapped[int | None]
     created_at_ms: Mapped[int]
+    descriptor_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class PartitionChangeRow(Base):

@@ -29,7 +29,7 @@ class CatalogRow(Base):
 
 
 class DatabaseRow(Base):
-    """A database."""
+    """A database. `details` is what the metastores' protocols keep of it besides; null for Calve's defaults."""
 
     __tablename__ = "calve_database"
     __table_args__ = NEVER_REUSED
@@ -39,6 +39,7 @@ class DatabaseRow(Base):
     location: Mapped[str] = mapped_column(Text)
     description: Mapped[str | None] = mapped_column(Text)
     properties: Mapped[dict[str, Any]]
+    details: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class TableRow(Base):
@@ -48,7 +49,8 @@ class TableRow(Base):
     invalidates caches of these. `location_key` is the location as normalized by `catalog.files.locations.location_key`;
     null for views. `published_location` is that of the Iceberg metadata of a table with a partition scheme; null for
     other tables, and for tables of earlier versions until `calve init` publishes them. `delete_file_count` is the
-    number of delete files in its current snapshot.
+    number of delete files in its current snapshot. `details` is what the metastores' protocols keep of it besides, such
+    as owner, SerDe and sort columns; null for the defaults of its format.
     """
 
     __tablename__ = "calve_table"
@@ -79,6 +81,7 @@ class TableRow(Base):
     location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
     published_location: Mapped[str | None] = mapped_column(Text)
     delete_file_count: Mapped[int] = mapped_column(default=0, server_default="0")
+    details: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class ProposalRow(Base):
