@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from catalog.partitions.scanning import Scanner
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
+    from catalog.tables.entries import TableEntries
 
 
 class Core:
@@ -149,6 +150,13 @@ class Core:
         from catalog.importing.imports import Imports
 
         return Imports(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def table_entries(self) -> TableEntries:
+        """Tables and databases as metastores' protocols define them."""
+        from catalog.tables.entries import TableEntries
+
+        return TableEntries(self.storage, self._definitions)
 
     @cached_property
     def previews(self) -> Previews:

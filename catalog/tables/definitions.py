@@ -97,6 +97,7 @@ class Definitions:
         description: str | None = None,
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
+        details: Mapping[str, Any] | None = None,
     ) -> Database:
         """Create a database; see `Catalog.create_database`."""
         name = normalise_identifier(name, "database")
@@ -105,7 +106,7 @@ class Definitions:
             with suppress(DatabaseNotFoundError):
                 return self.get_database(name)
         database = Database(
-            name, self._database_location(name, location), description, _changed_properties({}, properties)
+            name, self.database_folder(name, location), description, _changed_properties({}, properties), details
         )
         try:
             with self._storage.write() as connection:
@@ -115,6 +116,7 @@ class Definitions:
                         location=database.location,
                         description=description,
                         properties=dict(database.properties),
+                        details=details,
                     )
                 )
         except IntegrityError:
@@ -123,7 +125,8 @@ class Definitions:
             raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
         return database
 
-    def _database_location(self, name: str, location: str | None) -> str:
+    def database_folder(self, name: str, location: str | None) -> str:
+        """Return the folder of a database for which a location is requested, or None for the default."""
         if location is None:
             if self._warehouse is None:
                 raise InvalidConfigurationError(
@@ -139,13 +142,13 @@ class Definitions:
         """Return a database."""
         with self._storage.read() as connection:
             row = self._database_row(connection, normalise_identifier(name, "database"))
-        return Database(row.name, row.location, row.description, row.properties)
+        return _database(row)
 
     def list_databases(self) -> list[Database]:
         """Return all databases by name."""
         with self._storage.read() as connection:
             rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
-        return [Database(row.name, row.location, row.description, row.properties) for row in rows]
+        return [_database(row) for row in rows]
 
     def alter_database(
         self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
@@ -185,13 +188,15 @@ class Definitions:
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
-        columns = normalise_columns(definition["columns"])
-        keys = normalise_columns(definition["partition_keys"])
+        is_recorded = definition.get("is_recorded", False)
+        columns = normalise_columns(definition["columns"], is_recorded=is_recorded)
+        keys = normalise_columns(definition["partition_keys"], is_recorded=is_recorded)
         kind: TableKind = definition.get("kind", TableKind.MANAGED)
         # A view may have no columns here, because only Spark can determine them.
         if columns or kind is not TableKind.VIEW:
-            check_columns(str(table), columns, keys)
+            check_columns(str(table), columns, keys, is_recorded=is_recorded)
         scheme: Scheme | None = definition.get("scheme")
+        file_format = definition["format"]
         if scheme is not None:
             check_table_of_scheme(scheme, columns, keys, definition["format"])
             columns = scheme_column_last(columns, scheme.column)
@@ -214,7 +219,7 @@ class Definitions:
                 "columns": [column_json(column) for column in numbered.columns],
                 "partition_keys": [column_json(key) for key in numbered.keys],
                 "last_column_id": numbered.last_id,
-                "format": parse_format(definition["format"]),
+                "format": FileFormat.OTHER if file_format is FileFormat.OTHER else parse_format(file_format),
                 "location": location,
                 "properties": properties,
                 "location_key": claim_held_location(connection, location, str(table)),
@@ -443,7 +448,13 @@ def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
         published_location=row.published_location,
         live_location=pointer or row.published_location if row.published_location else None,
         delete_file_count=row.delete_file_count,
+        created_at_ms=row.created_at_ms,
+        details=row.details,
     )
+
+
+def _database(row: Row[Any]) -> Database:
+    return Database(row.name, row.location, row.description, row.properties, row.details)
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:

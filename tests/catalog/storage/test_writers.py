@@ -15,6 +15,7 @@ WRITERS = {
     "BackfillRangeRow": {"indexes", "tables"},
     "DataFileRow": {"datafiles"},
     "DatabaseRow": {"tables"},
+    "DescriptorRow": {"partitions"},
     "FailedSampleRow": {"loading"},
     "FormerFileRow": {"datafiles"},
     "IcebergTableRow": {"iceberg"},
