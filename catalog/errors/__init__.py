@@ -67,10 +67,11 @@ CatalogError
 │       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
+│   ├── FunctionNotFoundError, MetastoreLockNotFoundError,
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
-│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
+│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError, FunctionAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
@@ -139,6 +140,8 @@ from catalog.errors.definitions import (
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     DuplicateColumnError,
+    FunctionAlreadyExistsError,
+    FunctionNotFoundError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -215,7 +218,13 @@ from catalog.errors.metastores import (
     TablesNotImportedError,
     UnsupportedSourceTableError,
 )
-from catalog.errors.operations import FencedError, OperationConflictError, OperationReusedError, PlanConflictError
+from catalog.errors.operations import (
+    FencedError,
+    MetastoreLockNotFoundError,
+    OperationConflictError,
+    OperationReusedError,
+    PlanConflictError,
+)
 from catalog.errors.partitions import (
     AmbiguousMergeError,
     InvalidPartitionError,
@@ -296,6 +305,8 @@ __all__ = [
     "FilesNeededError",
     "FilesNotDeletedError",
     "FolderBeingPurgedError",
+    "FunctionAlreadyExistsError",
+    "FunctionNotFoundError",
     "ForeignTableError",
     "IcebergTableError",
     "IndexAlreadyExistsError",
@@ -323,6 +334,7 @@ __all__ = [
     "LocationNotAllowedError",
     "LocationNotEmptyError",
     "LocationTakenError",
+    "MetastoreLockNotFoundError",
     "MigrationConflictError",
     "MigrationRefusedError",
     "MissingFileError",
