@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
     from catalog.tables.functions import Functions
+    from catalog.tables.table_versions import TableVersions
 
 
 class Core:
@@ -173,6 +174,13 @@ class Core:
         from catalog.operations.metastore_locks import MetastoreLocks
 
         return MetastoreLocks(self.storage)
+
+    @cached_property
+    def table_versions(self) -> TableVersions:
+        """Former definitions of tables that metastores' protocols have changed."""
+        from catalog.tables.table_versions import TableVersions
+
+        return TableVersions(self.storage)
 
     @cached_property
     def previews(self) -> Previews:

@@ -91,6 +91,7 @@ CatalogError
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
+│   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
 │   ├── SourceEntryChangedError      a metastore's entry changed after it was read
 │   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
 │   ├── FilesNeededError             an Iceberg table needs the files to be deleted
@@ -142,6 +143,7 @@ from catalog.errors.definitions import (
     DuplicateColumnError,
     FunctionAlreadyExistsError,
     FunctionNotFoundError,
+    EntryModifiedError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -297,6 +299,7 @@ __all__ = [
     "DuplicateListValueError",
     "EngineError",
     "EngineUnavailableError",
+    "EntryModifiedError",
     "ExpressionError",
     "ExpressionSyntaxError",
     "ExpressionTooComplexError",

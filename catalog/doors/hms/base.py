@@ -18,7 +18,12 @@ T = TypeVar("T")
 
 
 class Base:
-    """The catalog, and the names in calls."""
+    """The catalog, and the names in calls.
+
+    Attributes:
+        user: The name that the client gives its user.
+        is_of_release_4: Whether the client has made a call that Hive's clients make since release 4.
+    """
 
     def __init__(self, catalog: Catalog, entries: Entries, client: Client) -> None:
         """Set the catalog, its entries, which all connections share, and the client of this connection."""
@@ -26,6 +31,7 @@ class Base:
         self.entries = entries
         self.client = client
         self.user = client.name
+        self.is_of_release_4 = False
 
     @staticmethod
     def _given(value: T | None, what: str) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,13 @@ from catalog.doors.hms.base import Base
 from catalog.doors.hms.names import CATALOG, matching, parse_database
 from catalog.doors.hms.structures import database_from, to_database
 from catalog.errors import DatabaseNotEmptyError
+from catalog.files.folders import make_folders
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+
+_NAME = re.compile(r"\w+", re.ASCII)
 
 
 class DatabaseCalls(Base):
@@ -57,6 +62,7 @@ class DatabaseCalls(Base):
         return to_database(self.entries.database(self._database(name)))
 
     def get_database_req(self, request: Any) -> Any:
+        self.is_of_release_4 = True
         return to_database(self.entries.database(self._database(request.name, request.catalogName)))
 
     def create_database(self, database: Any) -> None:
@@ -65,7 +71,14 @@ class DatabaseCalls(Base):
             self._database(name, database.catalogName)
         except NoSuchObjectException as error:
             raise InvalidObjectException(error.message) from None
-        self.entries.create_database(database_from(database))
+        if not _NAME.fullmatch(name.rpartition("#")[2]):
+            raise InvalidObjectException(f"{name} is not a valid database name")
+        entry = database_from(database)
+        if entry.location is None:
+            # As Hive names the folder.
+            entry = replace(entry, location=f"{self.catalog.table_entries.database_folder(entry.name, None)}.db")
+        created = self.entries.create_database(entry)
+        make_folders([created.location] if created.location else [])
 
     def alter_database(self, name: str | None, database: Any) -> None:
         known = self._database(name)
@@ -77,6 +90,7 @@ class DatabaseCalls(Base):
             name=known,
             location=after.location or before.location,
             description=before.description if after.description is None else after.description,
+            owner_type=after.owner_type or before.owner_type,
             created_at=before.created_at,
             extra=after.extra or before.extra,
         )
@@ -86,6 +100,7 @@ class DatabaseCalls(Base):
         self._drop_database(self._database(name), bool(delete_data), bool(cascade))
 
     def drop_database_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
         try:
             name = self._database(request.name, request.catalogName)
             self._drop_database(name, request.deleteData, request.cascade)

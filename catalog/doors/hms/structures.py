@@ -10,7 +10,7 @@ from hive_metastore import ttypes
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveSkew, HiveStorage, HiveTable
 from catalog.model import Column
-from catalog.model.identifiers import TableName
+from catalog.model.identifiers import DEFAULT_DATABASE, TableName
 
 _OWNER_TYPES = {ttypes.PrincipalType.USER: "USER", ttypes.PrincipalType.ROLE: "ROLE", ttypes.PrincipalType.GROUP: "GROUP"}
 _OWNER_NUMBERS = {name: number for number, name in _OWNER_TYPES.items()}
@@ -18,6 +18,7 @@ _OWNER_NUMBERS = {name: number for number, name in _OWNER_TYPES.items()}
 DDL_TIME = "transient_lastDdlTime"
 """The parameter with the time of the last change, which Hive Metastore sets."""
 
+_DEFAULT_DESCRIPTION = "Default Hive database"
 _TABLE_EXTRA = ("rewriteEnabled", "accessType", "requiredReadCapabilities", "requiredWriteCapabilities")
 _SERDE_EXTRA = ("description", "serializerClass", "deserializerClass", "serdeType")
 
@@ -47,14 +48,15 @@ def database_from(entry: Any) -> HiveDatabase:
 
 def to_database(database: HiveDatabase) -> Any:
     """Return a database as clients get it."""
+    is_default = database.name == DEFAULT_DATABASE
     return ttypes.Database(
         name=database.name,
-        description=database.description,
+        description=database.description or (_DEFAULT_DESCRIPTION if is_default else None),
         locationUri=qualified(database.location),
         parameters=dict(database.parameters),
         privileges=None,
-        ownerName=database.owner,
-        ownerType=_OWNER_NUMBERS.get(database.owner_type or ""),
+        ownerName=database.owner or ("public" if is_default else None),
+        ownerType=_OWNER_NUMBERS.get(database.owner_type or ("ROLE" if is_default else "")),
         catalogName=CATALOG,
         createTime=database.created_at,
         managedLocationUri=database.extra.get("managedLocationUri"),

@@ -73,7 +73,7 @@ class TableCalls(Base):
                     tableName=table.name.name,
                     tableType=table.table_type,
                     comments=table.parameters.get("comment"),
-                    catName=CATALOG,
+                    catName=CATALOG if self.is_of_release_4 else None,
                 )
                 for table in self.entries.tables(TableName(database, table_name) for table_name in found)
                 if not kinds or table.table_type in kinds
@@ -125,7 +125,10 @@ class TableCalls(Base):
         if (catalog or known.catalog).lower() != CATALOG:
             return []
         wanted = [TableName(known.database.lower(), name.lower()) for name in names]
-        return [to_table(table) for table in self.entries.tables(dict.fromkeys(wanted))]
+        tables = self.entries.tables(dict.fromkeys(wanted))
+        if wanted and not tables and known.database.lower() not in {found.name for found in self.entries.databases()}:
+            raise UnknownDBException(f"Could not find database {known.database}")
+        return [to_table(table) for table in tables]
 
     def get_fields(self, database: str | None, name: str | None) -> list[Any]:
         return to_fields(self._described(database, name).columns)
@@ -168,6 +171,7 @@ class TableCalls(Base):
         self._create_table(table)
 
     def create_table_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
         self._create_table(request.table)
 
     def translate_table_dryrun(self, request: Any) -> Any:
