@@ -37,7 +37,15 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, FunctionRow, DataFileRow, FormerFileRow, OperationRow, PartitionRow, TableRow
+from catalog.storage.schema import (
+    DatabaseRow,
+    DataFileRow,
+    FormerFileRow,
+    FunctionRow,
+    OperationRow,
+    PartitionRow,
+    TableRow,
+)
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from hive_metastore.ttypes import MetaException, NoSuchObjectException
+from hive_metastore.ttypes import NoSuchObjectException
 
 from catalog.catalog import Catalog
 from catalog.doors.entries import Entries
+from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
 from catalog.doors.serving.access import Client
 from catalog.metastores.types import HiveTable
@@ -38,10 +39,10 @@ class Base:
         """Return a value that a client must send.
 
         Raises:
-            MetaException: It is missing.
+            MissingArgumentException: It is missing.
         """
         if value is None:
-            raise MetaException(f"the {what} is missing; send one")
+            raise MissingArgumentException(what)
         return value
 
     @staticmethod
@@ -53,13 +54,13 @@ class Base:
             catalog: The catalog, where the protocol has a field for it.
 
         Raises:
-            MetaException: It is missing.
+            MissingArgumentException: It is missing.
             NoSuchObjectException: It is in another catalog than Hive's.
         """
         name = parse_database(text)
         name = DatabaseName(catalog or name.catalog, name.database)
         if name.database is None:
-            raise MetaException("the name of the database is missing; send one")
+            raise MissingArgumentException("name of the database")
         if name.catalog.lower() != CATALOG:
             raise NoSuchObjectException(f"there is no catalog {name.catalog!r}; the only one is {CATALOG}")
         if not name.database:

@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from hive_metastore import ttypes
-from hive_metastore.ttypes import InvalidObjectException, InvalidOperationException, MetaException, NoSuchObjectException
+from hive_metastore.ttypes import (
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+)
 
 from catalog.doors.hms.base import Base
 from catalog.doors.hms.names import CATALOG, matching, parse_database

@@ -8,9 +8,10 @@ from typing import Any
 
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException, TMessageType, TType
+from thrift.transport.TTransport import TTransportException
 
 from catalog.doors.hms.calls import Call, calls
-from catalog.doors.hms.exceptions import as_exception, of_declared
+from catalog.doors.hms.exceptions import MissingArgumentException, as_exception, closes_connection, of_declared
 from catalog.doors.hms.transport import MessageTransport
 from catalog.doors.serving.access import Client
 from catalog.doors.serving.limits import Rates
@@ -70,6 +71,10 @@ class Dispatcher:
             self._client.require(call.role, f"call {call.name}")
             method: Callable[..., Any] = getattr(self._handler, call.name)
             return method(*[getattr(arguments, field) for field in call.fields])
+        except MissingArgumentException as error:
+            if closes_connection(call.name, error.what) and not self._handler.is_of_release_4:
+                raise TTransportException(TTransportException.UNKNOWN, error.message) from None
+            return of_declared(error.message, declared)
         except CatalogError as error:
             return as_exception(error, declared)
         except TApplicationException as error:
@@ -84,9 +89,7 @@ class Dispatcher:
 
     def _count(self, name: str, status: str, seconds: float, identifier: str) -> None:
         self._metrics.request(DOOR, name, status, seconds)
-        log_request(
-            DOOR, name, status, seconds, client=self._client.name, address=self._address, identifier=identifier
-        )
+        log_request(DOOR, name, status, seconds, client=self._client.name, address=self._address, identifier=identifier)
 
 
 def _write(protocol: Any, name: str, sequence: int, call: Call | None, outcome: Any) -> None:

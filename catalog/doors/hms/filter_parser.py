@@ -208,9 +208,7 @@ class _Parser:
         values = self._values()
         if len(values) != len(keys):
             self._fail(f"{len(keys)} value(s) in each struct")
-        leaves = tuple(
-            Leaf(key, "<>" if is_opposite else "=", value) for key, value in zip(keys, values, strict=True)
-        )
+        leaves = tuple(Leaf(key, "<>" if is_opposite else "=", value) for key, value in zip(keys, values, strict=True))
         return leaves[0] if len(leaves) == 1 else Node("or" if is_opposite else "and", leaves)
 
     def _values(self) -> list[Value]:

@@ -7,9 +7,12 @@ from typing import Any
 
 from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
+from thrift.Thrift import TApplicationException
 
 from catalog.doors.hms.base import Base
-from catalog.doors.hms.names import CATALOG, matching, parse_database
+from catalog.doors.hms.exceptions import MissingArgumentException
+from catalog.doors.hms.names import CATALOG, matching
+from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, FunctionNotFoundError, NotFoundError
 from catalog.tables.functions import Function
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
@@ -22,19 +25,32 @@ class FunctionCalls(Base):
 
     def create_function(self, function: Any) -> None:
         _check_function(function)
+        if function.dbName is None:
+            raise NoSuchObjectException("the name of the database is missing; send one")
         database = self._database(function.dbName, function.catName)
         self.catalog.functions.create(database, function.functionName, self._details(function))
 
     def alter_function(self, database: str | None, name: str | None, function: Any) -> None:
-        _check_function(function)
-        known = self._database(database)
-        self.catalog.functions.alter(
-            known,
-            self._given(name, "name of the function"),
-            self._database(function.dbName, function.catName),
-            function.functionName,
-            self._details(function),
-        )
+        known, name = self._database(database), self._given(name, "name of the function")
+        try:
+            _check_function(function)
+            target = self._database(function.dbName, function.catName)
+            self.catalog.functions.get(known, name)
+            self.entries.database(target)
+        except FunctionNotFoundError as error:
+            raise MetaException(str(error)) from None
+        except (InvalidObjectException, DatabaseNotFoundError) as error:
+            raise self._undeclared(getattr(error, "message", None) or str(error)) from None
+        try:
+            self.catalog.functions.alter(known, name, target, function.functionName, self._details(function))
+        except (NotFoundError, AlreadyExistsError) as error:
+            raise MetaException(str(error)) from None
+
+    def _undeclared(self, message: str) -> Exception:
+        """Return the exception for a reason that the protocol does not declare; release 4 wraps it."""
+        if self.is_of_release_4:
+            return MetaException(message)
+        return TApplicationException(TApplicationException.INTERNAL_ERROR, message)
 
     def drop_function(self, database: str | None, name: str | None) -> None:
         self.catalog.functions.drop(self._database(database), self._given(name, "name of the function"))
@@ -55,7 +71,7 @@ class FunctionCalls(Base):
     def _details(self, function: Any) -> dict[str, Any]:
         return {
             "class": function.className,
-            "owner": function.ownerName or self.user,
+            "owner": function.ownerName,
             "owner_type": function.ownerType,
             "type": function.functionType,
             "resources": None
@@ -81,11 +97,15 @@ def _written(function: Function) -> Any:
 
 
 def _check_function(function: Any) -> None:
-    if function is None or function.functionName is None:
-        raise MetaException("the function or its name is missing; send it")
+    for value, what in (
+        (function, "function"),
+        (function and function.functionName, "name of the function"),
+        (function and function.ownerType, "type of the function's owner"),
+        (function and function.functionType, "type of the function"),
+    ):
+        if value is None:
+            raise MissingArgumentException(what)
     if not _NAME.fullmatch(function.functionName):
         raise InvalidObjectException(f"{function.functionName} is not a valid object name")
     if not function.className:
         raise InvalidObjectException(f"function {function.functionName} has no class; send its name")
-    if function.functionType is None:
-        raise MetaException(f"function {function.functionName} has no type; send it")

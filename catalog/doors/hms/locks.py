@@ -42,7 +42,9 @@ class LockCalls(Base):
             )
             for component in request.component or ()
         ]
-        return _response(self.catalog.metastore_locks.request(request.user or self.user, request.hostname or "", components))
+        return _response(
+            self.catalog.metastore_locks.request(request.user or self.user, request.hostname or "", components)
+        )
 
     def check_lock(self, request: Any) -> Any:
         try:

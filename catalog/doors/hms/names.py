@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from hive_metastore.ttypes import MetaException
+from hive_metastore.ttypes import InvalidObjectException, MetaException
 
 from catalog.expressions.evaluation import like_pattern
 from catalog.expressions.tree import LikePattern
@@ -15,7 +15,6 @@ CATALOG = "hive"
 """The one catalog that all databases are in."""
 
 _EMPTY_DATABASE = "!"
-_NONE = "null"
 
 
 class DatabaseName(NamedTuple):
@@ -46,31 +45,44 @@ def partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
     return "/".join(f"{escape(key)}={escape(value) or NULL_VALUE}" for key, value in zip(keys, values, strict=True))
 
 
-def name_to_pairs(name: str) -> list[tuple[str, str]]:
-    """Return the keys and values of a partition's name.
+def name_to_pairs(name: str | None) -> list[tuple[str, str]]:
+    """Return the keys and values in a partition's name; parts without `=` are skipped, as by Hive.
 
     Raises:
-        MetaException: A part of the name has no `=`.
+        MetaException: The name is missing or empty.
     """
+    if not name:
+        raise MetaException("the name of the partition is missing; write it as key=value/key=value")
     pairs = []
     for part in name.split("/"):
         key, mark, value = part.partition("=")
-        if not mark or not key:
-            raise MetaException(f"invalid partition name {name!r}; write it as key=value/key=value")
-        pairs.append((unescape(key), unescape(value)))
+        if mark and key and value:
+            pairs.append((unescape(key), unescape(value)))
     return pairs
 
 
-def name_to_values(name: str, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of a partition's name in the order of the keys.
+def name_to_values(name: str | None, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the values in a partition's name in the order of the keys; other keys are skipped, as by Hive.
 
     Raises:
-        MetaException: The name is invalid, or has other keys.
+        MetaException: The name is missing or empty.
+        InvalidObjectException: A key is missing.
     """
-    pairs = {key.lower(): value for key, value in name_to_pairs(name)}
-    if sorted(pairs) != sorted(keys):
-        raise MetaException(f"invalid partition name {name!r}; it needs the keys {', '.join(keys) or _NONE}")
+    pairs = dict(name_to_pairs(name))
+    for key in keys:
+        if key not in pairs:
+            raise InvalidObjectException(f"incomplete partition name {name!r} - missing {key}")
     return tuple(pairs[key] for key in keys)
+
+
+def exact_values(names: Iterable[str], keys: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the values of those names that have just the keys, in their order; no partition has other names."""
+    found = []
+    for name in names:
+        pairs = name_to_pairs(name) if name else []
+        if [key for key, _ in pairs] == list(keys):
+            found.append(tuple(value for _, value in pairs))
+    return found
 
 
 def matcher(pattern: str | None) -> Callable[[str], bool]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hive_metastore import ttypes
-from hive_metastore.ttypes import InvalidObjectException, InvalidOperationException, MetaException, NoSuchObjectException
+from hive_metastore.ttypes import (
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+)
 
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.filters import to_expression
-from catalog.doors.hms.names import name_to_values
+from catalog.doors.hms.names import exact_values, name_to_values
 from catalog.doors.hms.partition_reads import filter_of
 from catalog.doors.hms.partition_specs import from_specs
 from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, with_ddl_time
-from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, NotFoundError, TableNotFoundError
+from catalog.errors import AlreadyExistsError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class PartitionChangeCalls(Base):
@@ -40,12 +49,14 @@ class PartitionChangeCalls(Base):
 
     def add_partitions_pspec(self, specs: list[Any] | None) -> int:
         specs = self._given(specs, "list of the partition specs")
-        partitions = from_specs(specs)
-        if not partitions:
-            if specs:
-                self._table_to_add_to(specs[0])
+        if not specs:
             return 0
-        return self._add(partitions)[1]
+        target = ttypes.Partition(
+            dbName=self._given(specs[0].dbName, "name of the database"),
+            tableName=self._given(specs[0].tableName, "name of the table"),
+            catName=specs[0].catName,
+        )
+        return self._add(from_specs(specs), target)[1]
 
     def add_partitions_req(self, request: Any) -> Any:
         if not request.parts:
@@ -69,23 +80,13 @@ class PartitionChangeCalls(Base):
         return self.append_partition(database, name, values)
 
     def append_partition_by_name(self, database: str | None, name: str | None, partition: str | None) -> Any:
-        self._given(partition, "name of the partition")
         table = self._table_to_append_to(database, name)
-        return self._append(table, self._invalid_if_unnamed(table, partition))
+        return self._append(table, name_to_values(partition, key_names(table)))
 
     def append_partition_by_name_with_environment_context(
         self, database: str | None, name: str | None, partition: str | None, context: Any
     ) -> Any:
         return self.append_partition_by_name(database, name, partition)
-
-    @staticmethod
-    def _invalid_if_unnamed(table: HiveTable, partition: str | None) -> tuple[str, ...]:
-        try:
-            return name_to_values(partition or "", key_names(table))
-        except MetaException as error:
-            if "=" not in (partition or ""):
-                raise
-            raise InvalidObjectException(error.message) from None
 
     def _append(self, table: HiveTable, values: Sequence[str] | None) -> Any:
         values = self._given(values, "list of the values")
@@ -99,8 +100,8 @@ class PartitionChangeCalls(Base):
             table = self._table(database, name)
         except NoSuchObjectException as error:
             raise InvalidObjectException(error.message) from None
-        if table.location is None:
-            raise MetaException(f"cannot append a partition to the view {table.name}")
+        if table.location is None or not table.partition_keys:
+            raise MetaException(f"cannot append a partition to {table.name}, which is a view or has no partition keys")
         return table
 
     def _table_to_add_to(self, partition: Any) -> HiveTable:
@@ -110,15 +111,22 @@ class PartitionChangeCalls(Base):
         except NoSuchObjectException as error:
             raise InvalidObjectException(error.message) from None
 
-    def _add(self, partitions: Sequence[Any], *, if_not_exists: bool = False) -> tuple[HiveTable, int]:
-        first = self._given(partitions[0], "partition")
+    def _add(
+        self, partitions: Sequence[Any], target: Any = None, *, if_not_exists: bool = False
+    ) -> tuple[HiveTable, int]:
+        """Add partitions; return their table, and their number.
+
+        Args:
+            target: A partition with the names of the table; by default the first.
+        """
         for partition in partitions:
-            if partition is None:
-                raise MetaException("a partition is missing; send it")
-            if (partition.dbName, partition.tableName) != (first.dbName, first.tableName):
-                raise MetaException(f"a partition does not belong to {first.dbName}.{first.tableName}, as the first does")
-        table = self._table_to_add_to(first)
+            self._given(partition, "partition")
+        target = partitions[0] if target is None else target
+        table = self._table_to_add_to(target)
         for partition in partitions:
+            for given, own in ((partition.dbName, target.dbName), (partition.tableName, target.tableName)):
+                if self._given(given, "name of the table of a partition").lower() != own.lower():
+                    raise MetaException(f"Partition does not belong to target table {table.name}")
             _require_values(table, self._given(partition.values, "list of the values"))
             _require_storage(table, partition)
         if len({tuple(partition.values) for partition in partitions}) < len(partitions):
@@ -134,7 +142,8 @@ class PartitionChangeCalls(Base):
         if if_not_exists:
             target = self._table_to_add_to(partitions[0])
             values = [tuple(partition.values or ()) for partition in partitions]
-            _require_all_values(target, values)
+            for wanted in values:
+                _require_values(target, wanted)
             existing = {partition.values for partition in self.entries.partitions_by_values(target.name, values)}
         table, _ = self._add(partitions, if_not_exists=if_not_exists)
         added = [tuple(partition.values) for partition in partitions if tuple(partition.values) not in existing]
@@ -163,7 +172,9 @@ class PartitionChangeCalls(Base):
         self._alter_partitions(table, self._given(request.partitions, "list of the partitions"))
         return ttypes.AlterPartitionsResponse()
 
-    def rename_partition(self, database: str | None, name: str | None, values: list[str] | None, partition: Any) -> None:
+    def rename_partition(
+        self, database: str | None, name: str | None, values: list[str] | None, partition: Any
+    ) -> None:
         self._rename(self._table_to_change(database, name), values, partition)
 
     def rename_partition_req(self, request: Any) -> Any:
@@ -194,10 +205,10 @@ class PartitionChangeCalls(Base):
         changed = []
         for values, partition in changes:
             for given in (values, partition.values):
-                _require_values(table, self._given(given, "list of the values"), InvalidOperationException)
+                _require_values(table, self._given(given, "list of the values"))
             _require_storage(table, partition)
             if partition.dbName is not None and database_of(partition).database != table.name.database:
-                raise InvalidOperationException(f"a partition does not belong to {table.name}")
+                raise MetaException(f"a partition does not belong to {table.name}")
             changed.append((tuple(values or ()), _new(partition, table, int(time.time()), is_new=False)))
         try:
             self.entries.alter_partitions(table.name, changed)
@@ -234,13 +245,13 @@ class PartitionChangeCalls(Base):
         except (NotFoundError, NoSuchObjectException) as error:
             raise MetaException(getattr(error, "message", None) or str(error)) from None
         keys = key_names(source)
-        unknown = [key for key in spec if key.lower() not in keys]
-        if unknown:
-            raise MetaException(f"{unknown[0]!r} is no partition key of {source.name}; the keys are {', '.join(keys)}")
-        values = {key.lower(): value for key, value in spec.items() if value}
+        # Names that are no keys are skipped, as by Hive.
+        values = {key: value for key in keys if (value := spec.get(key))}
         first = next((place for place, key in enumerate(keys) if key not in values), len(keys))
         if any(key in values for key in keys[first:]) or not values:
-            raise MetaException(f"{dict(spec)} does not name the first of the keys {', '.join(keys)}; name them in order")
+            raise MetaException(
+                f"{dict(spec)} does not name the first of the keys {', '.join(keys)}; name them in order"
+            )
         try:
             moved = self.entries.exchange_partitions(values, source.name, target.name)
         except (NotFoundError, AlreadyExistsError) as error:
@@ -267,11 +278,10 @@ class PartitionChangeCalls(Base):
     def drop_partition_by_name(
         self, database: str | None, name: str | None, partition: str | None, delete_data: bool
     ) -> bool:
-        self._given(partition, "name of the partition")
         table = self._table(database, name)
         try:
-            values = name_to_values(partition or "", key_names(table))
-        except MetaException as error:
+            values = name_to_values(partition, key_names(table))
+        except InvalidObjectException as error:
             raise NoSuchObjectException(error.message) from None
         self.entries.drop_partitions(table.name, [values], delete_data=bool(delete_data))
         return True
@@ -285,9 +295,8 @@ class PartitionChangeCalls(Base):
         table = self._table(request.dbName, request.tblName, request.catName)
         spec = self._given(request.parts, "specification of the partitions")
         if spec.names is not None:
-            values = [name_to_values(name, key_names(table)) for name in spec.names]
-            found = self.entries.partitions_by_values(table.name, values)
-            least = len(values)
+            values = exact_values(spec.names, key_names(table))
+            found, least = self.entries.partitions_by_values(table.name, values), len(spec.names)
         else:
             found, least = self._by_expressions(table, spec.exprs or [])
         if len(found) < least and not request.ifExists:
@@ -321,21 +330,24 @@ def _new(partition: Any, table: HiveTable, now: int, *, is_new: bool = True) -> 
     return entry
 
 
-def _require_values(table: HiveTable, values: Sequence[str], refused: Any = MetaException) -> None:
+def _require_values(table: HiveTable, values: Sequence[str]) -> None:
     if len(values) != len(table.partition_keys) or any(value is None for value in values):
-        raise refused(
+        raise MetaException(
             f"Invalid partition values {list(values)[:20]}: table {table.name} needs one for each of its keys "
             f"({', '.join(key_names(table)) or 'none'})"
         )
 
 
-def _require_all_values(table: HiveTable, values: Iterable[Sequence[str]]) -> None:
-    for one in values:
-        _require_values(table, one)
-
-
 def _require_storage(table: HiveTable, partition: Any) -> None:
-    if partition.sd is None:
-        raise MetaException("a partition has no storage descriptor; send one")
-    if table.location is None and partition.sd.location:
+    descriptor = partition.sd
+    if descriptor is None or descriptor.serdeInfo is None:
+        raise MetaException("a partition has no storage descriptor, or that has no SerDe; send both")
+    for field in descriptor.cols or ():
+        if field.name is None or field.type is None:
+            raise MetaException(f"column {field.name!r} of a partition has no name or no type; send both")
+    if not descriptor.location:
+        return
+    if table.location is None:
         raise MetaException(f"cannot specify a location for a partition of the view {table.name}")
+    if not _ABSOLUTE.match(descriptor.location):
+        raise MetaException(f"location {descriptor.location!r} is neither a URI nor an absolute path")

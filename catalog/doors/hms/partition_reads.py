@@ -7,15 +7,15 @@ from itertools import islice
 from typing import Any
 
 from hive_metastore import ttypes
-from hive_metastore.ttypes import MetaException, NoSuchObjectException
+from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
 
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.filters import of_partial_values, to_expression
-from catalog.doors.hms.names import CATALOG, name_to_pairs, name_to_values
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values
 from catalog.doors.hms.partition_specs import to_specs
-from catalog.doors.hms.structures import PartitionWriter, to_fields
-from catalog.errors import LiteralTypeError
-from catalog.metastores.types import HivePartition, HiveTable
+from catalog.doors.hms.structures import PartitionWriter
+from catalog.errors import LiteralTypeError, NotFoundError
+from catalog.metastores.types import HiveTable
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
@@ -47,7 +47,6 @@ class PartitionReadCalls(Base):
         return _with_privileges(table, [self._one(table, values)], user, groups)[0]
 
     def get_partition_by_name(self, database: str | None, name: str | None, partition: str | None) -> Any:
-        self._given(partition, "name of the partition")
         table = self._table(database, name)
         return self._one(table, self._values_of(table, partition))
 
@@ -60,8 +59,8 @@ class PartitionReadCalls(Base):
     @staticmethod
     def _values_of(table: HiveTable, partition: str | None) -> tuple[str, ...]:
         try:
-            return name_to_values(partition or "", key_names(table))
-        except MetaException as error:
+            return name_to_values(partition, key_names(table))
+        except InvalidObjectException as error:
             raise NoSuchObjectException(error.message) from None
 
     # --- many partitions ----------------------------------------------------------------------------------------
@@ -153,11 +152,7 @@ class PartitionReadCalls(Base):
         return to_specs(table, self._found(table, to_expression(text, table.partition_keys), limit))
 
     def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[Any]:
-        keys = key_names(table)
-        values = [
-            name_to_values(self._given(name, "name of a partition"), keys)
-            for name in self._given(names, "list of the names")
-        ]
+        values = exact_values(self._given(names, "list of the names"), key_names(table))
         return PartitionWriter(table).write_all(self.entries.partitions_by_values(table.name, values))
 
     def _by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[Any]:
@@ -221,7 +216,11 @@ class PartitionReadCalls(Base):
             return []
 
     def get_partition_values(self, request: Any) -> Any:
-        table = self._table(request.dbName, request.tblName, request.catName)
+        try:
+            table = self._table(request.dbName, request.tblName, request.catName)
+        except (NotFoundError, NoSuchObjectException) as error:
+            raise MetaException(getattr(error, "message", None) or str(error)) from None
+        self._given(request.partitionKeys or None, "list of the keys")
         places = _places(table, request.partitionKeys)
         found = self.entries.partitions(table.name, to_expression(request.filter, table.partition_keys))
         rows: Iterable[tuple[str, ...]] = (tuple(partition.values[place] for place in places) for partition in found)
@@ -235,7 +234,9 @@ class PartitionReadCalls(Base):
         )
         limit = _limit(request.maxParts)
         return ttypes.PartitionValuesResponse(
-            partitionValues=[ttypes.PartitionValuesRow(row=list(row)) for row in islice(rows, None if limit < 0 else limit)]
+            partitionValues=[
+                ttypes.PartitionValuesRow(row=list(row)) for row in islice(rows, None if limit < 0 else limit)
+            ]
         )
 
     def partition_name_to_vals(self, name: str | None) -> list[str]:
@@ -247,10 +248,10 @@ class PartitionReadCalls(Base):
     def partition_name_has_valid_characters(self, values: list[str], may_raise: bool) -> bool:
         return True
 
-    def markPartitionForEvent(self, *arguments: Any) -> None:  # noqa: N802
+    def markPartitionForEvent(self, *arguments: Any) -> None:
         """Accept an event of a partition; there are no listeners."""
 
-    def isPartitionMarkedForEvent(self, *arguments: Any) -> bool:  # noqa: N802
+    def isPartitionMarkedForEvent(self, *arguments: Any) -> bool:
         """Return that a partition has no event."""
         return False
 
@@ -282,9 +283,7 @@ def _places(table: HiveTable, fields: Iterable[Any] | None) -> list[int]:
         raise MetaException(f"a column is no partition key; the keys of {table.name} are {', '.join(keys)}") from None
 
 
-def _with_privileges(
-    table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None
-) -> list[Any]:
+def _with_privileges(table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None) -> list[Any]:
     """Return partitions with the privileges of a user: none, as of a metastore in which nobody granted any."""
     if table.parameters.get(_AUTHORISED, "").lower() == "true":
         privileges = ttypes.PrincipalPrivilegeSet(

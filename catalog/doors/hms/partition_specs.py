@@ -8,8 +8,9 @@ from typing import Any
 from hive_metastore import ttypes
 from hive_metastore.ttypes import MetaException
 
+from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG
-from catalog.doors.hms.structures import to_descriptor, to_fields
+from catalog.doors.hms.structures import qualified
 from catalog.metastores.types import HiveTable
 
 _GROUPED = "hive.hcatalog.partition.spec.grouping.enabled"
@@ -20,7 +21,7 @@ def to_specs(table: HiveTable, partitions: Sequence[Any]) -> list[Any]:
     """Return partitions in the shorter form, grouped if the table asks for it."""
     if table.parameters.get(_GROUPED, "").lower() != "true":
         return [_listed(table, partitions)]
-    root = table.location or ""
+    root = qualified(table.location) or ""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     elsewhere = []
     for partition in partitions:
@@ -53,7 +54,7 @@ def _listed(table: HiveTable, partitions: Sequence[Any]) -> Any:
     return ttypes.PartitionSpec(
         dbName=table.name.database,
         tableName=table.name.name,
-        rootPath=table.location,
+        rootPath=qualified(table.location),
         partitionList=ttypes.PartitionListComposingSpec(partitions=list(partitions)),
         catName=CATALOG,
     )
@@ -89,11 +90,13 @@ def _shared(table: HiveTable, root: str, partitions: Sequence[Any]) -> Any:
 def _separate(spec: Any) -> list[Any]:
     shared = spec.sharedSDPartitionSpec
     if shared.sd is None:
-        raise MetaException("a partition spec has no storage descriptor; send one")
-    root = shared.sd.location if spec.rootPath is None else spec.rootPath
+        raise MissingArgumentException("storage descriptor of a partition spec")
+    if not shared.sd.location:
+        raise MetaException("the storage descriptor of a partition spec has no location; send one")
     partitions = []
     for member in shared.partitions or []:
-        place = None if member.relativePath is None else f"{root or ''}{member.relativePath}"
+        # As Hive, which writes a missing path as this word.
+        place = f"{shared.sd.location}{'null' if member.relativePath is None else member.relativePath}"
         partitions.append(
             ttypes.Partition(
                 values=member.values,

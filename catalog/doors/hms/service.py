@@ -28,37 +28,37 @@ _DEFAULT_PARTITION = {
 class ServiceCalls(Base):
     """Health, versions, settings and users."""
 
-    def getName(self) -> str:  # noqa: N802
+    def getName(self) -> str:
         return "Hive Metastore"
 
-    def getVersion(self) -> str:  # noqa: N802
+    def getVersion(self) -> str:
         return VERSION
 
-    def getStatus(self) -> int:  # noqa: N802
+    def getStatus(self) -> int:
         return int(fb_status.ALIVE)
 
-    def getStatusDetails(self) -> str:  # noqa: N802
+    def getStatusDetails(self) -> str:
         return "alive"
 
-    def aliveSince(self) -> int:  # noqa: N802
+    def aliveSince(self) -> int:
         return _STARTED
 
-    def getCounters(self) -> dict[str, int]:  # noqa: N802
+    def getCounters(self) -> dict[str, int]:
         return {}
 
-    def getCounter(self, key: str) -> int:  # noqa: N802
+    def getCounter(self, key: str) -> int:
         return 0
 
-    def getOption(self, key: str) -> str:  # noqa: N802
+    def getOption(self, key: str) -> str:
         return ""
 
-    def getOptions(self) -> dict[str, str]:  # noqa: N802
+    def getOptions(self) -> dict[str, str]:
         return {}
 
-    def getCpuProfile(self, seconds: int) -> str:  # noqa: N802
+    def getCpuProfile(self, seconds: int) -> str:
         return ""
 
-    def setOption(self, key: str, value: str) -> None:  # noqa: N802
+    def setOption(self, key: str, value: str) -> None:
         """Accept an option, which changes nothing."""
 
     def reinitialize(self) -> None:
@@ -78,16 +78,16 @@ class ServiceCalls(Base):
             raise ConfigValSecurityException(f"For security reasons, the config key {name} cannot be accessed")
         return _DEFAULT_PARTITION.get(name, default)
 
-    def getMetaConf(self, key: str | None) -> str:  # noqa: N802
+    def getMetaConf(self, key: str | None) -> str:
         raise MetaException(f"Invalid configuration key {key}")
 
-    def setMetaConf(self, key: str | None, value: str | None) -> None:  # noqa: N802
+    def setMetaConf(self, key: str | None, value: str | None) -> None:
         raise MetaException(f"Invalid configuration key {key}")
 
     def get_metastore_db_uuid(self) -> str:
         raise MetaException("the catalog has no UUID of a metastore")
 
-    def flushCache(self) -> None:  # noqa: N802
+    def flushCache(self) -> None:
         """Accept the request: there is no cache."""
 
     # --- events: there are none ---------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class ServiceCalls(Base):
     def get_next_notification(self, request: Any) -> Any:
         return ttypes.NotificationEventResponse(events=[])
 
-    def get_current_notificationEventId(self) -> Any:  # noqa: N802
+    def get_current_notificationEventId(self) -> Any:
         return ttypes.CurrentNotificationEventId(eventId=0)
 
     def get_notification_events_count(self, request: Any) -> Any:

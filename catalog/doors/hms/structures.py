@@ -12,7 +12,11 @@ from catalog.metastores.types import HiveDatabase, HivePartition, HiveSkew, Hive
 from catalog.model import Column
 from catalog.model.identifiers import DEFAULT_DATABASE, TableName
 
-_OWNER_TYPES = {ttypes.PrincipalType.USER: "USER", ttypes.PrincipalType.ROLE: "ROLE", ttypes.PrincipalType.GROUP: "GROUP"}
+_OWNER_TYPES = {
+    ttypes.PrincipalType.USER: "USER",
+    ttypes.PrincipalType.ROLE: "ROLE",
+    ttypes.PrincipalType.GROUP: "GROUP",
+}
 _OWNER_NUMBERS = {name: number for number, name in _OWNER_TYPES.items()}
 
 DDL_TIME = "transient_lastDdlTime"
@@ -20,6 +24,7 @@ DDL_TIME = "transient_lastDdlTime"
 
 _DEFAULT_DESCRIPTION = "Default Hive database"
 _TABLE_EXTRA = ("rewriteEnabled", "accessType", "requiredReadCapabilities", "requiredWriteCapabilities")
+_WITHOUT_COLUMNS = "without_columns"
 _SERDE_EXTRA = ("description", "serializerClass", "deserializerClass", "serdeType")
 
 
@@ -101,7 +106,7 @@ def storage_from(descriptor: Any, table_columns: tuple[Column, ...] | None = Non
         parameters=dict(descriptor.parameters or {}),
         skew=_skew_from(descriptor.skewedInfo),
         is_stored_as_subdirectories=descriptor.storedAsSubDirectories,
-        extra=_fields_of(serde, _SERDE_EXTRA),
+        extra=_fields_of(serde, _SERDE_EXTRA) | ({_WITHOUT_COLUMNS: True} if descriptor.cols is None else {}),
     )
 
 
@@ -112,7 +117,7 @@ def to_descriptor(storage: HiveStorage, fields: list[Any] | None, location: str 
         fields: The columns; None for none at all, as of a table whose entry has none.
     """
     return ttypes.StorageDescriptor(
-        cols=fields,
+        cols=None if storage.extra.get(_WITHOUT_COLUMNS) else fields,
         location=qualified(location),
         inputFormat=storage.input_format,
         outputFormat=storage.output_format,
@@ -122,7 +127,7 @@ def to_descriptor(storage: HiveStorage, fields: list[Any] | None, location: str 
             name=storage.serde_name,
             serializationLib=storage.serde,
             parameters=dict(storage.serde_parameters),
-            **storage.extra,
+            **{name: storage.extra.get(name) for name in _SERDE_EXTRA},
         ),
         bucketCols=list(storage.bucket_columns),
         sortCols=[ttypes.Order(col=name, order=order) for name, order in storage.sort_columns],
@@ -238,6 +243,7 @@ class PartitionWriter:
             shared = self._descriptors[id(storage)] = (storage, vars(to_descriptor(storage, fields, None)))
         descriptor = ttypes.StorageDescriptor.__new__(ttypes.StorageDescriptor)
         descriptor.__dict__ = {**shared[1], "location": qualified(partition.location)}
+        parameters = partition.parameters
         written = ttypes.Partition.__new__(ttypes.Partition)
         written.__dict__ = {
             **self._blank,
@@ -245,7 +251,8 @@ class PartitionWriter:
             "createTime": partition.created_at or 0,
             "lastAccessTime": partition.accessed_at,
             "sd": descriptor,
-            "parameters": partition.parameters,
+            # Thrift's encoder in C takes nothing but a dictionary.
+            "parameters": parameters if type(parameters) is dict else dict(parameters or {}),
         }
         return written
 

@@ -60,7 +60,9 @@ def _leaf(leaf: Leaf) -> Test:
         return lambda table: compare(table.accessed_at)
     if leaf.key.startswith(PARAMETER):
         if leaf.operator not in _OF_PARAMETERS:
-            raise MetaException(f"parameters of tables are compared by {', '.join(_OF_PARAMETERS)}, not {leaf.operator}")
+            raise MetaException(
+                f"parameters of tables are compared by {', '.join(_OF_PARAMETERS)}, not {leaf.operator}"
+            )
         name, compare = leaf.key.removeprefix(PARAMETER), _comparison(leaf, str)
         return lambda table: compare(table.parameters.get(name))
     raise MetaException(f"tables cannot be filtered by {leaf.key!r}; use {OWNER}, {ACCESS} or {PARAMETER}<name>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,37 @@ from catalog.model.identifiers import TableName
 
 _NAME = re.compile(r"\w+", re.ASCII)
 _TABLES, _VIEW, _EXTERNAL = ("MANAGED_TABLE", "EXTERNAL_TABLE"), "VIRTUAL_VIEW", "EXTERNAL"
+_DERIVED = "<derived from deserializer>"
+_FIRST_WORD = re.compile(r"\w*")
+_TYPES = frozenset(
+    [
+        "void",
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "string",
+        "char",
+        "varchar",
+        "date",
+        "datetime",
+        "timestamp",
+        "decimal",
+        "binary",
+        "interval_year_month",
+        "interval_day_time",
+        "array",
+        "map",
+        "struct",
+        "uniontype",
+        "timestamptz",
+    ]
+)
+"""First words of the types that a metastore takes. Source: `ColumnType.AllTypes` of Hive."""
+
 _EXPECTED_KEY, _EXPECTED_VALUE = "expected_parameter_key", "expected_parameter_value"
 
 
@@ -89,8 +120,8 @@ class TableCalls(Base):
         try:
             known = self._database(database)
             names = self.entries.table_names(known)
-        except (NoSuchObjectException, DatabaseNotFoundError):
-            return []
+        except (NoSuchObjectException, DatabaseNotFoundError) as error:
+            raise UnknownDBException(getattr(error, "message", None) or str(error)) from None
         tables = self.entries.tables(TableName(known, table) for table in names)
         found = [table.name.name for table in matching_tables(tables, text)]
         return found if limit is None or limit < 0 else found[:limit]
@@ -111,8 +142,13 @@ class TableCalls(Base):
         return ttypes.GetTablesResult(tables=self._objects(request.dbName, request.tblNames, request.catName))
 
     def get_tables_ext(self, request: Any) -> list[Any]:
-        names = matching(self.entries.table_names(self._database(request.database, request.catalog)), request.tableNamePattern)
-        return [ttypes.ExtendedTableInfo(tblName=name) for name in names[: None if request.limit in (None, -1) else request.limit]]
+        names = matching(
+            self.entries.table_names(self._database(request.database, request.catalog)), request.tableNamePattern
+        )
+        return [
+            ttypes.ExtendedTableInfo(tblName=name)
+            for name in names[: None if request.limit in (None, -1) else request.limit]
+        ]
 
     def _objects(self, database: str | None, names: list[str] | None, catalog: str | None) -> list[Any]:
         known = parse_database(database)
@@ -123,7 +159,7 @@ class TableCalls(Base):
         if any(not name for name in names):
             raise MetaException("the name of a table is missing; send one")
         if (catalog or known.catalog).lower() != CATALOG:
-            return []
+            raise UnknownDBException(f"Could not find database {catalog or known.catalog}.{known.database}")
         wanted = [TableName(known.database.lower(), name.lower()) for name in names]
         tables = self.entries.tables(dict.fromkeys(wanted))
         if wanted and not tables and known.database.lower() not in {found.name for found in self.entries.databases()}:
@@ -137,7 +173,9 @@ class TableCalls(Base):
         return self.get_fields(database, name)
 
     def get_fields_req(self, request: Any) -> Any:
-        return ttypes.GetFieldsResponse(fields=to_fields(self._described(request.dbName, request.tblName, request.catName).columns))
+        return ttypes.GetFieldsResponse(
+            fields=to_fields(self._described(request.dbName, request.tblName, request.catName).columns)
+        )
 
     def get_schema(self, database: str | None, name: str | None) -> list[Any]:
         table = self._described(database, name)
@@ -204,7 +242,9 @@ class TableCalls(Base):
     def alter_table_req(self, request: Any) -> Any:
         context = request.environmentContext
         cascade = property_of(context, "CASCADE") == "true"
-        self._alter_table(request.dbName, request.tableName, request.table, context, cascade=cascade, catalog=request.catName)
+        self._alter_table(
+            request.dbName, request.tableName, request.table, context, cascade=cascade, catalog=request.catName
+        )
         return ttypes.AlterTableResponse()
 
     def _alter_table(
@@ -217,9 +257,11 @@ class TableCalls(Base):
         cascade: bool = False,
         catalog: str | None = None,
     ) -> None:
-        table_name = self._table_name(database, name, catalog)
-        if entry is None:
-            raise InvalidOperationException("the new table is missing; send it")
+        self._given(entry, "new table")
+        try:
+            table_name = self._table_name(database, name, catalog)
+        except NoSuchObjectException as error:
+            raise InvalidOperationException(error.message) from None
         self._check_table(entry, InvalidOperationException)
         target = database_of(entry)
         if target.catalog.lower() != CATALOG:
@@ -251,16 +293,19 @@ class TableCalls(Base):
             Exception: `refused`, with the reason.
             MetaException: A part is missing.
         """
-        for value, what in ((entry.tableName, "name of the table"), (entry.dbName, "name of the database")):
-            if value is None:
-                raise MetaException(f"the {what} is missing; send one")
+        if entry.tableName is None:
+            raise MetaException("the name of the table is missing; send one")
+        if entry.dbName is None:
+            raise refused("the name of the database is missing; send one")
         if not _NAME.fullmatch(entry.tableName):
             raise refused(f"{entry.tableName} is not a valid object name")
-        if entry.sd is None or (entry.sd.cols is None and entry.tableType != _VIEW):
-            raise MetaException("the table has no storage descriptor, or that has no columns; send them")
+        if entry.sd is None or entry.sd.cols is None or entry.sd.serdeInfo is None:
+            raise MetaException("the table has no storage descriptor, or that has no columns or no SerDe; send them")
         for field in (*(entry.sd.cols or ()), *(entry.partitionKeys or ())):
             if field.name is None or not field.type:
                 raise MetaException(f"column {field.name!r} has no name or no type; send both")
+            if field.type != _DERIVED and _FIRST_WORD.match(field.type).group() not in _TYPES:
+                raise refused(f"Invalid column type: {field.type}")
 
 
 def _typed(table: HiveTable) -> HiveTable:

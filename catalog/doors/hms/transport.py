@@ -52,7 +52,7 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
 
     # --- what Thrift calls --------------------------------------------------------------------------------------
 
-    def isOpen(self) -> bool:  # noqa: N802
+    def isOpen(self) -> bool:
         """Return True: the server closes the connection."""
         return True
 
@@ -64,7 +64,7 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
             found = self._buffer.read(size)
         return found
 
-    def readAll(self, size: int) -> bytes:  # noqa: N802
+    def readAll(self, size: int) -> bytes:
         """Return exactly this number of bytes, without copying what has arrived again and again."""
         pieces = []
         while size > 0:
