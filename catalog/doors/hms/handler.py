@@ -10,12 +10,14 @@ from catalog.doors.hms.partition_changes import PartitionChangeCalls
 from catalog.doors.hms.partition_reads import PartitionReadCalls
 from catalog.doors.hms.service import ServiceCalls
 from catalog.doors.hms.tables import TableCalls
+from catalog.doors.hms.truncation import TruncateCalls
 
 
 class Handler(
     FunctionCalls,
     DatabaseCalls,
     TableCalls,
+    TruncateCalls,
     PartitionReadCalls,
     PartitionChangeCalls,
     LockCalls,
