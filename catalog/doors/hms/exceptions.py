@@ -85,7 +85,7 @@ class MissingArgumentException(ttypes.MetaException):  # type: ignore[misc]
 
 _ANY = frozenset[str]()
 _CLOSING: Mapping[str, frozenset[str]] = {
-    "add_partitions": _ANY,
+    "add_partitions": frozenset({"list of the partitions"}),
     "add_partitions_pspec": _ANY,
     "alter_function": _ANY,
     "alter_partition_with_environment_context": frozenset({"partition"}),

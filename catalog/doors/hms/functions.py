@@ -12,7 +12,7 @@ from thrift.Thrift import TApplicationException
 from catalog.doors.hms.base import Base
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, matching
-from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, FunctionNotFoundError, NotFoundError
+from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, NotFoundError
 from catalog.tables.functions import Function
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
@@ -35,18 +35,22 @@ class FunctionCalls(Base):
         try:
             _check_function(function)
             target = self._database(function.dbName, function.catName)
+        except InvalidObjectException as error:
+            raise self._undeclared(error.message) from None
+        try:
             self.catalog.functions.get(known, name)
-            self.entries.database(target)
-        except FunctionNotFoundError as error:
+        except NotFoundError as error:
             raise MetaException(str(error)) from None
-        except (InvalidObjectException, DatabaseNotFoundError) as error:
-            raise self._undeclared(getattr(error, "message", None) or str(error)) from None
+        try:
+            self.entries.database(target)
+        except DatabaseNotFoundError as error:
+            raise self._undeclared(str(error)) from None
         try:
             self.catalog.functions.alter(known, name, target, function.functionName, self._details(function))
         except (NotFoundError, AlreadyExistsError) as error:
             raise MetaException(str(error)) from None
 
-    def _undeclared(self, message: str) -> Exception:
+    def _undeclared(self, message: str) -> Any:
         """Return the exception for a reason that the protocol does not declare; release 4 wraps it."""
         if self.is_of_release_4:
             return MetaException(message)

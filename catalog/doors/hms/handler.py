@@ -9,6 +9,7 @@ from catalog.doors.hms.locks import LockCalls
 from catalog.doors.hms.partition_changes import PartitionChangeCalls
 from catalog.doors.hms.partition_reads import PartitionReadCalls
 from catalog.doors.hms.service import ServiceCalls
+from catalog.doors.hms.statistics import StatisticsCalls
 from catalog.doors.hms.tables import TableCalls
 from catalog.doors.hms.truncation import TruncateCalls
 
@@ -20,6 +21,7 @@ class Handler(
     TruncateCalls,
     PartitionReadCalls,
     PartitionChangeCalls,
+    StatisticsCalls,
     LockCalls,
     ServiceCalls,
     AbsentCalls,

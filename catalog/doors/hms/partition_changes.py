@@ -20,7 +20,7 @@ from catalog.doors.hms.filters import to_expression
 from catalog.doors.hms.names import exact_values, name_to_values
 from catalog.doors.hms.partition_reads import filter_of
 from catalog.doors.hms.partition_specs import from_specs
-from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, with_ddl_time
+from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, unqualified, with_ddl_time
 from catalog.errors import AlreadyExistsError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
 
@@ -202,14 +202,19 @@ class PartitionChangeCalls(Base):
         self._change(table, [(partition.values, partition) for partition in partitions])
 
     def _change(self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]]) -> None:
+        known = [(tuple(self._given(values, "list of the values")), partition) for values, partition in changes]
+        for values, _ in known:
+            _require_values(table, values)
+        found = self.entries.partitions_by_values(table.name, [values for values, _ in known])
+        before = {partition.values: partition.location for partition in found}
         changed = []
-        for values, partition in changes:
-            for given in (values, partition.values):
-                _require_values(table, self._given(given, "list of the values"))
+        for values, partition in known:
+            _require_values(table, self._given(partition.values, "list of the values"))
             _require_storage(table, partition)
             if partition.dbName is not None and database_of(partition).database != table.name.database:
                 raise MetaException(f"a partition does not belong to {table.name}")
-            changed.append((tuple(values or ()), _new(partition, table, int(time.time()), is_new=False)))
+            new = partition_from(partition, table)
+            changed.append((values, new._replace(location=unqualified(new.location, before.get(values)))))
         try:
             self.entries.alter_partitions(table.name, changed)
         except (NotFoundError, AlreadyExistsError) as error:
@@ -323,11 +328,9 @@ class PartitionChangeCalls(Base):
         return list(found.values()), len(expressions)
 
 
-def _new(partition: Any, table: HiveTable, now: int, *, is_new: bool = True) -> HivePartition:
+def _new(partition: Any, table: HiveTable, now: int) -> HivePartition:
     entry = partition_from(partition, table)
-    if is_new:
-        return entry._replace(created_at=now, parameters=with_ddl_time(entry.parameters, now))
-    return entry
+    return entry._replace(created_at=now, parameters=with_ddl_time(entry.parameters, now))
 
 
 def _require_values(table: HiveTable, values: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchO
 
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.filters import of_partial_values, to_expression
-from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
@@ -153,7 +153,9 @@ class PartitionReadCalls(Base):
 
     def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[Any]:
         values = exact_values(self._given(names, "list of the names"), key_names(table))
-        return PartitionWriter(table).write_all(self.entries.partitions_by_values(table.name, values))
+        found = self.entries.partitions_by_values(table.name, values)
+        keys = key_names(table)
+        return PartitionWriter(table).write_all(sorted(found, key=lambda found: partition_name(keys, found.values)))
 
     def _by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[Any]:
         expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)

@@ -33,6 +33,11 @@ def qualified(location: str | None) -> str | None:
     return f"file:{location}" if location is not None and location.startswith("/") else location
 
 
+def unqualified(location: str | None, before: str | None) -> str | None:
+    """Return the location that a client sends, as it was before, if it is the one that the client got."""
+    return before if location == qualified(before) else location
+
+
 # --- databases ------------------------------------------------------------------------------------------------------
 
 
