@@ -68,10 +68,12 @@ CatalogError
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
+│   ├── FunctionNotFoundError
+│   ├── MetastoreLockNotFoundError   a client of a metastore's protocol has no such lock, or not any longer
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
-│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
+│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError, FunctionAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
 │   └── AccessDeniedError            the client's role does not allow it
@@ -138,6 +140,8 @@ from catalog.errors.definitions import (
     DatabaseNotFoundError,
     DuplicateColumnError,
     EntryModifiedError,
+    FunctionAlreadyExistsError,
+    FunctionNotFoundError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -147,6 +151,7 @@ from catalog.errors.definitions import (
     InvalidIndexError,
     InvalidKeyTypeError,
     InvalidTableError,
+    MetastoreLockNotFoundError,
     NotATableError,
     NotIcebergTableError,
     OperationNotFoundError,
@@ -290,6 +295,8 @@ __all__ = [
     "FilesNotDeletedError",
     "FolderBeingPurgedError",
     "ForeignTableError",
+    "FunctionAlreadyExistsError",
+    "FunctionNotFoundError",
     "IcebergTableError",
     "IndexAlreadyExistsError",
     "IndexBuildEndedError",
@@ -316,6 +323,7 @@ __all__ = [
     "LocationNotAllowedError",
     "LocationNotEmptyError",
     "LocationTakenError",
+    "MetastoreLockNotFoundError",
     "MigrationConflictError",
     "MigrationRefusedError",
     "MissingFileError",
