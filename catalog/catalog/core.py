@@ -164,20 +164,6 @@ class Core:
         return TableEntries(self.storage, self._definitions)
 
     @cached_property
-    def functions(self) -> Functions:
-        """Functions of Hive that engines have registered."""
-        from catalog.tables.functions import Functions
-
-        return Functions(self.storage)
-
-    @cached_property
-    def metastore_locks(self) -> MetastoreLocks:
-        """Locks that clients of the Hive Metastore protocol ask for."""
-        from catalog.operations.metastore_locks import MetastoreLocks
-
-        return MetastoreLocks(self.storage)
-
-    @cached_property
     def table_versions(self) -> TableVersions:
         """Former definitions of tables that metastores' protocols have changed."""
         from catalog.tables.table_versions import TableVersions
@@ -197,6 +183,20 @@ class Core:
         from catalog.partitions.statistics import ColumnStatistics
 
         return ColumnStatistics(self.storage, self._definitions)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Functions that engines register."""
+        from catalog.tables.functions import Functions
+
+        return Functions(self.storage, self._definitions)
+
+    @cached_property
+    def metastore_locks(self) -> MetastoreLocks:
+        """Locks of clients of the Hive Metastore's protocol."""
+        from catalog.operations.metastore_locks import MetastoreLocks
+
+        return MetastoreLocks(self.storage)
 
     @cached_property
     def previews(self) -> Previews:
