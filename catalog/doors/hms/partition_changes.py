@@ -21,8 +21,9 @@ from catalog.doors.hms.names import exact_values, name_to_values
 from catalog.doors.hms.partition_reads import filter_of
 from catalog.doors.hms.partition_specs import from_specs
 from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, unqualified, with_ddl_time
-from catalog.errors import AlreadyExistsError, NotFoundError
+from catalog.errors import AlreadyExistsError, CatalogError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
+from catalog.model.identifiers import TableName
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
@@ -211,8 +212,9 @@ class PartitionChangeCalls(Base):
         for values, partition in known:
             _require_values(table, self._given(partition.values, "list of the values"))
             _require_storage(table, partition)
-            if partition.dbName is not None and database_of(partition).database != table.name.database:
-                raise MetaException(f"a partition does not belong to {table.name}")
+            own = (database_of(partition).database or "", partition.tableName or "")
+            if TableName(*map(str.lower, own)) != table.name:
+                raise MetaException(f"a partition of {table.name} cannot become one of {'.'.join(own)}")
             new = partition_from(partition, table)
             changed.append((values, new._replace(location=unqualified(new.location, before.get(values)))))
         try:
@@ -259,7 +261,7 @@ class PartitionChangeCalls(Base):
             )
         try:
             moved = self.entries.exchange_partitions(values, source.name, target.name)
-        except (NotFoundError, AlreadyExistsError) as error:
+        except CatalogError as error:
             raise MetaException(str(error)) from None
         return PartitionWriter(target).write_all(moved)
 

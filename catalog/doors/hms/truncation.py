@@ -13,6 +13,7 @@ from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.names import exact_values
 from catalog.errors import NotFoundError
 from catalog.files.filesystem import Folder
+from catalog.files.folders import make_folders
 from catalog.metastores.types import HivePartition, HiveTable
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
@@ -42,6 +43,7 @@ class TruncateCalls(Base):
             raise MetaException(f"table {table.name} is not managed; its files are deleted where they come from")
         if not table.partition_keys:
             Folder(table.location).delete_except([])
+            make_folders([table.location])
             return
         if names is None:
             found = list(self.entries.partitions(table.name))
