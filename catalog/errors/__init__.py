@@ -85,6 +85,7 @@ CatalogError
 │   │   └── FolderBeingPurgedError   an unfinished purge is deleting the files there
 │   ├── IndexedKeyError              a partition index depends on the key
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
+│   ├── RequirementFailedError       a requirement of an engine's commit does not hold
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
 │   ├── SourceEntryChangedError      a metastore's entry changed after it was read
@@ -129,6 +130,7 @@ from catalog.errors.base import (
     InvalidRequestError,
     LimitExceededError,
     NotFoundError,
+    RequirementFailedError,
     VerificationFailedError,
 )
 from catalog.errors.definitions import (
@@ -338,6 +340,7 @@ __all__ = [
     "RefusedFile",
     "RefusedPartition",
     "RefusedStatementError",
+    "RequirementFailedError",
     "ReservedColumnError",
     "ReservedFolderError",
     "ReservedPropertyError",
