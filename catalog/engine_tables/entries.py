@@ -54,15 +54,20 @@ class EngineEntries:
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
-    def names(self, namespace: Namespace, *, is_view: bool = False) -> list[str]:
+    def names(
+        self, namespace: Namespace, *, is_view: bool = False, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
         """Return the names of the tables or views of a namespace, in order.
+
+        Args:
+            after: Only those after this name.
 
         Raises:
             DatabaseNotFoundError: The namespace does not exist.
         """
         with self._storage.read() as connection:
             self.namespaces.require(connection, namespace)
-            return list_names(connection, namespace.stored, is_view=is_view)
+            return list_names(connection, namespace.stored, is_view=is_view, after=after, limit=limit)
 
     def exists(self, identifier: Identifier, *, is_view: bool = False) -> bool:
         """Return whether a table or view exists."""

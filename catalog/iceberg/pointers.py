@@ -111,11 +111,19 @@ def find_entry(connection: Connection, database: str, name: str) -> Entry | None
     return Entry(database, name, found.metadata_location, found.iceberg_type == _VIEW)
 
 
-def list_names(connection: Connection, database: str, *, is_view: bool = False) -> list[str]:
-    """Return the names of the Iceberg tables or views of a namespace, in order."""
+def list_names(
+    connection: Connection, database: str, *, is_view: bool = False, after: str | None = None, limit: int | None = None
+) -> list[str]:
+    """Return the names of the Iceberg tables or views of a namespace, in order.
+
+    Args:
+        after: Only those after this name.
+    """
     row = IcebergTableRow
     query = select(row.table_name).where(_is(is_view), row.catalog_name == CATALOG, row.table_namespace == database)
-    return list(connection.scalars(query.order_by(row.table_name)))
+    if after is not None:
+        query = query.where(row.table_name > after)
+    return list(connection.scalars(query.order_by(row.table_name).limit(limit)))
 
 
 def pointer_of(database: SQLColumnExpression[str], table: SQLColumnExpression[str]) -> ScalarSelect[Any]:

@@ -16,6 +16,7 @@ from catalog.iceberg.documents.schemas import (
     with_fresh_ids,
     with_fresh_sources,
 )
+from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec
 from catalog.iceberg.documents.tables import DEFAULT_VERSION, empty
 
 _VERSION = "format-version"
@@ -49,6 +50,11 @@ def new_document(
     if not version.isdecimal():
         raise InvalidRequestError(f"property {_VERSION} is {version!r}, which is not a number; choose 1, 2 or 3")
     document = empty(int(version))
+    check_schema(schema)
+    if spec is not None:
+        check_spec(spec)
+    if order is not None:
+        check_sort_order(order)
     check_types(schema, int(version))
     fresh, new_ids = with_fresh_ids(schema)
     parts = with_fresh_sources(spec["fields"], new_ids) if spec else []

@@ -35,6 +35,8 @@ def check_requirements(document: Json | None, requirements: Sequence[Json], *, i
             check(document, requirement)
         except KeyError as error:
             raise InvalidRequestError(f"requirement {kind} has no field {error}; add it") from None
+        except TypeError:
+            raise InvalidRequestError(f"requirement {kind} has a list or an object where a name belongs") from None
 
 
 def is_create(requirements: Sequence[Json]) -> bool:

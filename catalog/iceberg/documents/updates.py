@@ -17,6 +17,7 @@ from catalog.iceberg.documents.schemas import (
     is_same_schema,
     is_same_spec,
 )
+from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec, check_updates
 from catalog.iceberg.documents.tables import DEFAULT_VERSION, LINEAGE_VERSION, MAIN, by_id, check_version, empty
 
 KEPT_METADATA: Final = "write.metadata.previous-versions-max"
@@ -37,6 +38,7 @@ def apply_updates(base: Json | None, updates: Sequence[Json], *, location: str |
         InvalidRequestError: An update is unknown, incomplete, or impossible.
         RequirementFailedError: The client made a snapshot on top of metadata that are no longer current.
     """
+    check_updates(updates)
     changes = _Changes(base, updates)
     for update in updates:
         action = update.get("action")
@@ -47,8 +49,6 @@ def apply_updates(base: Json | None, updates: Sequence[Json], *, location: str |
             apply(changes, update)
         except KeyError as error:
             raise InvalidRequestError(f"update {action} has no field {error}; add it") from None
-        except (AttributeError, TypeError) as error:
-            raise InvalidRequestError(f"update {action} has a field of another type than expected: {error}") from None
     return changes.finished(location)
 
 
@@ -193,6 +193,7 @@ def _upgrade_format_version(changes: _Changes, update: Json) -> None:
 
 
 def _add_schema(changes: _Changes, update: Json) -> None:
+    check_schema(update["schema"])
     schema, document = dict(update["schema"]), changes.document
     check_types(schema, document["format-version"])
     schemas = document["schemas"]
@@ -209,6 +210,7 @@ def _set_current_schema(changes: _Changes, update: Json) -> None:
 
 
 def _add_spec(changes: _Changes, update: Json) -> None:
+    check_spec(update["spec"])
     document, given = changes.document, update["spec"]
     check_sources("partition spec", given["fields"], changes.schema)
     fields = _with_partition_ids(document, given["fields"])
@@ -252,6 +254,7 @@ def _set_default_spec(changes: _Changes, update: Json) -> None:
 
 
 def _add_sort_order(changes: _Changes, update: Json) -> None:
+    check_sort_order(update["sort-order"])
     order, orders = dict(update["sort-order"]), changes.document["sort-orders"]
     check_sources("sort order", order["fields"], changes.schema)
     known = next((line["order-id"] for line in orders if line["fields"] == order["fields"]), None)

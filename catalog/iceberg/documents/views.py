@@ -9,6 +9,7 @@ from uuid import uuid4
 from catalog.errors import InvalidRequestError, InvalidTableError
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.schemas import Json, is_same_schema
+from catalog.iceberg.documents.shapes import check_schema, check_updates, check_version
 from catalog.iceberg.documents.updates import with_properties
 
 _HISTORY_SIZE = "version.history.num-entries"
@@ -27,6 +28,7 @@ def new_view(schema: Json, version: Json, location: str, properties: Mapping[str
     Raises:
         InvalidRequestError: The version is incomplete, or has two texts of one dialect.
     """
+    check_version({"schema-id": _LAST_ADDED, **version})
     updates: list[Json] = [
         {"action": "set-location", "location": location},
         {"action": "add-schema", "schema": schema},
@@ -45,6 +47,7 @@ def apply_view_updates(base: Json | None, updates: Sequence[Json]) -> Json | Non
     Raises:
         InvalidRequestError: An update is unknown, incomplete, or impossible.
     """
+    check_updates(updates)
     changes = _Changes(base)
     for update in updates:
         action = update.get("action")
@@ -55,8 +58,6 @@ def apply_view_updates(base: Json | None, updates: Sequence[Json]) -> Json | Non
             apply(changes, update)
         except KeyError as error:
             raise InvalidRequestError(f"update {action} has no field {error}; add it") from None
-        except (AttributeError, TypeError) as error:
-            raise InvalidRequestError(f"update {action} has a field of another type than expected: {error}") from None
     return changes.finished()
 
 
@@ -151,6 +152,7 @@ def _upgrade_format_version(changes: _Changes, update: Json) -> None:
 
 
 def _add_schema(changes: _Changes, update: Json) -> None:
+    check_schema(update["schema"])
     schema, schemas = dict(update["schema"]), changes.document["schemas"]
     for known in schemas:
         if is_same_schema(known, schema):
