@@ -74,7 +74,10 @@ CatalogError
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
-│   └── AccessDeniedError            the client's role does not allow it
+│   ├── AccessDeniedError            the client's role does not allow it
+│   ├── CredentialsError             it has no credentials, or wrong ones
+│   ├── RequestTooLargeError         it is too large, or nested too deeply
+│   └── TooManyRequestsError         the client sends too many requests, or has too many connections
 ├── ConflictError                    the object was changed, or is in use, by another request
 │   ├── OperationConflictError
 │   │   └── OperationReusedError
@@ -157,7 +160,13 @@ from catalog.errors.definitions import (
     TableNotFoundError,
     UnsupportedFormatError,
 )
-from catalog.errors.doors import AccessDeniedError, DoorError
+from catalog.errors.doors import (
+    AccessDeniedError,
+    CredentialsError,
+    DoorError,
+    RequestTooLargeError,
+    TooManyRequestsError,
+)
 from catalog.errors.iceberg import (
     AlreadyIcebergError,
     ColumnsDifferError,
@@ -267,6 +276,7 @@ __all__ = [
     "ColumnsDifferError",
     "CommitOutcomeUnknownError",
     "ConflictError",
+    "CredentialsError",
     "DataWrittenError",
     "DatabaseAlreadyExistsError",
     "DatabaseNotEmptyError",
@@ -338,6 +348,7 @@ __all__ = [
     "RefusedFile",
     "RefusedPartition",
     "RefusedStatementError",
+    "RequestTooLargeError",
     "ReservedColumnError",
     "ReservedFolderError",
     "ReservedPropertyError",
@@ -355,6 +366,7 @@ __all__ = [
     "TableAlreadyExistsError",
     "TableNotFoundError",
     "TablesNotImportedError",
+    "TooManyRequestsError",
     "TransactionalTableError",
     "UnknownColumnError",
     "UnknownProcedureError",
