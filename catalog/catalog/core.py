@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
     from catalog.partitions.indexing import Indexing
+    from catalog.partitions.paging import PartitionPages
     from catalog.partitions.previews import Previews
     from catalog.partitions.scanning import Scanner
     from catalog.partitions.waiting import PartitionWaits
@@ -122,6 +123,13 @@ class Core:
         from catalog.partitions.browsing import Browsing
 
         return Browsing(self.storage, self._definitions, self._scanner)
+
+    @cached_property
+    def _pages(self) -> PartitionPages:
+        """Pages of partitions."""
+        from catalog.partitions.paging import PartitionPages
+
+        return PartitionPages(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def waits(self) -> PartitionWaits:

@@ -16,9 +16,11 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any
 
 from catalog.errors import InvalidRequestError
 from catalog.model import Partition, PartitionState, Table
@@ -33,8 +35,6 @@ _KEPT_SECONDS = 300.0
 _KEPT_IDS = 8_000_000
 """Maximum number of ids that one process keeps, at 8 bytes each."""
 
-_START = 0
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -47,12 +47,12 @@ class Segment:
     number: int
     total: int
 
-    def has(self, partition_id: int) -> bool:
+    def has(self, partition: Partition) -> bool:
         """Return whether a partition belongs to the segment."""
-        return partition_id % self.total == self.number
+        return partition.id % self.total == self.number
 
 
-WHOLE = Segment(0, 1)
+_WHOLE = Segment(0, 1)
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Position:
         search: A random number of the search that the pages belong to; 0 for one that needs none.
     """
 
-    after: int = _START
+    after: int = 0
     search: int = 0
 
 
-FIRST = Position()
+_FIRST = Position()
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,13 @@ class Page:
     Attributes:
         table: The table as it was read.
         following: The position of the next page; None on the last one.
+        is_by_index: Whether an index was used, if partitions were searched for this page; None if not.
     """
 
     table: Table
     partitions: Sequence[Partition]
     following: Position | None
+    is_by_index: bool | None = None
 
 
 class PartitionPages:
@@ -98,40 +100,37 @@ class PartitionPages:
         self._kept = _KeptIds(clock)
 
     def page(
-        self, name: str, expression: str | None, *, limit: int, position: Position = FIRST, segment: Segment = WHOLE
+        self,
+        name: str,
+        expression: str | None,
+        *,
+        limit: int,
+        position: Position | None = None,
+        segment: Segment | None = None,
     ) -> Page:
         """Return a page of visible partitions; see `Catalog.partition_page`."""
+        position, segment = position or _FIRST, segment or _WHOLE
         if limit < 1:
             raise InvalidRequestError(f"a page of {limit} partitions was requested; request 1 or more")
         table = self._definitions.get_hive_table(name)
         if not (expression or "").strip():
             return self._page_of_all(table, limit, position, segment)
-        if position.search:
-            ids = self._kept.get(position.search)
-            if ids is None:
-                ids = array("q", sorted(partition.id for partition in self._matches(name, expression, segment)))
-                self._kept.add(position.search, ids)
+        if position.search and (ids := self._kept.get(position.search)) is not None:
             return self._page_of(table, ids, limit, position)
-        matches = self._matches(name, expression, segment)
-        first = list(islice(matches, limit + 1))
-        if len(first) <= limit:
-            return Page(table, sorted(first, key=lambda partition: partition.id), None)
-        ids = array("q", (partition.id for partition in first))
-        ids.extend(partition.id for partition in matches)
-        ids = array("q", sorted(ids))
-        position = Position(_START, secrets.randbits(63) | 1)
-        self._kept.add(position.search, ids)
-        return self._page_of(table, ids, limit, position)
-
-    def _matches(self, name: str, expression: str | None, segment: Segment) -> Iterator[Partition]:
         scan = self._scanner.scan(name, expression, use_indexes=True, state=PartitionState.VISIBLE)
-        if segment == WHOLE:
-            return scan.partitions
-        return (partition for partition in scan.partitions if segment.has(partition.id))
+        matches = scan.partitions if segment == _WHOLE else filter(segment.has, scan.partitions)
+        first = list(islice(matches, limit + 1))
+        is_by_index = scan.plan.index is not None
+        if len(first) <= limit and not position.search:
+            return Page(scan.table, sorted(first, key=attrgetter("id")), None, is_by_index)
+        ids = array("q", sorted(partition.id for partition in chain(first, matches)))
+        position = Position(position.after, position.search or secrets.randbits(63) | 1)
+        self._kept.add(position.search, ids)
+        return replace(self._page_of(table, ids, limit, position), is_by_index=is_by_index)
 
     def _page_of_all(self, table: Table, limit: int, position: Position, segment: Segment) -> Page:
         query = partition_query(table).where(PartitionRow.id > position.after, PartitionRow.is_quarantined.is_(False))
-        if segment != WHOLE:
+        if segment != _WHOLE:
             query = query.where(PartitionRow.id % segment.total == segment.number)
         with self._storage.read() as connection:
             rows = connection.execute(query.order_by(PartitionRow.id).limit(limit + 1)).all()
@@ -141,7 +140,7 @@ class PartitionPages:
     def _page_of(self, table: Table, ids: array[int], limit: int, position: Position) -> Page:
         start = bisect_right(ids, position.after)
         chosen = ids[start : start + limit]
-        rows = []
+        rows: list[Any] = []
         with self._storage.read() as connection:
             for batch in batched(chosen):
                 query = partition_query(table).where(among(connection, PartitionRow.id, list(batch)))

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from catalog.catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.doors.glue.builds import IndexBuilds
 from catalog.doors.glue.calls import Call, Door
-from catalog.doors.glue.failures import GlueError, glue_error
+from catalog.doors.glue.failures import MAXIMUM_MESSAGE, GlueError, glue_error, is_internal
 from catalog.doors.glue.operations import OPERATIONS
 from catalog.doors.glue.shapes import TARGET_PREFIX, find_operation, read_request
 from catalog.doors.glue.signatures import Signatures, SignedRequest
-from catalog.doors.serving.access import Access
+from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import CLIENT, OPERATION, REQUEST_ID, STATUS
 from catalog.errors import InvalidConfigurationError
 
@@ -35,18 +34,19 @@ BUILD_LIMIT, DEFAULT_BUILD_LIMIT = "CALVE_GLUE_BUILD_PARTITIONS", 1_000_000
 """Setting: the number of partitions up to which the server builds an index itself."""
 
 
-def application(catalog: Catalog, access: Access) -> FastAPI:
-    """Return the application of the Glue door.
+def application(serving: Serving) -> FastAPI:
+    """Return the application of the Glue door, to be wrapped in `catalog.doors.serving.http.Wrapped`.
 
-    Args:
-        access: The clients and their keys; signatures of requests are checked unless it allows anonymous clients.
+    Signatures of requests are checked unless the server allows anonymous clients.
 
     Raises:
         InvalidConfigurationError: A setting is invalid.
     """
+    catalog = serving.catalog
     builds = IndexBuilds(catalog, _build_limit())
-    door = Door(catalog, Entries(catalog), builds, os.environ.get(CATALOG_ID) or DEFAULT_CATALOG_ID)
-    signatures = Signatures(access)
+    catalog_id = os.environ.get(CATALOG_ID) or DEFAULT_CATALOG_ID
+    door = Door(catalog, Entries(catalog), builds, serving.metrics, catalog_id)
+    signatures = Signatures(serving.access)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,9 +75,9 @@ def _answer(door: Door, signatures: Signatures, request: Request, body: bytes) -
         return _response(200, _run(door, signatures, request, body), request)
     except Exception as error:
         failure = glue_error(error)
-        if failure.status >= 500:
+        if is_internal(failure):
             log.error("%s failed", request.scope.get(OPERATION, "request"), exc_info=error)
-        return refusal(failure, request)
+        return _refusal(failure, request)
 
 
 def _run(door: Door, signatures: Signatures, request: Request, body: bytes) -> bytes:
@@ -101,15 +101,33 @@ def _run(door: Door, signatures: Signatures, request: Request, body: bytes) -> b
     return (answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":"))).encode()
 
 
-def refusal(failure: GlueError, request: Request) -> Response:
-    """Return the answer to a request that is refused."""
+def error_body(status: int, kind: str, message: str) -> tuple[bytes, Mapping[str, str]]:
+    """Return the answer to a request that is refused outside the application: the body, and headers.
+
+    Args:
+        kind: The name of the error in `catalog.errors`, or of Glue.
+    """
+    code = _OUTSIDE.get(kind, kind)
+    content = {"__type": code, "Message": message[:MAXIMUM_MESSAGE], "message": message[:MAXIMUM_MESSAGE]}
+    return json.dumps(content).encode(), {"content-type": CONTENT_TYPE, "x-amzn-errortype": code}
+
+
+_OUTSIDE = {
+    "AccessDeniedError": "AccessDeniedException",
+    "CredentialsError": "UnrecognizedClientException",
+    "RequestTooLargeError": "InvalidInputException",
+    "ServiceUnavailableException": "OperationTimeoutException",
+    "TooManyRequestsError": "ThrottlingException",
+}
+
+
+def _refusal(failure: GlueError, request: Request) -> Response:
     request.scope[STATUS] = failure.code
-    content = {"__type": failure.code, "Message": str(failure), "message": str(failure)}
-    response = _response(failure.status, json.dumps(content).encode(), request)
-    response.headers["x-amzn-errortype"] = failure.code
-    return response
+    body, headers = error_body(failure.status, failure.code, str(failure))
+    return _response(failure.status, body, request, headers)
 
 
-def _response(status: int, body: bytes, request: Request) -> Response:
-    identifier = request.scope.get(REQUEST_ID) or str(uuid4())
-    return Response(body, status, {"x-amzn-requestid": str(identifier)}, CONTENT_TYPE)
+def _response(status: int, body: bytes, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+    identifier = str(request.scope.get(REQUEST_ID) or uuid4())
+    kind = {"content-type": CONTENT_TYPE}
+    return Response(body, status, {**kind, **(headers or {}), "x-amzn-requestid": identifier})

@@ -11,6 +11,7 @@ from catalog.doors.entries import Entries
 from catalog.doors.glue.builds import IndexBuilds
 from catalog.doors.glue.failures import not_found
 from catalog.doors.serving.access import Client, Role
+from catalog.doors.serving.metrics import Metrics
 
 Members: TypeAlias = Mapping[str, Any]
 """The members of a request (`catalog.doors.glue.shapes.read_request`)."""
@@ -30,6 +31,7 @@ class Door:
     catalog: Catalog
     entries: Entries
     builds: IndexBuilds
+    metrics: Metrics
     catalog_id: str
 
 

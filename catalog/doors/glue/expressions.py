@@ -26,7 +26,9 @@ from catalog.types.key_types import (
 )
 from catalog.types.key_types.base import unfit
 
-_PARENTHESISED = re.compile(r"""('(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`)|\(\s*(and|or)\s*\)""", re.I | re.S)
+_PARENTHESISED = re.compile(
+    r"""('(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`)|\(\s*(and|or)\s*\)""", re.I | re.S
+)
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?", re.ASCII)
 _NAME = re.compile(r"`([^`]+)`|(\w+)")
 

@@ -14,20 +14,12 @@ from catalog.errors import (
     CatalogUnavailableError,
     ConflictError,
     DatabaseNotEmptyError,
-    DatabaseNotFoundError,
     DoorError,
-    ExpressionError,
-    IndexNotFoundError,
     InvalidRequestError,
     LimitExceededError,
     NotFoundError,
-    PartitionAlreadyExistsError,
-    PartitionNotFoundError,
     PartitionValueError,
     StorageError,
-    TableAlreadyExistsError,
-    TableNotFoundError,
-    UnknownColumnError,
 )
 
 MAXIMUM_MESSAGE = 2_048

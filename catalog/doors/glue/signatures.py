@@ -121,8 +121,8 @@ class Signatures:
         attempt = [request.header(name) or b"" for name in (b"amz-sdk-invocation-id", b"amz-sdk-request")]
         if not self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), now):
             raise _invalid(
-                f"This request was sent before, at {moment}; sign it again (equal requests of one second need different "
-                "values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
+                f"This request was sent before, at {moment}; sign it again (equal requests of one second need "
+                "different values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
             )
 
 
@@ -212,7 +212,11 @@ def _signing_key(secret_key: str, date: str, region: str) -> bytes:
 
 
 def _canonical_request(request: SignedRequest, signed_headers: Iterable[str]) -> bytes:
-    lines = [request.method.encode("latin-1"), _encoded(request.path or b"/", safe="/"), _canonical_query(request.query)]
+    lines = [
+        request.method.encode("latin-1"),
+        _encoded(request.path or b"/", safe="/"),
+        _canonical_query(request.query),
+    ]
     for name in signed_headers:
         key = name.encode("latin-1")
         values = [_SPACES.sub(b" ", value.strip()) for header, value in request.headers if header == key]

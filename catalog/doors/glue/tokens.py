@@ -39,6 +39,8 @@ def read_token(operation: str, members: Mapping[str, Any], kinds: Sequence[type]
     try:
         if len(text) > _MAXIMUM_LENGTH:
             raise _foreign()
+        digest: Any
+        position: list[Any]
         digest, *position = json.loads(urlsafe_b64decode(text.encode()))
     except (ValueError, TypeError, RecursionError):
         raise _foreign() from None

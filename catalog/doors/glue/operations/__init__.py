@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catalog.doors.glue.calls import Operation
-from catalog.doors.glue.operations import databases, functions, indexes, others, partitions, statistics, tables, versions
+from catalog.doors.glue.operations import (
+    databases,
+    functions,
+    indexes,
+    others,
+    partitions,
+    statistics,
+    tables,
+    versions,
+)
 
 OPERATIONS: Mapping[str, Operation] = {
     **databases.OPERATIONS,

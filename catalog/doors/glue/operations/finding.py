@@ -13,6 +13,7 @@ from catalog.doors.glue.names import table_name
 from catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
+from catalog.tables.table_versions import current_version
 
 _VERSION_BITS = 62
 
@@ -61,9 +62,14 @@ def version_of(table: Found) -> str:
     """
     location = metadata_location(table.entry)
     if location is None:
-        return str(table.table.definition_number)
+        return version_id(current_version(table.table))
     digest = hashlib.blake2b(location.encode(), digest_size=8).digest()
     return str(int.from_bytes(digest) >> (64 - _VERSION_BITS))
+
+
+def version_id(number: int) -> str:
+    """Return the `VersionId` of a version of Calve, which begin with 0."""
+    return str(number + 1)
 
 
 def shown(door: Door, table: Found) -> dict[str, Any]:

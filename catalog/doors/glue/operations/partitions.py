@@ -24,7 +24,7 @@ from catalog.errors import (
     PartitionNotFoundError,
 )
 from catalog.metastores.types import HivePartition
-from catalog.partitions.paging import FIRST, WHOLE, Position, Segment
+from catalog.partitions.paging import Position, Segment
 
 _PAGE = 1_000
 """Partitions on a page. Source: AWS Glue API, `PageSize`."""
@@ -46,9 +46,11 @@ def _list(call: Call) -> Answer:
         table.table.full_name,
         expression,
         limit=call.members.get("MaxResults", _PAGE),
-        position=FIRST if position is None else Position(*position),
+        position=None if position is None else Position(*position),
         segment=_segment(call),
     )
+    if page.is_by_index is not None:
+        call.door.metrics.searched(page.table.full_name, page.is_by_index)
     forms = PartitionForms(call.door.catalog.storage, page.table)
     text = _writer(call, table).write(forms.read(page.partitions))
     if page.following is None:
@@ -57,9 +59,9 @@ def _list(call: Call) -> Answer:
     return f'{{"Partitions":{text},"NextToken":{json.dumps(token)}}}'
 
 
-def _segment(call: Call) -> Segment:
+def _segment(call: Call) -> Segment | None:
     if "Segment" not in call.members:
-        return WHOLE
+        return None
     number, total = call.members["Segment"]["SegmentNumber"], call.members["Segment"]["TotalSegments"]
     if number >= total:
         raise invalid_input(f"segment {number} of {total} does not exist; segments are numbered from 0")

@@ -15,7 +15,7 @@ from catalog.doors.glue.names import table_name, to_glue
 from catalog.doors.glue.operations.databases import find_database
 from catalog.doors.glue.operations.finding import find_table, found, shown
 from catalog.doors.glue.operations.indexes import definitions_of
-from catalog.doors.glue.operations.versions import former_entry, require_version
+from catalog.doors.glue.operations.versions import require_version
 from catalog.doors.glue.tokens import make_token, read_token, sorted_page
 from catalog.doors.serving.access import Role
 from catalog.errors import CatalogError
@@ -59,10 +59,9 @@ def _update(call: Call) -> Answer:
     def check(table: Table) -> None:
         require_version(call, found(table))
 
-    def keep(table: Table) -> dict[str, Any] | None:
-        return None if call.members.get("SkipArchive") else former_entry(call, found(table))
-
-    call.door.entries.alter_table(before.entry.name, entry, check=check, former=keep)
+    call.door.entries.alter_table(
+        before.entry.name, entry, check=check, keeps_former=not call.members.get("SkipArchive", False)
+    )
     return {}
 
 
@@ -156,7 +155,7 @@ def _search(call: Call) -> Answer:
         for table in entries
         if (text is None or _has_text(table, text)) and all(_fits(table, predicate) for predicate in predicates)
     ]
-    criterion = next(iter(call.members.get("SortCriteria", ())), {})
+    criterion: dict[str, str] = next(iter(call.members.get("SortCriteria", ())), {})
     field, is_descending = criterion.get("FieldName", "Name"), criterion.get("Sort") == "DESC"
 
     def place(table: dict[str, Any]) -> list[Any]:

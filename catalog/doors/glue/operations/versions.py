@@ -6,9 +6,11 @@ from typing import Any
 
 from catalog.doors.glue.calls import Answer, Call, Operation
 from catalog.doors.glue.failures import GlueError, invalid_input, not_found
-from catalog.doors.glue.operations.finding import Found, of_members, shown, version_of
+from catalog.doors.glue.forms.tables import table_to_glue
+from catalog.doors.glue.operations.finding import Found, of_members, shown, version_id, version_of
 from catalog.doors.glue.tokens import sorted_page
 from catalog.doors.serving.access import Role
+from catalog.errors import TableNotFoundError
 
 _DIGITS = 19
 """Versions are below 2 to the power of 62; tokens have them with leading zeros, so that strings sort as numbers do."""
@@ -28,11 +30,6 @@ def require_version(call: Call, table: Found) -> None:
         )
 
 
-def former_entry(call: Call, table: Found) -> dict[str, Any]:
-    """Return what is kept of a table that is about to be changed: its `Table`."""
-    return shown(call.door, table)
-
-
 def _number(version_id: str) -> int:
     """Return a version's number.
 
@@ -44,36 +41,49 @@ def _number(version_id: str) -> int:
     return int(version_id)
 
 
+def _versions(call: Call, table: Found) -> list[dict[str, Any]]:
+    """Return the versions of a table, as `Table`, the current one last."""
+    if table.is_iceberg:
+        return [shown(call.door, table)]
+    versions = call.door.entries.versions(table.entry.name)
+    return [
+        table_to_glue(version.entry, call.door.catalog_id, version_id(version.number)) for version in reversed(versions)
+    ]
+
+
 def _version(table: dict[str, Any]) -> dict[str, Any]:
     return {"Table": table, "VersionId": table["VersionId"]}
 
 
 def _get(call: Call) -> Answer:
-    table = of_members(call)
-    current = shown(call.door, table)
-    number = _number(call.members.get("VersionId", current["VersionId"]))
-    if number == int(current["VersionId"]):
-        return {"TableVersion": _version(current)}
-    entry = call.door.catalog.former_definitions.get(table.table, number)
-    if entry is None:
-        raise not_found("Version not found.")
-    return {"TableVersion": _version(dict(entry))}
+    versions = _versions(call, of_members(call))
+    asked = call.members.get("VersionId", versions[-1]["VersionId"])
+    number = _number(asked)
+    version = next((table for table in versions if int(table["VersionId"]) == number), None)
+    if version is None:
+        raise _missing()
+    return {"TableVersion": _version(version)}
+
+
+def _missing() -> GlueError:
+    return not_found("Version not found.")
 
 
 def _list(call: Call) -> Answer:
-    table = of_members(call)
-    entries = [*call.door.catalog.former_definitions.list(table.table), shown(call.door, table)]
-    page, token = sorted_page(call.operation, call.members, entries, lambda entry: entry["VersionId"].zfill(_DIGITS))
+    versions = _versions(call, of_members(call))
+    page, token = sorted_page(call.operation, call.members, versions, lambda table: table["VersionId"].zfill(_DIGITS))
     answer: dict[str, Any] = {"TableVersions": list(map(_version, page))}
     return answer if token is None else {**answer, "NextToken": token}
 
 
-def _remove(call: Call, table: Found, version_id: str) -> None:
-    number = _number(version_id)
-    if version_id == version_of(table):
-        raise invalid_input(f"version {version_id} is the current one; delete the table instead")
-    if not call.door.catalog.former_definitions.delete(table.table, number):
-        raise not_found("Version not found.")
+def _remove(call: Call, table: Found, asked: str) -> None:
+    number = _number(asked)
+    if asked == version_of(table):
+        raise invalid_input(f"version {asked} is the current one; delete the table instead")
+    try:
+        call.door.entries.delete_version(table.entry.name, number - 1)
+    except TableNotFoundError:
+        raise _missing() from None
 
 
 def _delete(call: Call) -> Answer:
@@ -83,12 +93,12 @@ def _delete(call: Call) -> Answer:
 
 def _delete_batch(call: Call) -> Answer:
     table, errors = of_members(call), []
-    for version_id in call.members["VersionIds"]:
+    for version in call.members["VersionIds"]:
         try:
-            _remove(call, table, version_id)
+            _remove(call, table, version)
         except GlueError as error:
             detail = {"ErrorCode": error.code, "ErrorMessage": str(error)}
-            errors.append({"TableName": call.members["TableName"], "VersionId": version_id, "ErrorDetail": detail})
+            errors.append({"TableName": call.members["TableName"], "VersionId": version, "ErrorDetail": detail})
     return {"Errors": errors} if errors else {}
 
 
