@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
+    from catalog.tables.table_versions import TableVersions
 
 
 class Core:
@@ -165,6 +166,13 @@ class Core:
         from catalog.tables.entries import TableEntries
 
         return TableEntries(self.storage, self._definitions)
+
+    @cached_property
+    def table_versions(self) -> TableVersions:
+        """Former definitions of tables that metastores' protocols have changed."""
+        from catalog.tables.table_versions import TableVersions
+
+        return TableVersions(self.storage)
 
     @cached_property
     def previews(self) -> Previews:

@@ -90,6 +90,7 @@ CatalogError
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
+│   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
 │   ├── SourceEntryChangedError      a metastore's entry changed after it was read
 │   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
 │   ├── FilesNeededError             an Iceberg table needs the files to be deleted
@@ -139,6 +140,7 @@ from catalog.errors.definitions import (
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     DuplicateColumnError,
+    EntryModifiedError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -288,6 +290,7 @@ __all__ = [
     "DuplicateListValueError",
     "EngineError",
     "EngineUnavailableError",
+    "EntryModifiedError",
     "ExpressionError",
     "ExpressionSyntaxError",
     "ExpressionTooComplexError",

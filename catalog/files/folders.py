@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from catalog.errors import StorageError
+from catalog.errors import LocationNotEmptyError, StorageError
 from catalog.files.locations import is_local, local_path
 
 
@@ -44,6 +44,29 @@ def _make(path: str, made: list[str]) -> None:
             _make(os.path.dirname(path), made)
         os.mkdir(path)
     made.append(path)
+
+
+def move_folder(location: str, target: str) -> bool:
+    """Move a folder on a local disk, with its contents; return whether anything was moved.
+
+    Safe to repeat: a folder that is not there any longer, while the target is, was moved before.
+
+    Raises:
+        LocationNotEmptyError: The target has files, which are not those of the folder.
+        StorageError: The folder cannot be moved.
+    """
+    before, after = local_path(location), local_path(target)
+    try:
+        if not os.path.isdir(before):
+            os.makedirs(after, exist_ok=True)
+            return False
+        if os.path.isdir(after) and os.listdir(after):
+            raise LocationNotEmptyError(f"{location} cannot be moved to {target}, which has files; choose another name")
+        os.makedirs(os.path.dirname(after), exist_ok=True)
+        os.rename(before, after)
+    except OSError as error:
+        raise StorageError(f"{location} cannot be moved to {target}: {error.strerror}") from None
+    return True
 
 
 def remove_folders(paths: Sequence[str]) -> None:

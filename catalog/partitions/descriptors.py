@@ -6,15 +6,15 @@ row, which never changes, so that a million partitions with a few descriptors st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from catalog.model import Table
 from catalog.storage.bulk import among
-from catalog.storage.schema import DescriptorRow
+from catalog.storage.schema import DescriptorRow, PartitionRow
 
 _DIGEST_BYTES = 16
 
@@ -44,3 +44,19 @@ def read_descriptors(connection: Connection, ids: Collection[int]) -> dict[int, 
     stored = DescriptorRow
     query = select(stored.id, stored.descriptor).where(among(connection, stored.id, list(ids)))
     return {row.id: row.descriptor for row in connection.execute(query)}
+
+
+def change_descriptors(connection: Connection, table: Table, change: Callable[[str], str]) -> None:
+    """Change the descriptors of all partitions of a table that the caller has locked exclusively.
+
+    Args:
+        change: Returns a descriptor after the change, given the one before.
+    """
+    row = DescriptorRow
+    query = select(row.id, row.descriptor).where(row.table_id == table.id)
+    before = {stored.id: stored.descriptor for stored in connection.execute(query)}
+    after = {number: changed for number, text in before.items() if (changed := change(text)) != text}
+    ids = descriptor_ids(connection, table, after.values()) if after else {}
+    for number, text in after.items():
+        is_old = PartitionRow.table_id == table.id, PartitionRow.descriptor_id == number
+        connection.execute(update(PartitionRow).where(*is_old).values(descriptor_id=ids[text]))

@@ -46,19 +46,22 @@ from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_locat
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
 
-def _new_location(usual: str, location: str | None, kind: TableKind) -> tuple[str, TableKind]:
+def _new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
     """Return the location of a new table, and its kind, which says whether Calve owns its files.
 
     Args:
         usual: The location of a table that is created without one.
         location: The requested location.
+        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
+            where an engine writes the rows first, and then creates the table.
     """
     if kind is TableKind.VIEW:
         return "", kind
     location = normalise_location(usual if location is None else location)
     if location != usual:
         require_location(location)
-    is_own = kind is not TableKind.MANAGED or is_own_folder(location, is_usual=location == usual)
+    is_usual = location == usual
+    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
     return location, kind if is_own else TableKind.EXTERNAL
 
 
@@ -210,7 +213,9 @@ class Definitions:
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
-        location, kind = _new_location(f"{database.location}/{folder}", definition["location"], kind)
+        location, kind = _new_location(
+            f"{database.location}/{folder}", definition["location"], kind, owns_usual=is_recorded
+        )
         row = connection.execute(
             _NEW_TABLE,
             {
@@ -375,6 +380,18 @@ class Definitions:
             raise TableAlreadyExistsError(f"table {table.full_name} cannot get a name that another table has") from None
         if (name := values.get("name", table.name)) != table.name:
             refuse_awaited_name(connection, f"{table.database}.{name}")
+
+    def rename_table(self, connection: Connection, table: Table, name: TableName, **values: Any) -> None:
+        """Store a new name, perhaps in another database, and changed fields; see `update_table`.
+
+        Raises:
+            DatabaseNotFoundError: The new database does not exist.
+        """
+        database = self._database_row(connection, name.database, lock=True)
+        if connection.scalar(select(_TABLE.exists()), name._asdict()):
+            raise TableAlreadyExistsError(f"table {name} exists; choose another name, or drop it first")
+        self.update_table(connection, table, **values, name=name.name, database_id=database.id)
+        refuse_awaited_name(connection, str(name))
 
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None removes a property."""

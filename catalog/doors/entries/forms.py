@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from catalog.doors.entries.storages import STORAGE_FIELDS, USUAL, as_json, from_json, recorded_format, storage_from_json
+from catalog.doors.entries.storages import (
+    STORAGE_FIELDS,
+    USUAL,
+    as_json,
+    from_json,
+    recorded_format,
+    storage_from_json,
+    storage_json,
+)
 from catalog.importing.spark_schema import real_columns, spark_provider
 from catalog.metastores.types import HiveDatabase, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind
@@ -175,6 +183,37 @@ def _usual_table(table: Table) -> HiveTable:
 
 def _plain(column: Column) -> Column:
     return Column(column.name, column.type, column.comment)
+
+
+def table_json(entry: HiveTable) -> dict[str, Any]:
+    """Return an entry as JSON values."""
+    fields = (*_TABLE_FIELDS, "parameters")
+    return {
+        "name": list(entry.name),
+        _STORAGE: storage_json(entry.storage),
+        **{name: as_json(getattr(entry, name)) for name in fields},
+    }
+
+
+def table_from_json(stored: Mapping[str, Any]) -> HiveTable:
+    """Return the entry that `table_json` has written."""
+    values = {name: from_json(name, value) for name, value in stored.items()}
+    return HiveTable(**{**values, "name": TableName(*stored["name"]), _STORAGE: storage_from_json(stored[_STORAGE])})
+
+
+def pinned_storage(table: Table, before: HiveTable, after: HiveTable, *, cascade: bool) -> dict[str, Any] | None:
+    """Return the JSON of the storage that partitions without a descriptor keep when their table changes.
+
+    Args:
+        cascade: Partitions get the columns of the table.
+
+    Returns:
+        None if they have that of the table after the change.
+    """
+    storage = partition_storage(table, before)
+    columns = before.columns if storage.columns is None else storage.columns
+    storage = replace(storage, columns=None if cascade or columns == after.columns else columns)
+    return None if storage == replace(after.storage, columns=None) else storage_json(storage)
 
 
 # --- differences ------------------------------------------------------------------------------------------------------

@@ -78,11 +78,11 @@ class PartitionForms:
             self._descriptors |= {number: storage_from_json(json.loads(text)) for number, text in texts.items()}
 
     def _storage_of(self, descriptor: int | None, own_format: FileFormat | None) -> HiveStorage:
-        storage = None if descriptor is None else self._descriptors.get(descriptor)
+        storage = self._base if descriptor is None else self._descriptors.get(descriptor, self._base)
         file_format = own_format or self.table.format
-        if storage is None or recorded_format(storage, self._provider) is not file_format:
+        if recorded_format(storage, self._provider) is not file_format:
             # Calve has changed the format of the partition since.
-            storage = self._base if own_format is None else USUAL[own_format]
+            storage = USUAL[file_format]
         columns = self._base_columns if storage.columns is None else storage.columns
         storage = replace(storage, columns=None if columns == self._table_columns else columns)
         self._known[descriptor, own_format] = storage
@@ -160,7 +160,8 @@ class PartitionForms:
         storage = replace(storage, columns=None if columns == self._base_columns else columns)
         if own_format is self.table.format:
             own_format = None
-        usual = replace(self._base, columns=None) if own_format is None else USUAL[own_format]
+        is_base = recorded_format(self._base, self._provider) is (own_format or self.table.format)
+        usual = replace(self._base, columns=None) if is_base else USUAL[own_format or self.table.format]
         return None if storage == usual else storage_text(storage), own_format
 
 

@@ -147,6 +147,11 @@ def storage_from_json(stored: Mapping[str, Any]) -> HiveStorage:
     return HiveStorage(**{name: from_json(name, value) for name, value in stored.items()})
 
 
+def without_columns(text: str) -> str:
+    """Return the text of a descriptor, whose columns are now those of the table."""
+    return storage_text(replace(storage_from_json(json.loads(text)), columns=None))
+
+
 def storage_text(storage: HiveStorage) -> str:
     """Return a descriptor as JSON, always spelled in the same way."""
     return json.dumps(storage_json(storage), sort_keys=True, separators=(",", ":"))

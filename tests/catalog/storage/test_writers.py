@@ -37,6 +37,7 @@ WRITERS = {
     "SparkApplicationRow": {"operations"},
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},
     "TableRow": {"datafiles", "migration", "storage", "tables"},
+    "TableVersionRow": {"tables"},
 }
 """SQL table → the packages with statements that write it. Adding a package needs a reason."""
 
