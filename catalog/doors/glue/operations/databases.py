@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 from catalog.doors.glue.calls import Answer, Call, Operation
@@ -18,7 +20,8 @@ _NAMES_ONLY = ("Name", "CatalogId")
 
 def _create(call: Call) -> Answer:
     given = call.members["DatabaseInput"]
-    call.door.entries.create_database(database_from_glue(given, to_calve(given["Name"], "database")))
+    entry = database_from_glue(given, to_calve(given["Name"], "database"))
+    call.door.entries.create_database(replace(entry, created_at=int(time.time())))
     return {}
 
 

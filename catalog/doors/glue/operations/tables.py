@@ -52,8 +52,10 @@ def _update(call: Call) -> Answer:
     given = _table_input(call)
     before = find_table(call, call.members["DatabaseName"], call.members.get("Name", given["Name"]))
     name = table_name(call.members["DatabaseName"], given["Name"])
+    if name != before.entry.name:
+        raise invalid_input(f"table {before.entry.name} cannot be renamed to {name}; TableInput needs the same Name")
     entry = table_from_glue(given, name, int(time.time()))
-    is_commit = before.is_iceberg and metadata_location(entry) is not None and name == before.entry.name
+    is_commit = before.is_iceberg and metadata_location(entry) is not None
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
     def check(table: Table) -> None:
