@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from catalog.doors.entries import Entries
 from catalog.doors.glue.builds import IndexBuilds
@@ -54,6 +55,11 @@ def application(serving: Serving) -> FastAPI:
         await run_in_threadpool(builds.close)
 
     served = FastAPI(title="Glue", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+
+    @served.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        message = f"{request.method} {request.url.path[:100]}: Glue's operations are POST /, named by X-Amz-Target"
+        return _refusal(GlueError("UnknownOperationException", message, error.status_code), request)
 
     @served.post("/")
     async def answer(request: Request) -> Response:

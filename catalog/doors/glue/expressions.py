@@ -7,7 +7,7 @@ tinyint, smallint and decimal.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 from catalog.doors.glue.failures import GlueError, invalid_input
@@ -54,11 +54,6 @@ def calve_expression(expression: str | None, table: Table) -> str | None:
     return text
 
 
-def noun_of(key_type: KeyType) -> str | None:
-    """Return what Glue's messages call a value of a type; None for strings, which all values are."""
-    return next((noun for kind, (noun, _) in _NOUNS.items() if isinstance(key_type, kind)), None)
-
-
 class _GlueView(Table):
     """A table whose keys accept the literals that Glue accepts."""
 
@@ -98,45 +93,36 @@ def _check(text: str, view: _GlueView) -> None:
 def _unsupported(error: ExpressionError, text: str, view: _GlueView) -> GlueError:
     named = _NAME.match(text, error.position or 0)
     position = None if named is None else view.key_position(named.group(1) or named.group(2))
-    if position is not None and "LIKE" in str(error):
-        kind = next((name for kind, (_, name) in _NOUNS.items() if isinstance(view.key_types[position], kind)), None)
-        if kind is not None:
-            return invalid_input(f"{kind} data type doesn't support operation 'LIKE'")
+    key_type = None if position is None else view.key_types[position]
+    if isinstance(key_type, _Literals) and "LIKE" in str(error):
+        return invalid_input(f"{key_type.kind} data type doesn't support operation 'LIKE'")
     return invalid_input(f"Unsupported expression '{text}': {error}")
 
 
 def _glue_type(key_type: KeyType) -> KeyType:
     """Return a type that reads literals as Glue does."""
-    if isinstance(key_type, StringType):
-        return key_type
-    noun = noun_of(key_type)
-    if noun is None:
-        return _Literals(key_type, lambda text: _refuse(f"Unknown type : '{key_type}'"))
-    return _Literals(key_type, lambda text: _read(key_type, noun, text))
-
-
-def _read(key_type: KeyType, noun: str, text: str) -> KeyValue:
-    if isinstance(key_type, TimestampType) and not _TIMESTAMP.fullmatch(text):
-        _refuse(f"'{text[:40]}' is not {noun}")
-    try:
-        return key_type.parse_literal(text)
-    except KeyValueError:
-        return _refuse(f"'{text[:40]}' is not {noun}")
-
-
-def _refuse(message: str) -> KeyValue:
-    raise unfit(message)
+    return key_type if isinstance(key_type, StringType) else _Literals(key_type)
 
 
 class _Literals(KeyType):
     """A type of which only literals are read."""
 
-    def __init__(self, key_type: KeyType, read: Callable[[str], KeyValue]) -> None:
+    def __init__(self, key_type: KeyType) -> None:
         self.name = str(key_type)
-        self._read = read
+        self._type = key_type
+        known = next((words for kind, words in _NOUNS.items() if isinstance(key_type, kind)), ("", self.name))
+        self._noun, self.kind = known
 
     def parse(self, text: str) -> KeyValue:
-        return self._read(text)
+        if not self._noun:
+            raise unfit(f"Unknown type : '{self.name}'")
+        is_timestamp = isinstance(self._type, TimestampType)
+        try:
+            if is_timestamp and not _TIMESTAMP.fullmatch(text):
+                raise unfit(text)
+            return self._type.parse_bound(text)[0]
+        except KeyValueError:
+            raise unfit(f"{text[:40]!r} is not {self._noun}") from None
 
     def encode(self, value: KeyValue) -> bytes:
         raise NotImplementedError

@@ -73,10 +73,10 @@ def read_request(operation: OperationModel, body: bytes) -> dict[str, Any]:
 
 
 def check_answer(operation: OperationModel, answer: dict[str, Any]) -> list[str]:
-    """Return the constraints of the operation's output shape that an answer violates."""
+    """Return how an answer differs from the operation's output shape: constraints, and unknown members."""
     problems: list[str] = []
-    if operation.output_shape is not None:
-        _check_of(operation.output_shape)(answer, None, problems)
+    if _check_of(operation.output_shape)(answer, None, problems) != answer:
+        problems.append("the answer has members that the service model does not have")
     return problems
 
 

@@ -75,6 +75,7 @@ def _writer(call: Call, table: Found) -> PartitionWriter:
 
 def _get(call: Call) -> Answer:
     table, values = of_members(call), call.members["PartitionValues"]
+    _require_keys(table, values)
     try:
         partition = call.door.entries.partition(table.entry.name, values)
     except PartitionNotFoundError:
@@ -88,7 +89,7 @@ def _missing() -> GlueError:
 
 def _get_batch(call: Call) -> Answer:
     table = of_members(call)
-    asked = [key["Values"] for key in call.members["PartitionsToGet"]]
+    asked = [key["Values"] for key in call.members["PartitionsToGet"] if _has_keys(table, key["Values"])]
     partitions = call.door.entries.partitions_by_values(table.entry.name, asked)
     return f'{{"Partitions":{_writer(call, table).write(partitions)},"UnprocessedKeys":[]}}'
 
@@ -109,8 +110,22 @@ def _given(call: Call, table: Found, given: Mapping[str, Any]) -> HivePartition:
     return partition
 
 
+def _require_keys(table: Found, values: Sequence[str]) -> None:
+    """Refuse to look for a partition whose number of values is not that of the table's keys: there is none.
+
+    Raises:
+        GlueError: It is not.
+    """
+    if not _has_keys(table, values):
+        raise _missing()
+
+
+def _has_keys(table: Found, values: Sequence[str]) -> bool:
+    return len(values) == len(table.entry.partition_keys) and not table.is_iceberg
+
+
 def _require_fit(table: Found, values: Sequence[str]) -> None:
-    if len(values) != len(table.entry.partition_keys):
+    if not _has_keys(table, values):
         raise invalid_input(
             f"The number of partition keys do not match the number of partition values: "
             f"{len(table.entry.partition_keys)} key(s), {len(values)} value(s)"
@@ -170,7 +185,7 @@ def _update(call: Call) -> Answer:
 
 def _change(call: Call, table: Found, entry: Mapping[str, Any]) -> None:
     values, given = entry["PartitionValueList"], entry["PartitionInput"]
-    _require_fit(table, values)
+    _require_keys(table, values)
     partition = _given(call, table, {"Values": values, **given})
     call.door.entries.alter_partitions(table.entry.name, [(values, partition)])
 
@@ -186,7 +201,7 @@ def _update_batch(call: Call) -> Answer:
 
 def _delete(call: Call) -> Answer:
     table, values = of_members(call), call.members["PartitionValues"]
-    _require_fit(table, values)
+    _require_keys(table, values)
     try:
         # As in Glue, no file is deleted.
         call.door.entries.drop_partitions(table.entry.name, [values])
