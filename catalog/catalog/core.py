@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
     from catalog.partitions.indexing import Indexing
+    from catalog.partitions.paging import PartitionPages
     from catalog.partitions.previews import Previews
     from catalog.partitions.scanning import Scanner
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
+    from catalog.tables.entries import TableEntries
+    from catalog.tables.table_versions import TableVersions
 
 
 class Core:
@@ -123,6 +126,13 @@ class Core:
         return Browsing(self.storage, self._definitions, self._scanner)
 
     @cached_property
+    def _pages(self) -> PartitionPages:
+        """Pages of partitions."""
+        from catalog.partitions.paging import PartitionPages
+
+        return PartitionPages(self.storage, self._definitions, self._scanner)
+
+    @cached_property
     def waits(self) -> PartitionWaits:
         """Questions of those who wait for partitions."""
         from catalog.partitions.waiting import PartitionWaits
@@ -149,6 +159,20 @@ class Core:
         from catalog.importing.imports import Imports
 
         return Imports(self.storage, self._definitions, self.operations)
+
+    @cached_property
+    def table_entries(self) -> TableEntries:
+        """Tables and databases as metastores' protocols define them."""
+        from catalog.tables.entries import TableEntries
+
+        return TableEntries(self.storage, self._definitions)
+
+    @cached_property
+    def table_versions(self) -> TableVersions:
+        """Former definitions of tables that metastores' protocols have changed."""
+        from catalog.tables.table_versions import TableVersions
+
+        return TableVersions(self.storage)
 
     @cached_property
     def previews(self) -> Previews:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from catalog.catalog.tables import TableMethods
 from catalog.model import Database, Table
@@ -20,12 +21,14 @@ class DatabaseMethods(TableMethods):
         description: str | None = None,
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
+        details: Mapping[str, Any] | None = None,
     ) -> Database:
         """Create a database.
 
         Args:
             location: Folder for its tables; by default `<warehouse>/<name>`.
             if_not_exists: Return an existing database, unchanged.
+            details: As in `Database`.
 
         Raises:
             DatabaseAlreadyExistsError: It exists, and `if_not_exists` is false.
@@ -33,7 +36,12 @@ class DatabaseMethods(TableMethods):
             InvalidConfigurationError: Neither a location nor a warehouse is set.
         """
         return self._definitions.create_database(
-            name, location=location, description=description, properties=properties, if_not_exists=if_not_exists
+            name,
+            location=location,
+            description=description,
+            properties=properties,
+            if_not_exists=if_not_exists,
+            details=details,
         )
 
     def get_database(self, name: str) -> Database:

@@ -91,6 +91,7 @@ CatalogError
 │   ├── RequirementFailedError       a requirement of an engine's commit does not hold
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
+│   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
 │   ├── SourceEntryChangedError      a metastore's entry changed after it was read
 │   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
 │   ├── FilesNeededError             an Iceberg table needs the files to be deleted
@@ -141,6 +142,7 @@ from catalog.errors.definitions import (
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     DuplicateColumnError,
+    EntryModifiedError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -290,6 +292,7 @@ __all__ = [
     "DuplicateListValueError",
     "EngineError",
     "EngineUnavailableError",
+    "EntryModifiedError",
     "ExpressionError",
     "ExpressionSyntaxError",
     "ExpressionTooComplexError",

@@ -122,6 +122,24 @@ class DatabaseNotEmptyError(ConflictError):
     retryable: ClassVar[bool] = False
 
 
+class EntryModifiedError(ConflictError):
+    """A table is not as a client of a metastore's protocol expects it for a change.
+
+    Attributes:
+        table: The table, `database.name`.
+        parameter: The parameter whose value the client compared.
+        actual, expected: Its values; None if the table has no such parameter.
+    """
+
+    def __init__(self, table: str, parameter: str, actual: str | None, expected: str | None) -> None:
+        """Build the message."""
+        self.table, self.parameter, self.actual, self.expected = table, parameter, actual, expected
+        super().__init__(
+            f"table {table} has been modified: its parameter {parameter} is {actual!r}, expected {expected!r}; nothing "
+            "was changed. Read the table again, and repeat the change"
+        )
+
+
 class IndexedKeyError(ConflictError):
     """A partition key cannot change in this way while partition indexes use it.
 

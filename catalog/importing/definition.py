@@ -83,7 +83,7 @@ def definition_of(table: HiveTable, address: str) -> Definition:
         columns=normalise_columns(real_columns(table.columns, table.partition_keys, table.parameters)),
         partition_keys=keys,
         format=FileFormat.PARQUET if is_view else file_format(what, table.storage, provider),
-        location="" if is_view else _location(what, table.storage, provider),
+        location="" if is_view else _location(what, table, provider),
         kind=kind,
         properties={**_properties(table.parameters), SOURCE_PROPERTY: address},
         description=table.description or table.parameters.get("comment") or None,
@@ -122,9 +122,9 @@ def _kind(what: str, table: HiveTable) -> TableKind:
     return kind
 
 
-def _location(what: str, storage: HiveStorage, provider: str | None) -> str:
+def _location(what: str, table: HiveTable, provider: str | None) -> str:
     # For its own tables that Hive cannot read, Spark stores the location here, and a placeholder in Hive's field.
-    location = (storage.serde_parameters.get("path") if provider is not None else None) or storage.location
+    location = (table.storage.serde_parameters.get("path") if provider is not None else None) or table.location
     if not location:
         raise UnsupportedSourceTableError(f"{what} has no location; give it one in the source")
     return normalise_location(location)
@@ -142,10 +142,11 @@ def _view_text(what: str, table: HiveTable) -> str:
 
 
 def _buckets(table: HiveTable) -> Buckets | None:
-    if table.bucket_count < 1 or not table.bucket_columns:
+    storage = table.storage
+    if storage.bucket_count < 1 or not storage.bucket_columns:
         return None
-    columns = tuple(normalise_identifier(name, "column") for name in table.bucket_columns)
-    return Buckets(columns, table.bucket_count)
+    columns = tuple(normalise_identifier(name, "column") for name in storage.bucket_columns)
+    return Buckets(columns, storage.bucket_count)
 
 
 def _properties(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -173,13 +174,12 @@ class Partitions:
             InvalidLocationError: Its location cannot be stored.
             UnsupportedSourceTableError: The catalog does not know its format.
         """
-        storage = partition.storage
         values = tuple(None if value in NULL_TEXTS else value for value in partition.values)
-        partition_format = self._format(storage, values)
+        partition_format = self._format(partition.storage, values)
         return NewPartition(
             values,
-            normalise_location(storage.location)
-            if storage.location
+            normalise_location(partition.location)
+            if partition.location
             else f"{self._definition.location}/{partition_path(self._keys, values)}",
             file_count=_count(partition.parameters, FILE_COUNT),
             row_count=_count(partition.parameters, ROW_COUNT, f"{_STATISTICS}{ROW_COUNT}"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection
 
 from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
 from catalog.files.locations import comparable
 from catalog.importing.definition import Definition
 from catalog.model import Column, Table
-from catalog.storage.properties import FORMAT_PROPERTY, read_properties
-from catalog.storage.schema import PartitionRow
-from catalog.tables.altering import prepare_key_changes
+from catalog.tables.altering import pin_formats, prepare_key_changes
 from catalog.tables.buckets import buckets_json
 from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
@@ -164,7 +161,7 @@ def update_table(definitions: Definitions, connection: Connection, table: Table,
         check_columns(table.full_name, definition.columns, definition.partition_keys)
     prepare_key_changes(connection, definitions, table, keys, location=definition.location)
     if table.format is not definition.format:
-        _pin_formats(connection, table)
+        pin_formats(connection, table)
     definitions.update_table(
         connection,
         table,
@@ -178,18 +175,6 @@ def update_table(definitions: Definitions, connection: Connection, table: Table,
         properties={**_own(table), **definition.properties},
     )
     return definitions.get_table(definition.name, connection)
-
-
-def _pin_formats(connection: Connection, table: Table) -> None:
-    """Store the current format in partitions that use the table's, so that they do not follow its new format."""
-    row = PartitionRow
-    texts = connection.scalars(select(row.properties).where(row.table_id == table.id).distinct()).all()
-    for text in texts:
-        properties, own_format = read_properties(text)
-        if own_format is None:
-            pinned = json.dumps({**properties, FORMAT_PROPERTY: table.format.value})
-            same = row.properties.is_(None) if text is None else row.properties == text
-            connection.execute(update(row).where(row.table_id == table.id, same).values(properties=pinned))
 
 
 def _own(table: Table) -> dict[str, str]:

@@ -98,11 +98,10 @@ class Glue:
             columns=_columns(storage.get("Columns")),
             partition_keys=_columns(entry.get("PartitionKeys")),
             storage=_storage(storage),
+            location=storage.get("Location") or None,
             parameters=dict(entry.get("Parameters") or {}),
             description=entry.get("Description") or None,
             view_text=entry.get("ViewExpandedText") or entry.get("ViewOriginalText") or None,
-            bucket_columns=tuple(storage.get("BucketColumns") or ()),
-            bucket_count=storage.get("NumberOfBuckets") or 0,
         )
 
     def partitions(self, name: TableName) -> Iterator[list[HivePartition]]:
@@ -117,6 +116,7 @@ class Glue:
                     tuple(partition["Values"]),
                     _storage(partition.get("StorageDescriptor") or {}),
                     dict(partition.get("Parameters") or {}),
+                    (partition.get("StorageDescriptor") or {}).get("Location") or None,
                 )
                 for partition in page["Partitions"]
             ]
@@ -220,10 +220,11 @@ def _columns(fields: Any) -> tuple[Column, ...]:
 def _storage(storage: Mapping[str, Any]) -> HiveStorage:
     serde = storage.get("SerdeInfo") or {}
     return HiveStorage(
-        storage.get("Location") or None,
         storage.get("InputFormat") or None,
         serde.get("SerializationLibrary") or None,
         dict(serde.get("Parameters") or {}),
+        bucket_columns=tuple(storage.get("BucketColumns") or ()),
+        bucket_count=storage.get("NumberOfBuckets") or 0,
     )
 
 

@@ -91,10 +91,9 @@ class HiveMetastore:
             columns=_columns(storage.cols if storage is not None else None),
             partition_keys=_columns(entry.partitionKeys),
             storage=_storage(storage),
+            location=(storage.location if storage is not None else None) or None,
             parameters=dict(entry.parameters or {}),
             view_text=entry.viewExpandedText or entry.viewOriginalText or None,
-            bucket_columns=tuple((storage.bucketCols if storage is not None else None) or ()),
-            bucket_count=(storage.numBuckets if storage is not None else None) or 0,
         )
 
     def partitions(self, name: TableName) -> Iterator[list[HivePartition]]:
@@ -106,7 +105,12 @@ class HiveMetastore:
             with self._errors(missing):
                 partitions = self._client.get_partitions_by_names(name.database, name.name, page)
             yield [
-                HivePartition(tuple(partition.values), _storage(partition.sd), dict(partition.parameters or {}))
+                HivePartition(
+                    tuple(partition.values),
+                    _storage(partition.sd),
+                    dict(partition.parameters or {}),
+                    (partition.sd.location if partition.sd is not None else None) or None,
+                )
                 for partition in partitions
             ]
 
@@ -247,10 +251,11 @@ def _storage(storage: Any) -> HiveStorage:
         return HiveStorage()
     serde = storage.serdeInfo
     return HiveStorage(
-        storage.location or None,
         storage.inputFormat or None,
         (serde.serializationLib if serde is not None else None) or None,
         dict((serde.parameters if serde is not None else None) or {}),
+        bucket_columns=tuple(storage.bucketCols or ()),
+        bucket_count=storage.numBuckets or 0,
     )
 
 

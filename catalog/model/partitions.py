@@ -55,6 +55,7 @@ class NewPartition:
         location: Folder of its files; None for the Hive-style folder below the table's location.
         row_count, file_count, size_bytes: None when unknown.
         format: The format of its files, when it differs from the table's.
+        descriptor: JSON that a metastore's protocol keeps of its files besides (`catalog.partitions.descriptors`).
     """
 
     values: Sequence[str | None]
@@ -64,6 +65,7 @@ class NewPartition:
     size_bytes: int | None = None
     properties: Mapping[str, str] | None = None
     format: FileFormat | None = None
+    descriptor: str | None = None
 
 
 class Partition(NamedTuple):
@@ -73,6 +75,7 @@ class Partition(NamedTuple):
         values: One string per partition key, in order, as given. None is null or a missing value. The id in a scheme.
         location: Folder of its files.
         format: The format of its files, when it differs from the table's.
+        descriptor_id: The id of its descriptor (`catalog.partitions.descriptors`); None without one.
     """
 
     id: int
@@ -85,6 +88,7 @@ class Partition(NamedTuple):
     state: PartitionState
     created_at_ms: int
     format: FileFormat | None = None
+    descriptor_id: int | None = None
 
     def name(self, table: Table) -> str:
         """Return the partition's name as Hive shows it, `k=v/k2=v2`; of a partition scheme, `_partition_id=3`."""

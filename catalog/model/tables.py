@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catalog.model.identifiers import TableName
 from catalog.model.partition_names import given_values, partition_path
@@ -31,6 +31,8 @@ class FileFormat(StrEnum):
     SEQUENCEFILE = "sequencefile"
     RCFILE = "rcfile"
     JSONFILE = "jsonfile"
+    OTHER = "other"
+    """Any other format of a metastore's table."""
 
     @property
     def is_readable(self) -> bool:
@@ -113,12 +115,14 @@ class Database:
 
     Attributes:
         location: Folder of tables that have no location of their own.
+        details: As in `Table`.
     """
 
     name: str
     location: str
     description: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,9 @@ class Table:
             engines.
         dropped_columns: Former columns, which data files may still contain.
         last_column_id: The highest column id ever assigned in the table.
+        created_at_ms: The time of its creation, in milliseconds since 1970 UTC.
+        details: What a metastore's protocol says of it besides (`catalog.doors.entries`); None for tables that came
+            through no such protocol.
     """
 
     database: str
@@ -170,6 +177,8 @@ class Table:
     delete_file_count: int = field(default=0, compare=False)
     dropped_columns: tuple[Column, ...] = field(default=(), compare=False)
     last_column_id: int = field(default=0, compare=False)
+    created_at_ms: int = field(default=0, compare=False)
+    details: Mapping[str, Any] | None = field(default=None, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -231,9 +240,9 @@ class Table:
     @cached_property
     def key_types(self) -> tuple[KeyType, ...]:
         """Types of the partition keys, in order."""
-        from catalog.types.key_types import parse_key_type
+        from catalog.types.key_types import recorded_key_type
 
-        return tuple(parse_key_type(key.type) for key in self.partition_keys)
+        return tuple(recorded_key_type(key.type) for key in self.partition_keys)
 
     @property
     def placing_columns(self) -> tuple[str, ...]:

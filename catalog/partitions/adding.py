@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from operator import attrgetter
@@ -24,6 +24,7 @@ from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.model.partition_names import folder_template, partition_path, unpack_values
 from catalog.operations.changes import record_changed
+from catalog.partitions.descriptors import descriptor_ids
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.staged import refuse_reserved
 from catalog.partitions.versions import refuse_unsettled
@@ -61,6 +62,7 @@ _COLUMNS = (
     "is_quarantined",
     "operation_number",
     "created_at_ms",
+    "descriptor_id",
 )
 
 
@@ -285,15 +287,17 @@ class PartitionAdder:
         own_locations = [location for location in new.locations if location is not None]
         require_partition_locations(self.table, own_locations)
         refuse_locations_in_use(self._connection, self.table, own_locations)
+        texts = {partition.descriptor for partition in new.partitions if partition.descriptor is not None}
+        descriptors = descriptor_ids(self._connection, self.table, texts) if texts else {}
         ids = reserve_partition_ids(self._connection, len(new.packed))
-        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new, descriptors))
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):
             items = zip(repeat(index.id), map(cut_key, keys), ids)
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
         if not self._is_quarantined:
             record_changed(self._connection, self.table, ids, self._operation_number)
 
-    def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, ids: Sequence[int], new: _Batch, descriptors: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
         now, table_id = self._created_at_ms, self.table.id
         is_quarantined, operation_number = self._is_quarantined, self._operation_number
         for partition_id, partition, packed, identity, location in zip(
@@ -314,6 +318,7 @@ class PartitionAdder:
                 is_quarantined,
                 operation_number,
                 now,
+                None if partition.descriptor is None else descriptors[partition.descriptor],
             )
 
     def _own_locations(self, batch: _Batch) -> list[str | None]:

@@ -159,4 +159,5 @@ def _plain(partition: NewPartition) -> tuple[Any, ...]:
         partition.size_bytes,
         partition.properties and dict(partition.properties),
         partition.format,
+        partition.descriptor,
     )

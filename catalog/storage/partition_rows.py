@@ -23,6 +23,7 @@ PARTITION_COLUMNS = (
     "properties",
     "is_quarantined",
     "created_at_ms",
+    "descriptor_id",
 )
 """Columns of a partition's row, in the order of all queries."""
 
@@ -54,7 +55,18 @@ class PartitionFactory:
         """Return the partitions of rows, in their order."""
         default_location, properties, states, new = self._default_location, self._properties, _STATES, tuple.__new__
         partitions = []
-        for number, packed, location, file_count, row_count, size_bytes, texts, is_quarantined, created_at_ms in rows:
+        for (
+            number,
+            packed,
+            location,
+            file_count,
+            row_count,
+            size_bytes,
+            texts,
+            is_quarantined,
+            created,
+            descriptor,
+        ) in rows:
             pieces = tuple(packed.split("/"))
             values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
             if location is None:
@@ -69,8 +81,9 @@ class PartitionFactory:
                 size_bytes,
                 own_properties,
                 states[is_quarantined],
-                created_at_ms,
+                created,
                 own_format,
+                descriptor,
             )
             # Bypasses the constructor of the named tuple, which takes as long as all the rest.
             partitions.append(new(Partition, fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 
@@ -14,6 +15,7 @@ from catalog.indexes.encoding import encode_packed
 from catalog.model import Column, Table, TableKind
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import folder_start, unpack_values
+from catalog.storage.properties import FORMAT_PROPERTY, read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.tables.buckets import renamed_buckets
 from catalog.tables.checks import refuse_stored_as_iceberg, refuse_view
@@ -22,7 +24,7 @@ from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import ColumnLike, check_columns, normalise_columns, normalise_location
 from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
-from catalog.types.key_types import parse_key_type
+from catalog.types.key_types import recorded_key_type
 
 _SHOWN = 5
 
@@ -96,7 +98,8 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
         table, change, is_empty=knows_files and not definitions.has_partitions(connection, table)
     )
     if not table.is_view:
-        check_columns(table.full_name, columns.columns, columns.keys)
+        is_recorded = table.details is not None
+        check_columns(table.full_name, columns.columns, columns.keys, is_recorded=is_recorded)
     prepare_key_changes(connection, definitions, table, keys)
     location, kind = _moved(connection, definitions, table, change.location)
     name = change.rename_to or table.name
@@ -234,7 +237,7 @@ def prepare_key_changes(
     retyped = {
         key.name: keys[key.name]
         for key in table.partition_keys
-        if str(parse_key_type(key.type)) != str(parse_key_type(keys[key.name].type))
+        if str(recorded_key_type(key.type)) != str(recorded_key_type(keys[key.name].type))
     }
     moved = [old for old, new in zip(table.key_names, keys, strict=True) if old != new]
     _refuse_if_indexed(connection, table, keys, renamed, retyped, moved)
@@ -281,7 +284,7 @@ def _refuse_if_indexed(
 def _check_values(connection: Connection, table: Table, old: str, key: Column) -> None:
     """Check that each stored value is encoded equally under a key's new type, so that identities stay the same."""
     position = table.key_names.index(old)
-    old_type, new_type = table.key_types[position], parse_key_type(key.type)
+    old_type, new_type = table.key_types[position], recorded_key_type(key.type)
     distinct = (
         select(func.split_part(PartitionRow.packed_values, "/", position + 1))
         .where(PartitionRow.table_id == table.id)
@@ -309,6 +312,18 @@ def _keep_folders(connection: Connection, table: Table, location: str, names: Se
     before, after = _default_location(table.location, table.key_names), _default_location(location, names)
     connection.execute(update(PartitionRow).where(is_in_table, PartitionRow.location.is_(None)).values(location=before))
     connection.execute(update(PartitionRow).where(is_in_table, PartitionRow.location == after).values(location=None))
+
+
+def pin_formats(connection: Connection, table: Table) -> None:
+    """Store the current format in partitions that use the table's, so that they do not follow its new format."""
+    row = PartitionRow
+    texts = connection.scalars(select(row.properties).where(row.table_id == table.id).distinct()).all()
+    for text in texts:
+        properties, own_format = read_properties(text)
+        if own_format is None:
+            pinned = json.dumps({**properties, FORMAT_PROPERTY: table.format.value})
+            same = row.properties.is_(None) if text is None else row.properties == text
+            connection.execute(update(row).where(row.table_id == table.id, same).values(properties=pinned))
 
 
 def _default_location(location: str, names: Sequence[str]) -> ColumnElement[str]:

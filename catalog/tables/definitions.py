@@ -54,19 +54,22 @@ from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_locat
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
 
-def _new_location(usual: str, location: str | None, kind: TableKind) -> tuple[str, TableKind]:
+def _new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
     """Return the location of a new table, and its kind, which says whether Calve owns its files.
 
     Args:
         usual: The location of a table that is created without one.
         location: The requested location.
+        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
+            where an engine writes the rows first, and then creates the table.
     """
     if kind is TableKind.VIEW:
         return "", kind
     location = normalise_location(usual if location is None else location)
     if location != usual:
         require_location(location)
-    is_own = kind is not TableKind.MANAGED or is_own_folder(location, is_usual=location == usual)
+    is_usual = location == usual
+    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
     return location, kind if is_own else TableKind.EXTERNAL
 
 
@@ -109,6 +112,7 @@ class Definitions:
         description: str | None = None,
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
+        details: Mapping[str, Any] | None = None,
     ) -> Database:
         """Create a database; see `Catalog.create_database`."""
         name = normalise_identifier(name, "database")
@@ -117,7 +121,7 @@ class Definitions:
             with suppress(DatabaseNotFoundError):
                 return self.get_database(name)
         database = Database(
-            name, self._database_location(name, location), description, _changed_properties({}, properties)
+            name, self.database_folder(name, location), description, _changed_properties({}, properties), details
         )
         try:
             with self._storage.write() as connection:
@@ -127,6 +131,7 @@ class Definitions:
                         location=database.location,
                         description=description,
                         properties=dict(database.properties),
+                        details=details,
                     )
                 )
         except IntegrityError:
@@ -135,7 +140,8 @@ class Definitions:
             raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
         return database
 
-    def _database_location(self, name: str, location: str | None) -> str:
+    def database_folder(self, name: str, location: str | None) -> str:
+        """Return the folder of a database for which a location is requested, or None for the default."""
         if location is None:
             return self.usual_location(name)
         location = require_root(normalise_location(location), "location")
@@ -159,13 +165,13 @@ class Definitions:
         """Return a database."""
         with self._storage.read() as connection:
             row = self._database_row(connection, normalise_identifier(name, "database"))
-        return Database(row.name, row.location, row.description, row.properties)
+        return _database(row)
 
     def list_databases(self) -> list[Database]:
         """Return all databases by name."""
         with self._storage.read() as connection:
             rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
-        return [Database(row.name, row.location, row.description, row.properties) for row in rows]
+        return [_database(row) for row in rows]
 
     def alter_database(
         self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
@@ -207,13 +213,15 @@ class Definitions:
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
-        columns = normalise_columns(definition["columns"])
-        keys = normalise_columns(definition["partition_keys"])
+        is_recorded = definition.get("is_recorded", False)
+        columns = normalise_columns(definition["columns"], is_recorded=is_recorded)
+        keys = normalise_columns(definition["partition_keys"], is_recorded=is_recorded)
         kind: TableKind = definition.get("kind", TableKind.MANAGED)
         # A view may have no columns here, because only Spark can determine them.
         if columns or kind is not TableKind.VIEW:
-            check_columns(str(table), columns, keys)
+            check_columns(str(table), columns, keys, is_recorded=is_recorded)
         scheme: Scheme | None = definition.get("scheme")
+        file_format = definition["format"]
         if scheme is not None:
             check_table_of_scheme(scheme, columns, keys, definition["format"])
             columns = scheme_column_last(columns, scheme.column)
@@ -231,7 +239,9 @@ class Definitions:
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
-        location, kind = _new_location(f"{database.location}/{folder}", definition["location"], kind)
+        location, kind = _new_location(
+            f"{database.location}/{folder}", definition["location"], kind, owns_usual=is_recorded
+        )
         row = connection.execute(
             _NEW_TABLE,
             {
@@ -240,7 +250,7 @@ class Definitions:
                 "columns": [column_json(column) for column in numbered.columns],
                 "partition_keys": [column_json(key) for key in numbered.keys],
                 "last_column_id": numbered.last_id,
-                "format": parse_format(definition["format"]),
+                "format": FileFormat.OTHER if file_format is FileFormat.OTHER else parse_format(file_format),
                 "location": location,
                 "properties": properties,
                 "location_key": claim_held_location(connection, location, str(table)),
@@ -408,6 +418,18 @@ class Definitions:
                 refuse_iceberg_name(connection, TableName(table.database, name))
             refuse_awaited_name(connection, f"{table.database}.{name}")
 
+    def rename_table(self, connection: Connection, table: Table, name: TableName, **values: Any) -> None:
+        """Store a new name, perhaps in another database, and changed fields; see `update_table`.
+
+        Raises:
+            DatabaseNotFoundError: The new database does not exist.
+        """
+        database = self._database_row(connection, name.database, lock=True)
+        if connection.scalar(select(_TABLE.exists()), name._asdict()):
+            raise TableAlreadyExistsError(f"table {name} exists; choose another name, or drop it first")
+        self.update_table(connection, table, **values, name=name.name, database_id=database.id)
+        refuse_awaited_name(connection, str(name))
+
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None removes a property."""
         return _changed_properties(table.properties, changes)
@@ -480,7 +502,13 @@ def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
         published_location=row.published_location,
         live_location=pointer or row.published_location if row.published_location else None,
         delete_file_count=row.delete_file_count,
+        created_at_ms=row.created_at_ms,
+        details=row.details,
     )
+
+
+def _database(row: Row[Any]) -> Database:
+    return Database(row.name, row.location, row.description, row.properties, row.details)
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -27,7 +27,9 @@ from catalog.storage import Storage
 from catalog.storage.bulk import Rows
 from catalog.storage.schema import (
     BackfillRangeRow,
+    ColumnStatisticsRow,
     DataFileRow,
+    DescriptorRow,
     FormerFileRow,
     OperationRow,
     PartitionIndexRow,
@@ -38,6 +40,7 @@ from catalog.storage.schema import (
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
+    TableVersionRow,
     VersionState,
 )
 from catalog.tables.definitions import Definitions
@@ -56,6 +59,13 @@ _ROWS_OF_TABLES = (
         (PartitionRow.id,),
         (PartitionRow.packed_values, PartitionRow.is_quarantined),
     ),
+    Rows(DescriptorRow, DescriptorRow.table_id, (DescriptorRow.id,)),
+    Rows(
+        ColumnStatisticsRow,
+        ColumnStatisticsRow.table_id,
+        (ColumnStatisticsRow.partition_id, ColumnStatisticsRow.column_name),
+    ),
+    Rows(TableVersionRow, TableVersionRow.table_id, (TableVersionRow.number,)),
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
     Rows(FormerFileRow, FormerFileRow.table_id, (FormerFileRow.until_revision, FormerFileRow.number)),
     Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),

@@ -17,8 +17,11 @@ ColumnLike = Column | tuple[str, str] | Mapping[str, str]
 """A column: a `Column`, a (name, type) pair, or a mapping with `name`, `type` and an optional `comment`."""
 
 
-def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
+def normalise_columns(columns: Iterable[ColumnLike], *, is_recorded: bool = False) -> tuple[Column, ...]:
     """Return columns with names and types in lower case.
+
+    Args:
+        is_recorded: Accept names and types that a metastore has, and Calve does not know.
 
     Raises:
         InvalidIdentifierError: A name is not allowed.
@@ -32,27 +35,34 @@ def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
                 comment = None
             case _:
                 name, column_type, comment = column["name"], column["type"], column.get("comment")
-        column_type = require_text(column_type, f"the type of column {name}")
-        require_column_type(name, column_type.strip().lower())
-        normalised.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
+        column_type = require_text(column_type, f"the type of column {name}").strip().lower()
+        if is_recorded:
+            name = require_text(name, "column name").strip().lower()
+        else:
+            require_column_type(name, column_type)
+            name = normalise_identifier(name, "column")
+        normalised.append(Column(name, column_type, comment))
     return tuple(normalised)
 
 
-def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
+def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column], *, is_recorded: bool = False) -> None:
     """Check that a table's columns and partition keys are consistent.
+
+    Args:
+        is_recorded: Accept a table without columns, and keys of any type, whose values are then compared as strings.
 
     Raises:
         InvalidTableError: A name is used twice, or there is neither a column nor a key.
         InvalidKeyTypeError: A partition key cannot have this type.
     """
     names = [column.name for column in (*columns, *keys)]
-    if not names:
+    if not names and not is_recorded:
         raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidTableError(
             f"table {table} names {', '.join(repeated)} more than once; each column and key needs its own name"
         )
-    for key in keys:
+    for key in () if is_recorded else keys:
         parse_key_type(key.type)
 
 
@@ -85,9 +95,8 @@ def parse_format(text: str) -> FileFormat:
         InvalidTableError: The format is unknown.
     """
     name = text.strip().lower()
-    try:
-        return FileFormat({"json": "jsonfile"}.get(name, name))
-    except ValueError:
-        raise InvalidTableError(
-            f"unknown format {text!r}; use one of {', '.join(known.value for known in FileFormat)}"
-        ) from None
+    known = {file_format.value: file_format for file_format in FileFormat if file_format is not FileFormat.OTHER}
+    file_format = known.get({"json": "jsonfile"}.get(name, name))
+    if file_format is None:
+        raise InvalidTableError(f"unknown format {text!r}; use one of {', '.join(known)}")
+    return file_format

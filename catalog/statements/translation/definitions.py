@@ -165,7 +165,7 @@ class Definitions(Words):
         if format_name is None:
             raise UnsupportedStatementError(
                 f"unknown {what} {name.value}; use STORED AS with one of "
-                f"{', '.join(known.upper() for known in FileFormat)}",
+                f"{', '.join(known.upper() for known in FileFormat if known is not FileFormat.OTHER)}",
                 self.original,
                 name.position,
             )

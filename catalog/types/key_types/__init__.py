@@ -49,6 +49,7 @@ __all__ = [
     "TimestampType",
     "moment_of",
     "parse_key_type",
+    "recorded_key_type",
 ]
 
 _SIZED = re.compile(r"(char|varchar)\s*\(\s*([0-9]{1,9})\s*\)", re.ASCII)
@@ -85,6 +86,15 @@ def parse_key_type(text: str) -> KeyType:
         f"type {text!r} cannot be the type of a partition key; use string, char(1 … 255), varchar(1 … 65535), "
         "tinyint, smallint, int, bigint (long), float, double, decimal(p,s), boolean, date or timestamp"
     )
+
+
+@lru_cache(maxsize=1024)
+def recorded_key_type(text: str) -> KeyType:
+    """Return the type of a key as it is recorded; one of a metastore's table that is no key type here has strings."""
+    try:
+        return parse_key_type(text)
+    except InvalidKeyTypeError:
+        return StringType(text)
 
 
 def _text_type(text: str, kind: str, length: int) -> StringType:

@@ -24,7 +24,7 @@ TEXT = ("org.apache.hadoop.mapred.TextInputFormat", "", "org.apache.hadoop.hive.
 
 
 def stored(classes: tuple[str, ...], **fields: object) -> HiveStorage:
-    return HiveStorage("file:/data/orders", classes[0], classes[2], **fields)  # type: ignore[arg-type]
+    return HiveStorage(classes[0], classes[2], **fields)  # type: ignore[arg-type]
 
 
 ORDERS = HiveTable(
@@ -33,6 +33,7 @@ ORDERS = HiveTable(
     (Column("id", "bigint"), Column("Name", "varchar(20)", "whose")),
     (Column("day", "date"),),
     stored(PARQUET),
+    "file:/data/orders",
 )
 
 
@@ -172,7 +173,7 @@ def test_a_table_is_what_its_source_says() -> None:
         "calve.source": "hms://elsewhere/a.b",
         "owner.team": "sales",
     }
-    table = replace(ORDERS, parameters=parameters, bucket_columns=("ID",), bucket_count=4)
+    table = replace(ORDERS, parameters=parameters, storage=stored(PARQUET, bucket_columns=("ID",), bucket_count=4))
     definition = definition_of(table, ADDRESS)
     assert definition.columns == (Column("id", "bigint"), Column("name", "varchar(20)", "whose"))
     assert definition.partition_keys == (Column("day", "date"),)
@@ -204,8 +205,8 @@ def test_the_format_is_that_of_the_classes(classes: tuple[str, ...], expected: F
     [
         ({"storage": stored((PARQUET[0], "", ORC[2]))}, "correct one of them"),
         ({"storage": stored(("com.example.Input", "", PARQUET[2]))}, r"com\.example\.Input"),
-        ({"storage": HiveStorage("/data")}, "unknown input format"),
-        ({"storage": replace(stored(PARQUET), location=None)}, "has no location"),
+        ({"storage": HiveStorage()}, "unknown input format"),
+        ({"location": None}, "has no location"),
         ({"table_type": "MATERIALIZED_VIEW"}, "MATERIALIZED_VIEW"),
         ({"table_type": "VIRTUAL_VIEW"}, "view without a SELECT"),
         ({"table_type": "VIRTUAL_VIEW", "view_text": "/* Presto View: eyJ9 */"}, "view of Trino or Presto"),
@@ -262,12 +263,17 @@ def test_columns_of_a_table_of_sparks_own_are_in_its_parameters(part_length: int
         parameters |= {f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)}
         parameters["spark.sql.sources.schema.numParts"] = str(len(parts))
     placeholder = HiveStorage(
-        "file:/warehouse/orders-__PLACEHOLDER__",
         "org.apache.hadoop.mapred.SequenceFileInputFormat",
         TEXT[2],
         {"path": "file:/data/orders", "header": "TRUE", "serialization.format": "1"},
     )
-    table = replace(ORDERS, columns=(Column("col", "array<string>"),), parameters=parameters, storage=placeholder)
+    table = replace(
+        ORDERS,
+        columns=(Column("col", "array<string>"),),
+        parameters=parameters,
+        storage=placeholder,
+        location="file:/warehouse/orders-__PLACEHOLDER__",
+    )
     definition = definition_of(table, ADDRESS)
     assert definition.columns == (
         Column("id", "bigint", "which"),
@@ -286,7 +292,7 @@ def test_csv_that_is_read_otherwise_here_is_recorded_only() -> None:
 def test_a_partition_has_its_own_place_format_and_numbers() -> None:
     made = Partitions(definition_of(ORDERS, ADDRESS), None)
     parameters = {"numRows": "7", "numFiles": "2", "totalSize": "-1", "transient_lastDdlTime": "1", "by": "me"}
-    own = made.of(HivePartition(("2024-01-01",), replace(stored(ORC), location="/elsewhere"), parameters))
+    own = made.of(HivePartition(("2024-01-01",), stored(ORC), parameters, "/elsewhere"))
     assert (own.location, own.format) == ("/elsewhere", FileFormat.ORC)
     assert (own.row_count, own.file_count, own.size_bytes) == (7, 2, None)
     assert own.properties == {"by": "me"}

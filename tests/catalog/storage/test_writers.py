@@ -15,6 +15,7 @@ WRITERS = {
     "BackfillRangeRow": {"indexes", "tables"},
     "DataFileRow": {"datafiles"},
     "DatabaseRow": {"tables"},
+    "DescriptorRow": {"partitions"},
     "FailedSampleRow": {"loading"},
     "FormerFileRow": {"datafiles"},
     "IcebergTableRow": {"iceberg"},
@@ -36,6 +37,7 @@ WRITERS = {
     "SparkApplicationRow": {"operations"},
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},
     "TableRow": {"datafiles", "migration", "storage", "tables"},
+    "TableVersionRow": {"tables"},
 }
 """SQL table → the packages with statements that write it. Adding a package needs a reason."""
 

@@ -1,0 +1,98 @@
+"""Entries of databases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from catalog.catalog import Catalog
+from catalog.doors.entries.forms import database_of, hive_database
+from catalog.errors import InvalidRequestError
+from catalog.metastores.types import HiveDatabase
+
+Match = Callable[[str], object]
+
+
+def matcher(pattern: str | None) -> Match:
+    """Return a function that tells whether a name matches a pattern of the Hive Metastore, ignoring case.
+
+    `*` is any string, and `|` separates alternatives; otherwise it is a regular expression, as there. None matches all.
+
+    Raises:
+        InvalidRequestError: It is no regular expression.
+    """
+    if pattern is None:
+        return lambda name: True
+    try:
+        # Source: `appendPatternCondition` of Hive's ObjectStore.
+        parts = [re.compile(part.strip().replace("*", ".*"), re.IGNORECASE) for part in pattern.split("|")]
+    except re.error as error:
+        raise InvalidRequestError(f"pattern {pattern!r} is not valid: {error}; use * for any characters") from None
+    return lambda name: any(part.fullmatch(name) for part in parts)
+
+
+class DatabaseMethods:
+    """Creation, change and drop of databases."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Set the catalog."""
+        self.catalog = catalog
+
+    def databases(self, pattern: str | None = None) -> list[HiveDatabase]:
+        """Return the databases whose names match a pattern (`matcher`), sorted by name."""
+        matches = matcher(pattern)
+        return [hive_database(database) for database in self.catalog.list_databases() if matches(database.name)]
+
+    def database(self, name: str) -> HiveDatabase:
+        """Return a database.
+
+        Raises:
+            DatabaseNotFoundError: It does not exist.
+        """
+        return hive_database(self.catalog.get_database(name))
+
+    def create_database(self, given: HiveDatabase) -> HiveDatabase:
+        """Create a database.
+
+        Raises:
+            DatabaseAlreadyExistsError: It exists.
+            InvalidRequestError: Its name or its location is not allowed.
+        """
+        location = self.catalog.table_entries.database_folder(given.name, given.location)
+        database = database_of(given, location)
+        self.catalog.create_database(
+            given.name,
+            location=given.location,
+            description=given.description,
+            properties=given.parameters,
+            details=database.details,
+        )
+        return self.database(given.name)
+
+    def alter_database(self, name: str, given: HiveDatabase) -> HiveDatabase:
+        """Replace all that an entry says of a database, except its name.
+
+        A new location is for tables that are created later. Without a location or a time, the database keeps its own.
+
+        Raises:
+            DatabaseNotFoundError: It does not exist.
+            InvalidRequestError: The location is not allowed.
+        """
+        before = self.database(name)
+        location = before.location if given.location is None else given.location
+        folder = self.catalog.table_entries.database_folder(name, location)
+        return hive_database(self.catalog.table_entries.alter_database(name, database_of(given, folder)))
+
+    def drop_database(self, name: str, *, cascade: bool = False, delete_data: bool = False) -> None:
+        """Drop a database.
+
+        Args:
+            cascade: Drop its tables, too.
+            delete_data: Delete the files of managed tables, as `drop_table` does, and the database's folder if it is
+                empty then.
+
+        Raises:
+            DatabaseNotFoundError: It does not exist.
+            DatabaseNotEmptyError: It has tables, and `cascade` is false.
+        """
+        self.catalog.drop_database(name, cascade=cascade)

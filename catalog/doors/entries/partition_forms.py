@@ -1,0 +1,195 @@
+"""Conversion between Calve's partitions and the entries of metastores, many at a time.
+
+Most partitions of a table share one storage, so that a partition costs little more than its tuple.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catalog.doors.entries.forms import hive_table, partition_storage
+from catalog.doors.entries.storages import USUAL, recorded_format, storage_from_json, storage_text
+from catalog.errors import InvalidPartitionError
+from catalog.importing.definition import FILE_COUNT, ROW_COUNT, SIZE
+from catalog.importing.spark_schema import spark_provider
+from catalog.metastores.types import HivePartition, HiveStorage
+from catalog.model import FileFormat, NewPartition, Partition, Table
+from catalog.model.partition_names import NULL_TEXTS, NULL_VALUE, escape, folder_start
+from catalog.partitions.descriptors import read_descriptors
+from catalog.storage import Storage
+from catalog.storage.bulk import batched
+from catalog.tables.own_properties import RESERVED
+from catalog.types.memo import Memo
+
+_CREATED, _ACCESSED = f"{RESERVED}created_at", f"{RESERVED}accessed_at"
+"""Reserved properties of a partition: times that a client has given it, in seconds since 1970 UTC."""
+
+_PAGE = 1_000
+_COUNTS = (FILE_COUNT, ROW_COUNT, SIZE)
+_GREATEST = 2**63 - 1
+
+
+class PartitionForms:
+    """Converter of the partitions of one table."""
+
+    def __init__(self, storage: Storage, table: Table) -> None:
+        """Set the table, as it was read."""
+        entry = hive_table(table)
+        self.table = table
+        self._storage = storage
+        self._provider = spark_provider(entry.parameters)
+        self._base = partition_storage(table, entry)
+        self._table_columns = entry.columns
+        self._base_columns = entry.columns if self._base.columns is None else self._base.columns
+        self._descriptors: dict[int, HiveStorage] = {}
+        self._known: dict[tuple[int | None, FileFormat | None], HiveStorage] = {}
+        self._names = [Memo(_Named(folder_start(key))) for key in table.key_names]
+        self._latest: tuple[HiveStorage, tuple[str | None, FileFormat | None]] | None = None
+
+    # --- to the metastore's form --------------------------------------------------------------------------------
+
+    def read(self, partitions: Iterable[Partition]) -> Iterator[HivePartition]:
+        """Yield the entries of partitions, in their order."""
+        storages, new = self._known, tuple.__new__
+        for page in batched(partitions, _PAGE):
+            self._read_descriptors(page)
+            for _, values, location, files, rows, size, properties, _, created, own_format, descriptor in page:
+                if None in values:
+                    values = tuple([NULL_VALUE if value is None else value for value in values])
+                accessed = 0
+                if properties and (_CREATED in properties or _ACCESSED in properties):
+                    properties = dict(properties)
+                    created = 1000 * int(properties.pop(_CREATED, created // 1000))
+                    accessed = int(properties.pop(_ACCESSED, 0))
+                if rows is not None or files is not None or size is not None:
+                    properties = _with_counts(properties, files, rows, size)
+                storage = storages.get((descriptor, own_format)) or self._storage_of(descriptor, own_format)
+                # Bypasses the constructor of the named tuple, which takes longer than the rest.
+                yield new(HivePartition, (values, storage, properties, location, created // 1000, accessed))
+
+    def _read_descriptors(self, page: Sequence[Partition]) -> None:
+        missing = {partition.descriptor_id for partition in page} - self._descriptors.keys() - {None}
+        if missing:
+            with self._storage.read() as connection:
+                texts = read_descriptors(connection, [number for number in missing if number is not None])
+            self._descriptors |= {number: storage_from_json(json.loads(text)) for number, text in texts.items()}
+
+    def _storage_of(self, descriptor: int | None, own_format: FileFormat | None) -> HiveStorage:
+        storage = self._base if descriptor is None else self._descriptors.get(descriptor, self._base)
+        file_format = own_format or self.table.format
+        if recorded_format(storage, self._provider) is not file_format:
+            # Calve has changed the format of the partition since.
+            storage = USUAL[file_format]
+        columns = self._base_columns if storage.columns is None else storage.columns
+        storage = replace(storage, columns=None if columns == self._table_columns else columns)
+        self._known[descriptor, own_format] = storage
+        return storage
+
+    def name(self, values: Sequence[str | None]) -> str:
+        """Return the name of a partition, `k=v/k2=v2`."""
+        return "/".join([known[value] for known, value in zip(self._names, values, strict=True)])
+
+    # --- from the metastore's form ------------------------------------------------------------------------------
+
+    def new(self, given: Iterable[HivePartition]) -> list[NewPartition]:
+        """Return partitions to add, given their entries.
+
+        Raises:
+            InvalidPartitionError: One has not one value for each key, or a reserved parameter.
+        """
+        return [self._new(partition) for partition in given]
+
+    def _new(self, given: HivePartition) -> NewPartition:
+        values = self.values(given.values)
+        properties, counts = self._properties(given), dict.fromkeys(_COUNTS, None)
+        if properties and not properties.keys().isdisjoint(_COUNTS):
+            counts = {name: _count(properties.get(name)) for name in _COUNTS}
+            properties = {name: value for name, value in properties.items() if counts.get(name) is None}
+        descriptor, own_format = self.descriptor(given.storage)
+        return NewPartition(
+            values,
+            given.location or None,
+            counts[FILE_COUNT],
+            counts[ROW_COUNT],
+            counts[SIZE],
+            properties or None,
+            own_format,
+            descriptor,
+        )
+
+    def values(self, values: Sequence[str]) -> tuple[str | None, ...]:
+        """Return a partition's values as Calve has them, with None for null.
+
+        Raises:
+            InvalidPartitionError: There is not one for each partition key.
+        """
+        if len(values) != len(self.table.partition_keys):
+            raise InvalidPartitionError(
+                self.table.full_name,
+                reason=f"{list(values)} has {len(values)} value(s) for {len(self.table.partition_keys)} partition "
+                f"key(s) ({', '.join(self.table.key_names)}); give one value for each key",
+            )
+        return tuple([None if value in NULL_TEXTS else value for value in values])
+
+    def _properties(self, given: HivePartition) -> dict[str, str]:
+        properties = dict(given.parameters)
+        for name in properties:
+            if name.startswith(RESERVED):
+                raise InvalidPartitionError(
+                    self.table.full_name,
+                    reason=f"the parameter name {name} is reserved; choose a name without {RESERVED}",
+                )
+        if given.created_at is not None:
+            properties[_CREATED] = str(given.created_at)
+        if given.accessed_at:
+            properties[_ACCESSED] = str(given.accessed_at)
+        return properties
+
+    def descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:
+        """Return the descriptor to store, None for that of the table; and the format, None for that of the table."""
+        if self._latest is None or (self._latest[0] is not storage and self._latest[0] != storage):
+            self._latest = storage, self._new_descriptor(storage)
+        return self._latest[1]
+
+    def _new_descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:
+        own_format: FileFormat | None = recorded_format(storage, self._provider)
+        columns = self._table_columns if storage.columns is None else storage.columns
+        storage = replace(storage, columns=None if columns == self._base_columns else columns)
+        if own_format is self.table.format:
+            own_format = None
+        is_base = recorded_format(self._base, self._provider) is (own_format or self.table.format)
+        usual = replace(self._base, columns=None) if is_base else USUAL[own_format or self.table.format]
+        return None if storage == usual else storage_text(storage), own_format
+
+
+class _Named:
+    """The part of a partition's name that a value of one key makes."""
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+
+    def __call__(self, value: str | None) -> str:
+        return self._start + (escape(value) if value else NULL_VALUE)
+
+
+def _with_counts(
+    properties: Mapping[str, str], files: int | None, rows: int | None, size: int | None
+) -> dict[str, Any]:
+    counted = dict(properties)
+    if files is not None:
+        counted[FILE_COUNT] = str(files)
+    if rows is not None:
+        counted[ROW_COUNT] = str(rows)
+    if size is not None:
+        counted[SIZE] = str(size)
+    return counted
+
+
+def _count(text: str | None) -> int | None:
+    """Return a count, if it is spelled as it would be shown."""
+    if text is None or not text.isascii() or not text.isdigit() or (text[0] == "0" and len(text) > 1):
+        return None
+    return number if (number := int(text)) <= _GREATEST else None

@@ -1,0 +1,152 @@
+"""Entries of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from catalog.doors.entries.partition_forms import PartitionForms
+from catalog.doors.entries.tables import TableMethods, normalised
+from catalog.errors import PartitionNotFoundError
+from catalog.files.folders import make_folders, remove_folders
+from catalog.files.locations import local_path
+from catalog.metastores.types import HivePartition
+from catalog.model import AddResult, NewPartition, Partition, PartitionState
+from catalog.model.identifiers import TableName
+from catalog.settings.places import require_partition_locations
+from catalog.tables.normalising import normalise_location
+
+
+class PartitionMethods(TableMethods):
+    """Addition, search, change and drop of partitions.
+
+    Partitions that a quality check has hidden from readers are hidden here, too.
+    """
+
+    def add_partitions(
+        self, name: TableName, given: Iterable[HivePartition], *, if_not_exists: bool = False
+    ) -> AddResult:
+        """Add partitions, all or none, and make their folders.
+
+        Args:
+            if_not_exists: Skip existing partitions, instead of refusing the batch.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
+            PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false.
+            LocationInUseError: Another table or partition uses a partition's folder.
+            StorageError: A folder cannot be created; nothing was added.
+        """
+        forms = self._forms(name)
+        partitions, folders = _with_folders(forms, forms.new(given))
+        made = make_folders(folders)
+        try:
+            return self.catalog.add_partitions(forms.table.full_name, partitions, if_not_exists=if_not_exists)
+        except BaseException:
+            # Another process may have added some of them meanwhile, to folders that were made here.
+            known = self._visible(forms, [partition.values for partition in partitions])
+            kept = {local_path(partition.location) for partition in known}
+            remove_folders([path for path in made if path not in kept])
+            raise
+
+    def partitions(self, name: TableName, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
+        """Yield the partitions that match an expression of Calve's filter language, through an index if possible.
+
+        Args:
+            expression: None for all.
+            limit: The maximum number of partitions; -1 for all.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+        """
+        forms = self._forms(name)
+        found = self.catalog.get_partitions(forms.table.full_name, expression)
+        return forms.read(found if limit < 0 else islice(found, limit))
+
+    def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
+        """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
+        forms = self._forms(name)
+        found = self.catalog.get_partitions(forms.table.full_name, expression)
+        return sorted(forms.name(partition.values) for partition in (found if limit < 0 else islice(found, limit)))
+
+    def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
+        """Return one partition.
+
+        Raises:
+            TableNotFoundError, PartitionNotFoundError: The table or partition does not exist.
+            InvalidPartitionError: There is not one value for each key.
+        """
+        forms = self._forms(name)
+        own = forms.values(values)
+        partition = self.catalog.get_partition(forms.table.full_name, own)
+        if partition.state is not PartitionState.VISIBLE:
+            raise PartitionNotFoundError(f"table {forms.table.full_name} has no visible partition {forms.name(own)}")
+        [entry] = forms.read([partition])
+        return entry
+
+    def partitions_by_values(self, name: TableName, values: Iterable[Sequence[str]]) -> list[HivePartition]:
+        """Return those of many partitions that exist, in the order of the values.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionError: A partition has not one value for each key.
+        """
+        forms = self._forms(name)
+        return list(forms.read(self._visible(forms, list(dict.fromkeys(map(forms.values, values))))))
+
+    def _visible(self, forms: PartitionForms, own: Sequence[Sequence[str | None]]) -> list[Partition]:
+        batch = self.catalog.batch_get_partitions(forms.table.full_name, own)
+        return [partition for partition in batch.partitions if partition.state is PartitionState.VISIBLE]
+
+    def drop_partitions(
+        self, name: TableName, values: Iterable[Sequence[str]], *, delete_data: bool = False, if_exists: bool = False
+    ) -> int:
+        """Drop partitions; return their number.
+
+        Args:
+            delete_data: Delete the files of a managed table.
+            if_exists: Skip those that do not exist, instead of dropping none.
+
+        Raises:
+            TableNotFoundError, PartitionNotFoundError: The table or a partition does not exist.
+            InvalidPartitionError: A partition has not one value for each key.
+        """
+        forms = self._forms(name)
+        own = list(dict.fromkeys(map(forms.values, values)))
+        known = {partition.values for partition in self._visible(forms, own)}
+        if not if_exists and len(known) < len(own):
+            missing = next((forms.name(wanted) for wanted in own if wanted not in known), forms.name(own[0]))
+            raise PartitionNotFoundError(
+                f"table {forms.table.full_name} has no partition {missing}; nothing was dropped"
+            )
+        return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
+
+    def _forms(self, name: TableName) -> PartitionForms:
+        return PartitionForms(self.catalog.storage, self.catalog.get_table(str(normalised(name))))
+
+
+def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:
+    """Return partitions, with None for default locations, and the folders of all.
+
+    Raises:
+        LocationNotAllowedError, InvalidLocationError: A location is not allowed.
+    """
+    table = forms.table
+    known: list[NewPartition] = []
+    folders: list[str] = []
+    own: list[str] = []
+    for partition in partitions:
+        default = table.default_partition_location(forms.name(partition.values))
+        if partition.location is not None and partition.location.rstrip("/") != default:
+            location = normalise_location(partition.location)
+            own.append(location)
+            folders.append(location)
+        else:
+            folders.append(default)
+            partition = partition if partition.location is None else replace(partition, location=None)
+        known.append(partition)
+    require_partition_locations(table, own)
+    return known, folders
