@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
     from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
+    from catalog.operations.metastore_locks import MetastoreLocks
     from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
+    from catalog.tables.functions import Functions
     from catalog.tables.table_versions import TableVersions
 
 
@@ -166,6 +168,20 @@ class Core:
         from catalog.tables.entries import TableEntries
 
         return TableEntries(self.storage, self._definitions)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Functions of Hive that engines have registered."""
+        from catalog.tables.functions import Functions
+
+        return Functions(self.storage)
+
+    @cached_property
+    def metastore_locks(self) -> MetastoreLocks:
+        """Locks that clients of the Hive Metastore protocol ask for."""
+        from catalog.operations.metastore_locks import MetastoreLocks
+
+        return MetastoreLocks(self.storage)
 
     @cached_property
     def table_versions(self) -> TableVersions:

@@ -67,10 +67,11 @@ CatalogError
 │       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
+│   ├── FunctionNotFoundError, MetastoreLockNotFoundError,
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
-│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
+│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError, FunctionAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
@@ -143,6 +144,8 @@ from catalog.errors.definitions import (
     DatabaseNotFoundError,
     DuplicateColumnError,
     EntryModifiedError,
+    FunctionAlreadyExistsError,
+    FunctionNotFoundError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -219,7 +222,13 @@ from catalog.errors.metastores import (
     TablesNotImportedError,
     UnsupportedSourceTableError,
 )
-from catalog.errors.operations import FencedError, OperationConflictError, OperationReusedError, PlanConflictError
+from catalog.errors.operations import (
+    FencedError,
+    MetastoreLockNotFoundError,
+    OperationConflictError,
+    OperationReusedError,
+    PlanConflictError,
+)
 from catalog.errors.partitions import (
     AmbiguousMergeError,
     InvalidPartitionError,
@@ -302,6 +311,8 @@ __all__ = [
     "FilesNotDeletedError",
     "FolderBeingPurgedError",
     "ForeignTableError",
+    "FunctionAlreadyExistsError",
+    "FunctionNotFoundError",
     "IcebergTableError",
     "IndexAlreadyExistsError",
     "IndexBuildEndedError",
@@ -328,6 +339,7 @@ __all__ = [
     "LocationNotAllowedError",
     "LocationNotEmptyError",
     "LocationTakenError",
+    "MetastoreLockNotFoundError",
     "MigrationConflictError",
     "MigrationRefusedError",
     "MissingFileError",

@@ -84,6 +84,10 @@ class PartitionNotFoundError(NotFoundError):
     """The table has no such partition."""
 
 
+class FunctionNotFoundError(NotFoundError):
+    """The database has no such function."""
+
+
 class IndexNotFoundError(NotFoundError):
     """The table has no partition index of this name."""
 
@@ -106,6 +110,10 @@ class DatabaseAlreadyExistsError(AlreadyExistsError):
 
 class TableAlreadyExistsError(AlreadyExistsError):
     """A table of this name already exists."""
+
+
+class FunctionAlreadyExistsError(AlreadyExistsError):
+    """A function of this name already exists."""
 
 
 class PartitionAlreadyExistsError(AlreadyExistsError):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from catalog.errors.base import ConflictError
+from catalog.errors.base import ConflictError, NotFoundError
+
+
+class MetastoreLockNotFoundError(NotFoundError):
+    """No client of the Hive Metastore protocol holds this lock, or waits for it."""
 
 
 class OperationConflictError(ConflictError):

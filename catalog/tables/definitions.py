@@ -37,7 +37,15 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, OperationRow, PartitionRow, TableRow
+from catalog.storage.schema import (
+    DatabaseRow,
+    DataFileRow,
+    FormerFileRow,
+    FunctionRow,
+    OperationRow,
+    PartitionRow,
+    TableRow,
+)
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
@@ -207,8 +215,15 @@ class Definitions:
                     f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
                 )
             refuse_iceberg_objects(connection, name)
+            of_database = FunctionRow.database_id == row.id
+            if joined is None and (function := connection.scalar(select(FunctionRow.name).where(of_database).limit(1))):
+                raise DatabaseNotEmptyError(
+                    f"database {name} still has functions, such as {function}; drop them first, or all with the "
+                    "database: CASCADE"
+                )
             refuse_awaited_database(connection, name)
             delete_namespace_rows(connection, name)
+            connection.execute(delete(FunctionRow).where(of_database))
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:

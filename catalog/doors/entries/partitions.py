@@ -12,7 +12,7 @@ from catalog.errors import PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
-from catalog.model import AddResult, NewPartition, Partition, PartitionState
+from catalog.model import AddResult, NewPartition, Partition, PartitionState, TableKind
 from catalog.model.identifiers import TableName
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
@@ -107,7 +107,7 @@ class PartitionMethods(TableMethods):
         """Drop partitions; return their number.
 
         Args:
-            delete_data: Delete the files of a managed table.
+            delete_data: Delete the files of a managed table in its folder, whoever wrote them, after the commit.
             if_exists: Skip those that do not exist, instead of dropping none.
 
         Raises:
@@ -122,6 +122,8 @@ class PartitionMethods(TableMethods):
             raise PartitionNotFoundError(
                 f"table {forms.table.full_name} has no partition {missing}; nothing was dropped"
             )
+        if delete_data and forms.table.kind is TableKind.MANAGED and not forms.table.is_stored_as_iceberg:
+            return self.catalog.purge_partitions(forms.table.full_name, values=own, all_files=True).dropped
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
 
     def _forms(self, name: TableName) -> PartitionForms:

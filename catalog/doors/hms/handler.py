@@ -1,0 +1,25 @@
+"""The handler of a connection: all calls of the protocol."""
+
+from __future__ import annotations
+
+from catalog.doors.hms.absent import AbsentCalls
+from catalog.doors.hms.databases import DatabaseCalls
+from catalog.doors.hms.functions import FunctionCalls
+from catalog.doors.hms.locks import LockCalls
+from catalog.doors.hms.partition_changes import PartitionChangeCalls
+from catalog.doors.hms.partition_reads import PartitionReadCalls
+from catalog.doors.hms.service import ServiceCalls
+from catalog.doors.hms.tables import TableCalls
+
+
+class Handler(
+    FunctionCalls,
+    DatabaseCalls,
+    TableCalls,
+    PartitionReadCalls,
+    PartitionChangeCalls,
+    LockCalls,
+    ServiceCalls,
+    AbsentCalls,
+):
+    """Answers the calls of one connection; its methods have the names of the protocol's calls."""

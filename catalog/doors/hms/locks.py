@@ -1,0 +1,101 @@
+"""Calls about locks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hive_metastore import ttypes
+from hive_metastore.ttypes import NoSuchLockException, NoSuchTxnException
+
+from catalog.doors.hms.base import Base
+from catalog.errors import MetastoreLockNotFoundError
+from catalog.operations.metastore_locks import LockComponent, LockKind, LockState, MetastoreLock
+
+# ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+_KINDS = {
+    ttypes.LockType.SHARED_READ: LockKind.SHARED_READ,
+    ttypes.LockType.SHARED_WRITE: LockKind.SHARED_WRITE,
+    ttypes.LockType.EXCL_WRITE: LockKind.SHARED_WRITE,
+    ttypes.LockType.EXCLUSIVE: LockKind.EXCLUSIVE,
+}
+_NUMBERS = {
+    LockKind.SHARED_READ: ttypes.LockType.SHARED_READ,
+    LockKind.SHARED_WRITE: ttypes.LockType.SHARED_WRITE,
+    LockKind.EXCLUSIVE: ttypes.LockType.EXCLUSIVE,
+}
+_STATES = {LockState.ACQUIRED: ttypes.LockState.ACQUIRED, LockState.WAITING: ttypes.LockState.WAITING}
+
+
+class LockCalls(Base):
+    """Locks of databases, tables and partitions."""
+
+    def lock(self, request: Any) -> Any:
+        if request.txnid:
+            raise NoSuchTxnException(f"there is no transaction {request.txnid}; lock without one")
+        components = [
+            LockComponent(
+                self._database(component.dbname),
+                (component.tablename or "").lower() or None,
+                component.partitionname or None,
+                _KINDS[component.type],
+            )
+            for component in request.component or ()
+        ]
+        return _response(
+            self.catalog.metastore_locks.request(request.user or self.user, request.hostname or "", components)
+        )
+
+    def check_lock(self, request: Any) -> Any:
+        try:
+            return _response(self.catalog.metastore_locks.check(request.lockid))
+        except MetastoreLockNotFoundError as error:
+            raise NoSuchLockException(str(error)) from None
+
+    def unlock(self, request: Any) -> None:
+        try:
+            self.catalog.metastore_locks.release(request.lockid)
+        except MetastoreLockNotFoundError as error:
+            raise NoSuchLockException(str(error)) from None
+
+    def heartbeat(self, request: Any) -> None:
+        if request.txnid:
+            raise NoSuchTxnException(f"there is no transaction {request.txnid}")
+        try:
+            if request.lockid:
+                self.catalog.metastore_locks.heartbeat(request.lockid)
+        except MetastoreLockNotFoundError as error:
+            raise NoSuchLockException(str(error)) from None
+
+    def show_locks(self, request: Any) -> Any:
+        wanted = (request.dbname, request.tablename, request.partname) if request is not None else (None, None, None)
+        elements = [
+            _element(lock, component)
+            for lock in self.catalog.metastore_locks.all()
+            for component in lock.components
+            if all(
+                name is None or name.lower() == (own or "").lower()
+                for name, own in zip(wanted, (component.database, component.table, component.partition), strict=True)
+            )
+        ]
+        return ttypes.ShowLocksResponse(locks=elements)
+
+
+def _response(lock: MetastoreLock) -> Any:
+    return ttypes.LockResponse(lockid=lock.id, state=_STATES[lock.state])
+
+
+def _element(lock: MetastoreLock, component: LockComponent) -> Any:
+    return ttypes.ShowLocksResponseElement(
+        lockid=lock.id,
+        dbname=component.database,
+        tablename=component.table,
+        partname=component.partition,
+        state=_STATES[lock.state],
+        type=_NUMBERS[component.kind],
+        txnid=0,
+        lastheartbeat=lock.heartbeat_at_ms,
+        acquiredat=lock.acquired_at_ms,
+        user=lock.holder,
+        hostname=lock.host,
+    )
