@@ -43,8 +43,8 @@ class CalveServer:
 
     def address(self, door: str) -> str:
         """Return `host:port` of a door."""
-        found = dict(_PLACE.findall(self.log))
-        return found[_DOORS[door]]
+        places: dict[str, str] = dict(_PLACE.findall(self.log))
+        return places[_DOORS[door]]
 
     @property
     def pid(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,8 @@ class Core:
         self._definitions = Definitions(storage, warehouse)
         self._definitions.follow_files = _follow_files
         self.operations = Operations(storage)
+        self.searched: Callable[[str, bool], None] | None = None
+        """Called for each search by an expression, with `database.table` and whether an index answers it."""
 
     @cached_property
     def approvals(self) -> Approvals:

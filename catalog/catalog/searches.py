@@ -130,6 +130,8 @@ class SearchMethods(TableMethods):
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+        if expression and self.searched is not None:
+            self.searched(scan.table.full_name, scan.plan.index is not None)
         if not scan.table.is_stored_as_iceberg:
             return scan
         from catalog.datafiles.intake import reading_current

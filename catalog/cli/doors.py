@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from catalog.doors.serving.context import Serving
+from catalog.doors.serving.http import Application
 from catalog.doors.serving.http_server import http_door
 from catalog.doors.serving.listening import Address
 from catalog.doors.serving.supervisor import Door
+from catalog.doors.serving.worker import Prepare
+
+
+def _hms() -> Prepare:
+    from catalog.doors.hms.server import prepare
+
+    return prepare
+
+
+def _glue() -> Prepare:
+    from catalog.doors.glue.application import application, error_body
+
+    return http_door("glue", application, error_body)
+
+
+def _rest() -> Prepare:
+    from catalog.doors.rest.application import application
+
+    def served(serving: Serving) -> Application:
+        return application(serving.catalog, serving.access)
+
+    return http_door("rest", served)
+
+
+def _metrics() -> Prepare:
+    return http_door("metrics", None)
+
+
+_DOORS: Mapping[str, tuple[str, Callable[[], Prepare], str]] = {
+    "hms": ("Hive Metastore", _hms, ""),
+    "glue": ("Glue", _glue, "http"),
+    "rest": ("Iceberg REST", _rest, "http"),
+    "metrics": ("metrics", _metrics, "http"),
+}
+"""The title of each door, what imports it and returns its `Prepare`, and the scheme of its addresses."""
 
 
 def doors(addresses: Mapping[str, str | None]) -> list[Door]:
@@ -19,12 +56,7 @@ def doors(addresses: Mapping[str, str | None]) -> list[Door]:
         InvalidConfigurationError: An address is invalid.
     """
     return [
-        Door(name, title, Address.parse(text), prepare, scheme)
-        for name, (title, prepare, scheme) in _DOORS.items()
+        Door(name, title, Address.parse(text), imported(), scheme)
+        for name, (title, imported, scheme) in _DOORS.items()
         if (text := addresses.get(name)) is not None
     ]
-
-
-_DOORS = {
-    "metrics": ("metrics", http_door("metrics", None), "http"),
-}

@@ -48,7 +48,7 @@ def _config(application: Wrapped, door: str, serving: Serving) -> uvicorn.Config
     config = uvicorn.Config(
         application,
         ws="none",
-        lifespan="off",
+        lifespan="auto",
         log_config=None,
         access_log=False,
         server_header=False,

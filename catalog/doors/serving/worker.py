@@ -82,9 +82,11 @@ def _work(assignment: Assignment) -> int:
         return 1
     with catalog:
         certificate = assignment.certificate
+        metrics = Metrics(assignment.metrics, assignment.number)
+        catalog.searched = metrics.searched
         serving = Serving(
             catalog,
-            Metrics(assignment.metrics, assignment.number),
+            metrics,
             access=assignment.access,
             limits=assignment.limits,
             tls=None if certificate is None else certificate.context(),
