@@ -28,6 +28,10 @@ def _rest() -> Prepare:
     from catalog.doors.rest.application import application
 
     def served(serving: Serving) -> Application:
+        # Imported in the worker, because it starts threads, and now, because the first request would wait for it.
+        import pyiceberg.catalog.sql
+        import pyiceberg.io.pyarrow  # noqa: F401
+
         return application(serving.catalog, serving.access)
 
     return http_door("rest", served)

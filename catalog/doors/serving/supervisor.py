@@ -152,10 +152,11 @@ class Supervisor:
         Raises:
             CatalogUnavailableError: A worker cannot serve.
         """
-        for number in range(self._count):
-            answer = self._start(number, is_awaited=True)
-            if answer != READY:
-                raise CatalogUnavailableError(answer.decode() or "a process has ended while it started; see the log")
+        answer = self._start(0, is_awaited=True)
+        if answer != READY:
+            raise CatalogUnavailableError(answer.decode() or "a process has ended while it started; see the log")
+        for number in range(1, self._count):
+            self._start(number)
 
     def _start(self, number: int, *, is_awaited: bool = False) -> bytes:
         """Start a worker; return its answer, if it is awaited."""
