@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from catalog.datafiles.partitions import SchemePartition
     from catalog.datafiles.pruning import FileScan
     from catalog.partitions.explaining import Explanation
+    from catalog.partitions.paging import Page, Position, Segment
     from catalog.partitions.scanning import Scan
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
@@ -86,6 +87,32 @@ class SearchMethods(TableMethods):
         with self.storage.read() as connection:
             return get_batch(connection, definition, list(partitions))
 
+    def partition_page(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        limit: int,
+        position: Position | None = None,
+        segment: Segment | None = None,
+    ) -> Page:
+        """Return a page of the visible partitions that match an expression, in the order of their ids.
+
+        All partitions that exist while the pages are read are on exactly one page. A page begins after a position,
+        which any process can continue from at any time.
+
+        Args:
+            limit: The greatest number of partitions on the page.
+            position: `Page.following` of the page before; None for the first page.
+            segment: Return only the partitions of one of several disjoint parts of the table.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+            InvalidRequestError: The limit is less than 1.
+        """
+        return self._pages.page(table, expression, limit=limit, position=position, segment=segment)
+
     def folders_of_versions(self, table: str) -> dict[str, tuple[str | None, ...]]:
         """Return the folders that vacuum will empty or delete (`catalog.partitions.versions`), with their values.
 
@@ -103,6 +130,8 @@ class SearchMethods(TableMethods):
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+        if expression and self.searched is not None:
+            self.searched(scan.table.full_name, scan.plan.index is not None)
         if not scan.table.is_stored_as_iceberg:
             return scan
         from catalog.datafiles.intake import reading_current

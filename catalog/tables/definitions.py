@@ -20,7 +20,7 @@ from catalog.errors import (
     TableNotFoundError,
 )
 from catalog.files.locations import keys_above
-from catalog.iceberg.pointers import pointer_of
+from catalog.iceberg.pointers import hold_pointer, pointer_of
 from catalog.model import Database, FileFormat, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier, text_properties
 from catalog.operations.tables import (
@@ -50,6 +50,14 @@ from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location, parse_format
+from catalog.tables.only_iceberg import (
+    ICEBERG_NAME,
+    delete_namespace_rows,
+    find_only_iceberg,
+    list_only_iceberg,
+    refuse_iceberg_name,
+    refuse_iceberg_objects,
+)
 from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_location
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
@@ -61,7 +69,11 @@ _TABLE = (
     .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     .where(DatabaseRow.name == bindparam("database"), TableRow.name == bindparam("name"))
 )
-_NAME = select(_TABLE.exists().label("is_taken"), has_waiting(bindparam("full_name")).label("is_awaited"))
+_NAME = select(
+    _TABLE.exists().label("is_taken"),
+    ICEBERG_NAME.label("is_taken_by_iceberg"),
+    has_waiting(bindparam("full_name")).label("is_awaited"),
+)
 _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableRow.__table__)
 # Built once, because building a statement takes as long as running it.
 
@@ -119,15 +131,23 @@ class Definitions:
     def database_folder(self, name: str, location: str | None) -> str:
         """Return the folder of a database for which a location is requested, or None for the default."""
         if location is None:
-            if self._warehouse is None:
-                raise InvalidConfigurationError(
-                    f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all "
-                    "data, or give the database a location"
-                )
-            return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
+            return self.usual_location(name)
         location = require_root(normalise_location(location), "location")
         require_location(location)
         return location
+
+    def usual_location(self, name: str) -> str:
+        """Return the location of a database or namespace that is created without one.
+
+        Raises:
+            InvalidConfigurationError: There is no warehouse.
+        """
+        if self._warehouse is None:
+            raise InvalidConfigurationError(
+                f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, or "
+                "give the database a location"
+            )
+        return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
 
     def get_database(self, name: str) -> Database:
         """Return a database."""
@@ -174,7 +194,9 @@ class Definitions:
                 raise DatabaseNotEmptyError(
                     f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
                 )
+            refuse_iceberg_objects(connection, name)
             refuse_awaited_database(connection, name)
+            delete_namespace_rows(connection, name)
             self._drop_functions(connection, row, cascade=joined is not None)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
 
@@ -210,6 +232,10 @@ class Definitions:
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
         if name.is_taken:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
+        if name.is_taken_by_iceberg:
+            raise TableAlreadyExistsError(
+                f"there is an Iceberg table or view {table} in the catalog; choose another name, or drop it first"
+            )
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
@@ -249,6 +275,8 @@ class Definitions:
         row = connection.execute(_TABLE, table._asdict()).one_or_none()
         if row is None:
             self._database_row(connection, table.database)
+            if (engines := find_only_iceberg(connection, table)) is not None:
+                return engines
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
         return _table(table.database, row, row.pointer)
 
@@ -299,6 +327,10 @@ class Definitions:
         table = self.get_table(name, connection)
         if not or_iceberg:
             refuse_iceberg(table)
+        if table.is_only_iceberg:
+            # The pointer stands for the row that such a table does not have.
+            hold_pointer(connection, table.database, table.name)
+            return self.get_table(name, connection)
         expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped meanwhile")
@@ -319,10 +351,13 @@ class Definitions:
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
         if database is not None:
-            query = query.where(DatabaseRow.name == self.get_database(database).name)
+            database = self.get_database(database).name
+            query = query.where(DatabaseRow.name == database)
         with self._storage.read() if joined is None else nullcontext(joined) as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
-        return [_table(row.database_name, row, row.pointer) for row in rows]
+            engines = list_only_iceberg(connection, database)
+        tables = [_table(row.database_name, row, row.pointer) for row in rows]
+        return sorted([*tables, *engines], key=lambda table: (table.database, table.name)) if engines else tables
 
     def get_tables(self, connection: Connection, names: Collection[TableName]) -> list[Table]:
         """Return those of many tables that exist, with one statement."""
@@ -387,6 +422,8 @@ class Definitions:
         except IntegrityError:
             raise TableAlreadyExistsError(f"table {table.full_name} cannot get a name that another table has") from None
         if (name := values.get("name", table.name)) != table.name:
+            if not table.is_published:
+                refuse_iceberg_name(connection, TableName(table.database, name))
             refuse_awaited_name(connection, f"{table.database}.{name}")
 
     def rename_table(self, connection: Connection, table: Table, name: TableName, **values: Any) -> None:

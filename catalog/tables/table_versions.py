@@ -25,9 +25,15 @@ def current_version(table: Table) -> int:
     return int((table.details or {}).get(VERSION, 0))
 
 
-def add_version(connection: Connection, table: Table, entry: Mapping[str, Any]) -> int:
-    """Keep the definition of a table that the caller has locked exclusively; return the number of the next version."""
+def add_version(connection: Connection, table: Table, entry: Mapping[str, Any] | None) -> int:
+    """Keep the definition of a table that the caller has locked exclusively; return the number of the next version.
+
+    Args:
+        entry: None to keep nothing.
+    """
     number, row = current_version(table), TableVersionRow
+    if entry is None:
+        return number + 1
     values = {"table_id": table.id, "number": number, "entry": dict(entry), "replaced_at_ms": CurrentMs()}
     connection.execute(insert(row).values(**values))
     connection.execute(delete(row).where(row.table_id == table.id, row.number <= number - KEPT))

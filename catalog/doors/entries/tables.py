@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from catalog.doors.entries.forms import (
 from catalog.doors.entries.storages import without_columns
 from catalog.errors import EntryModifiedError
 from catalog.metastores.types import HiveTable
-from catalog.model import Table
+from catalog.model import IndexDefinition, Table
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.partitions.descriptors import change_descriptors
 from catalog.tables.entries import TableAlteration
@@ -73,17 +73,18 @@ class TableMethods(DatabaseMethods):
                 found |= {table.full_name: table for table in self.catalog.list_tables(database)}
         return [hive_table(found[str(name)]) for name in dict.fromkeys(wanted) if str(name) in found]
 
-    def create_table(self, given: HiveTable) -> HiveTable:
-        """Create a table or view, and its folder.
+    def create_table(self, given: HiveTable, *, indexes: Sequence[IndexDefinition] = ()) -> HiveTable:
+        """Create a table or view, and its folder; with partition indexes, all or nothing.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
             TableAlreadyExistsError: A table or view of this name exists.
-            InvalidRequestError: A name, parameter or location is not allowed.
+            InvalidRequestError: A name, parameter, location or index is not allowed.
+            LimitExceededError: There are too many indexes.
             LocationInUseError: The location overlaps that of another table.
         """
         given = replace(given, name=normalised(given.name))
-        return hive_table(self.catalog.table_entries.create(given.name, entry_of(given)))
+        return hive_table(self.catalog.table_entries.create(given.name, entry_of(given), indexes))
 
     def alter_table(
         self,
@@ -92,6 +93,8 @@ class TableMethods(DatabaseMethods):
         *,
         expected: tuple[str, str | None] | None = None,
         cascade: bool = False,
+        check: Callable[[Table], object] | None = None,
+        keeps_former: bool = True,
     ) -> HiveTable:
         """Replace all that an entry says of a table or view, perhaps its name and its database, too.
 
@@ -101,6 +104,8 @@ class TableMethods(DatabaseMethods):
         Args:
             expected: A parameter and its value, without which nothing changes; None as the value of none.
             cascade: Partitions get the new columns, too; otherwise they keep those that they have.
+            check: Called with the table, which is locked; its errors prevent the change.
+            keeps_former: Keep the former definition as a version.
 
         Raises:
             TableNotFoundError, DatabaseNotFoundError: The table, or the new database, does not exist.
@@ -110,10 +115,14 @@ class TableMethods(DatabaseMethods):
             IndexedKeyError: A partition index prevents the change of a key.
         """
         given = replace(given, name=normalised(given.name))
-        altered = self.catalog.table_entries.alter(
-            normalised(name), lambda table, has_partitions: _alteration(table, given, expected, cascade, has_partitions)
-        )
-        return hive_table(altered)
+
+        def decide(table: Table, has_partitions: bool) -> TableAlteration:
+            if check is not None:
+                check(table)
+            change = _alteration(table, given, expected, cascade, has_partitions)
+            return change if keeps_former else replace(change, former=None)
+
+        return hive_table(self.catalog.table_entries.alter(normalised(name), decide))
 
     def versions(self, name: TableName) -> list[TableVersion]:
         """Return the versions of a table, the current one first, then former ones that `alter_table` has replaced.

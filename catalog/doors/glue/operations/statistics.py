@@ -1,0 +1,3 @@
+"""Glue's operations on the statistics of columns."""
+
+OPERATIONS = {}
