@@ -24,6 +24,10 @@ DOOR = "hms"
 """The name of this door in logs and metrics."""
 
 
+_REQUESTS = frozenset({"cr", "database", "db", "ids", "req", "request", "rqst", "stats_obj", "tbl", "txns"})
+"""Names of the arguments without which a call says nothing."""
+
+
 class Dispatcher:
     """Answers the calls of one connection."""
 
@@ -70,8 +74,12 @@ class Dispatcher:
         try:
             self._rates.take(self._address)
             self._client.require(call.role, f"call {call.name}")
+            given = [getattr(arguments, field) for field in call.fields]
+            for field, value in zip(call.fields, given, strict=True):
+                if value is None and field in _REQUESTS:
+                    raise MissingArgumentException(f"argument {field}")
             method: Callable[..., Any] = getattr(self._handler, call.name)
-            return method(*[getattr(arguments, field) for field in call.fields])
+            return method(*given)
         except MissingArgumentException as error:
             if closes_connection(call.name, error.what) and not self._handler.is_of_release_4:
                 raise TTransportException(TTransportException.UNKNOWN, error.message) from None

@@ -205,7 +205,7 @@ def to_table(table: HiveTable) -> Any:
         viewOriginalText=table.original_view_text,
         viewExpandedText=table.view_text,
         tableType=table.table_type,
-        temporary=False,
+        temporary=None,
         rewriteEnabled=table.extra.get("rewriteEnabled", False),
         catName=CATALOG,
         ownerType=OWNER_NUMBERS.get(table.owner_type or "USER", ttypes.PrincipalType.USER),

@@ -22,7 +22,7 @@ from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, matching, parse_database
 from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
 from catalog.doors.hms.table_filters import matching_tables
-from catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
 from catalog.metastores.types import HiveTable
 from catalog.model.identifiers import TableName
 
@@ -218,6 +218,7 @@ class TableCalls(Base):
         return request.table
 
     def _create_table(self, entry: Any) -> None:
+        self._given(entry, "table")
         self._check_table(entry, InvalidObjectException)
         name = database_of(entry)
         if (name.catalog or CATALOG).lower() != CATALOG:
@@ -282,12 +283,18 @@ class TableCalls(Base):
             parameters=with_ddl_time(table.parameters, int(time.time())),
         )
         expected = property_of(context, _EXPECTED_KEY)
-        self.entries.alter_table(
-            table_name,
-            _typed(table),
-            expected=None if expected is None else (expected, property_of(context, _EXPECTED_VALUE)),
-            cascade=cascade,
-        )
+        value = property_of(context, _EXPECTED_VALUE)
+        try:
+            self.entries.alter_table(
+                table_name, _typed(table), expected=None if expected is None else (expected, value), cascade=cascade
+            )
+        except EntryModifiedError:
+            found = self.entries.table(table_name).parameters.get(expected or "")
+            # Iceberg's HiveCatalog looks for these words, and tries its commit again.
+            raise MetaException(
+                f"The table has been modified. The parameter value for key '{expected}' is '{found}'. The expected was "
+                f"value was '{value}'"
+            ) from None
 
     def drop_table(self, database: str | None, name: str | None, delete_data: bool) -> None:
         self.entries.drop_table(self._table_name(database, name), delete_data=bool(delete_data))
