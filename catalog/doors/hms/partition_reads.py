@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Any
 
 from hive_metastore import ttypes
@@ -22,6 +23,10 @@ from catalog.metastores.types import HivePartition, HiveTable
 
 _AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
 """Parameter of a table whose partitions are shown with the privileges of the user who asks."""
+
+
+_SORTED = 10_000
+"""Most partitions whose order is worth the time to sort them; the protocol promises none."""
 
 
 class PartitionReadCalls(Base):
@@ -148,8 +153,13 @@ class PartitionReadCalls(Base):
             found = self._found(table, to_expression(text, table.partition_keys), -1)
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
 
-    def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterator[HivePartition]:
-        return self.entries.partitions(table.name, expression, limit=_limit(limit))
+    def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
+        """Return partitions; a few of them in the order of their values, as by a metastore."""
+        found = self.entries.partitions(table.name, expression, limit=_limit(limit))
+        first = list(islice(found, _SORTED + 1))
+        if len(first) > _SORTED:
+            return chain(first, found)
+        return sorted(first, key=attrgetter("values"))
 
     def _encoded(self, table: HiveTable, expression: str | None, limit: int | None) -> EncodedPartitions:
         return PartitionEncoder(table).encode(self._found(table, expression, limit))

@@ -83,7 +83,8 @@ def send(port: int, data: bytes) -> None:
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(65_536):
                 pass
-        except ConnectionResetError:
+        except OSError:
+            # The server has ended the connection before it has read everything.
             pass
 
 
