@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
@@ -25,6 +26,7 @@ from catalog.errors import (
     ConflictError,
     InvalidRequestError,
 )
+from catalog.files.filesystem import Folder
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -164,7 +166,9 @@ class EngineTables(EngineEntries):
         if folder is None:
             levels = (level.replace(".", "%2E") for level in identifier.namespace.levels)
             folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
-        return f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        usual = f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        # A renamed or dropped table may have left its files there.
+        return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
 
     def _claim(self, connection: Connection, identifier: Identifier, location: str, *, is_view: bool) -> None:
         """Lock the name of a new table or view, and check that it is free, and its location, too."""
