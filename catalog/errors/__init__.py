@@ -76,7 +76,10 @@ CatalogError
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError, FunctionAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
-│   └── AccessDeniedError            the client's role does not allow it
+│   ├── AccessDeniedError            the client's role does not allow it
+│   ├── CredentialsError             it has no credentials, or wrong ones
+│   ├── RequestTooLargeError         it is too large, or nested too deeply
+│   └── TooManyRequestsError         the client sends too many requests, or has too many connections
 ├── ConflictError                    the object was changed, or is in use, by another request
 │   ├── OperationConflictError
 │   │   └── OperationReusedError
@@ -87,6 +90,7 @@ CatalogError
 │   │   └── FolderBeingPurgedError   an unfinished purge is deleting the files there
 │   ├── IndexedKeyError              a partition index depends on the key
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
+│   ├── RequirementFailedError       a requirement of an engine's commit does not hold
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
 │   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
@@ -132,6 +136,7 @@ from catalog.errors.base import (
     InvalidRequestError,
     LimitExceededError,
     NotFoundError,
+    RequirementFailedError,
     VerificationFailedError,
 )
 from catalog.errors.definitions import (
@@ -164,7 +169,13 @@ from catalog.errors.definitions import (
     TableNotFoundError,
     UnsupportedFormatError,
 )
-from catalog.errors.doors import AccessDeniedError, DoorError
+from catalog.errors.doors import (
+    AccessDeniedError,
+    CredentialsError,
+    DoorError,
+    RequestTooLargeError,
+    TooManyRequestsError,
+)
 from catalog.errors.iceberg import (
     AlreadyIcebergError,
     ColumnsDifferError,
@@ -274,6 +285,7 @@ __all__ = [
     "ColumnsDifferError",
     "CommitOutcomeUnknownError",
     "ConflictError",
+    "CredentialsError",
     "DataWrittenError",
     "DatabaseAlreadyExistsError",
     "DatabaseNotEmptyError",
@@ -349,6 +361,8 @@ __all__ = [
     "RefusedFile",
     "RefusedPartition",
     "RefusedStatementError",
+    "RequestTooLargeError",
+    "RequirementFailedError",
     "ReservedColumnError",
     "ReservedFolderError",
     "ReservedPropertyError",
@@ -366,6 +380,7 @@ __all__ = [
     "TableAlreadyExistsError",
     "TableNotFoundError",
     "TablesNotImportedError",
+    "TooManyRequestsError",
     "TransactionalTableError",
     "UnknownColumnError",
     "UnknownProcedureError",

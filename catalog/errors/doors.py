@@ -11,3 +11,17 @@ class DoorError(CatalogError):
 
 class AccessDeniedError(DoorError):
     """The client's role does not allow the request."""
+
+
+class CredentialsError(DoorError):
+    """The request has no credentials, or wrong ones."""
+
+
+class RequestTooLargeError(DoorError):
+    """The request is larger, or nested more deeply, than the server's limits allow."""
+
+
+class TooManyRequestsError(DoorError):
+    """The client sends more requests, or has more connections, than the server's limits allow; try again later."""
+
+    retryable = True

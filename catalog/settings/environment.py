@@ -50,7 +50,7 @@ def quality_days() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number.
     """
-    return _whole_number("CALVE_QUALITY_DAYS", 90)
+    return whole_number("CALVE_QUALITY_DAYS", 90)
 
 
 def spark_history() -> str | None:
@@ -84,7 +84,7 @@ def new_partition_limit() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number.
     """
-    return _whole_number("CALVE_MAX_NEW_PARTITIONS", 1000)
+    return whole_number("CALVE_MAX_NEW_PARTITIONS", 1000)
 
 
 class SessionScope(StrEnum):
@@ -119,7 +119,7 @@ def session_idle_seconds() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number.
     """
-    return _whole_number("CALVE_SPARK_IDLE_SECONDS", 600 if session_scope() is SessionScope.SHARED else 60)
+    return whole_number("CALVE_SPARK_IDLE_SECONDS", 600 if session_scope() is SessionScope.SHARED else 60)
 
 
 def job_patience() -> int:
@@ -130,7 +130,7 @@ def job_patience() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number.
     """
-    return _whole_number("CALVE_JOB_PATIENCE_SECONDS", 600)
+    return whole_number("CALVE_JOB_PATIENCE_SECONDS", 600)
 
 
 def executor_connections() -> int:
@@ -139,7 +139,7 @@ def executor_connections() -> int:
     Raises:
         InvalidConfigurationError: It is not a whole number, or 0.
     """
-    connections = _whole_number("CALVE_EXECUTOR_CONNECTIONS", 32)
+    connections = whole_number("CALVE_EXECUTOR_CONNECTIONS", 32)
     if not connections:
         raise InvalidConfigurationError("CALVE_EXECUTOR_CONNECTIONS is 0, expected 1 or more")
     return connections
@@ -150,7 +150,12 @@ def is_local_master(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def _whole_number(variable: str, default: int) -> int:
+def whole_number(variable: str, default: int) -> int:
+    """Return the whole number of a variable, or the default.
+
+    Raises:
+        InvalidConfigurationError: It is not a whole number of fewer than 10 digits.
+    """
     text = os.environ.get(variable) or str(default)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidConfigurationError(f"{variable} is {text!r}, expected a whole number such as {default}")

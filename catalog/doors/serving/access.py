@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from catalog.errors.doors import AccessDeniedError
+from catalog.errors.doors import AccessDeniedError, CredentialsError
 
 
 class Role(IntEnum):
@@ -57,3 +59,47 @@ class Key:
     access_key: str
     secret_key: str = field(repr=False)
     client: Client
+
+
+@dataclass(frozen=True)
+class Access:
+    """The clients of the front doors.
+
+    Attributes:
+        keys: The credentials, by access key.
+        certificates: The clients that a certificate identifies, by the common name of its subject.
+        anonymous: The client of requests without credentials; None where credentials are set.
+    """
+
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    certificates: Mapping[str, Client] = field(default_factory=dict)
+    anonymous: Client | None = None
+
+    def client(self, access_key: str, secret_key: str) -> Client:
+        """Return the client of a pair of keys, as passwords and OAuth2 send them.
+
+        Raises:
+            CredentialsError: No client has these keys.
+        """
+        key = self.keys.get(access_key)
+        # Compared even if there is no such key, so that the time of the answer does not tell which keys exist.
+        expected = "" if key is None else key.secret_key
+        is_right = hmac.compare_digest(secret_key.encode(errors="replace"), expected.encode())
+        if key is None or not is_right:
+            raise CredentialsError("no client has this access key and this secret key; check both")
+        return key.client
+
+    def client_of_certificate(self, common_name: str) -> Client:
+        """Return the client of a certificate that has been verified.
+
+        Raises:
+            CredentialsError: No client has this common name.
+        """
+        client = self.certificates.get(common_name)
+        if client is None:
+            raise CredentialsError(f"no client has a certificate of {common_name!r}; add it to the file of keys")
+        return client
+
+
+WITHOUT_CREDENTIALS = Access(anonymous=ANONYMOUS)
+"""The access of a server that listens on this machine only."""

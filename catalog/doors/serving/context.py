@@ -1,0 +1,29 @@
+"""What the server gives to each front door."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from dataclasses import dataclass, field
+
+from catalog.catalog import Catalog
+from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access
+from catalog.doors.serving.limits import Limits
+from catalog.doors.serving.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What all front doors of one process share.
+
+    Attributes:
+        tls: The server's certificate for connections that are encrypted; None for plain ones.
+        stop: Set when the server was told to stop.
+    """
+
+    catalog: Catalog
+    metrics: Metrics
+    access: Access = WITHOUT_CREDENTIALS
+    limits: Limits = field(default_factory=Limits)
+    tls: ssl.SSLContext | None = None
+    stop: threading.Event = field(default_factory=threading.Event)

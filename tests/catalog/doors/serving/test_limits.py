@@ -1,0 +1,78 @@
+"""Limits of the front doors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.doors.serving.limits import Limits, Rates
+from catalog.errors import InvalidConfigurationError, RequestTooLargeError, TooManyRequestsError
+
+
+def depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text('[]{}"\\a'),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text('[]{}"\\a'), children, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(value=JSON, nesting=st.integers(0, 6))
+def test_nesting_is_that_of_the_parsed_value(value: Any, nesting: int) -> None:
+    body = json.dumps(value).encode()
+    if depth(value) <= nesting:
+        Limits(nesting=nesting).require_flat(body)
+    else:
+        with pytest.raises(RequestTooLargeError, match=f"more than {nesting} levels"):
+            Limits(nesting=nesting).require_flat(body)
+
+
+def test_a_string_that_does_not_end_hides_nothing_from_a_parser() -> None:
+    with pytest.raises(RequestTooLargeError):
+        Limits(nesting=10).require_flat(b"[" * 100_000 + b'"' + b"]" * 100_000)
+
+
+def test_size() -> None:
+    Limits(body_bytes=10).require_size(10)
+    with pytest.raises(RequestTooLargeError, match=r"has 11 bytes or more, 10 are allowed.*CALVE_DOOR_BODY_BYTES"):
+        Limits(body_bytes=10).require_size(11)
+
+
+def test_a_client_has_its_own_rate_and_bursts_of_twice_as_many() -> None:
+    now = [0.0]
+    rates = Rates(2, clock=lambda: now[0])
+    for _ in range(4):
+        rates.take("a")
+    with pytest.raises(TooManyRequestsError, match="more than 2 requests a second"):
+        rates.take("a")
+    rates.take("b")
+    now[0] += 0.5
+    rates.take("a")
+    with pytest.raises(TooManyRequestsError):
+        rates.take("a")
+
+
+def test_no_rate_is_no_limit() -> None:
+    rates = Rates(0)
+    for _ in range(1_000):
+        rates.take("a")
+
+
+def test_settings_are_shared_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_DOOR_CONNECTIONS", "10")
+    monkeypatch.setenv("CALVE_DOOR_RATE", "10")
+    monkeypatch.setenv("CALVE_DOOR_BODY_BYTES", "1000")
+    limits = Limits.from_settings(workers=4)
+    assert (limits.connections, limits.requests_per_second, limits.body_bytes) == (3, 2.5, 1000)
+    monkeypatch.setenv("CALVE_DOOR_BODY_BYTES", "0")
+    with pytest.raises(InvalidConfigurationError, match="CALVE_DOOR_BODY_BYTES is 0, expected 1 or more"):
+        Limits.from_settings()
