@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from catalog.catalog import Catalog
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.entries.tables import TableMethods
@@ -13,10 +14,32 @@ from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFou
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
-from catalog.model import AddResult, NewPartition, Partition, PartitionState, TableKind
+from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
+
+
+class OpenedTable:
+    """A table for a search of its partitions.
+
+    Attributes:
+        entry: The table's own entry.
+    """
+
+    def __init__(self, catalog: Catalog, table: Table) -> None:
+        """Set the table, as it was read."""
+        self._catalog = catalog
+        self._forms = PartitionForms(catalog.storage, table)
+        self._is_iceberg = is_shown_as_iceberg(table)
+        self.entry = self._forms.entry
+
+    def partitions(self, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
+        """Yield the partitions that match an expression; see `Entries.partitions`."""
+        if self._is_iceberg:
+            return iter(())
+        found = self._catalog.get_partitions(self._forms.table.full_name, expression)
+        return self._forms.read(found if limit < 0 else islice(found, limit))
 
 
 class PartitionMethods(TableMethods):
@@ -65,11 +88,15 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
-        if is_shown_as_iceberg(self._table(name)):
-            return iter(())
-        forms = self._forms(name)
-        found = self.catalog.get_partitions(forms.table.full_name, expression)
-        return forms.read(found if limit < 0 else islice(found, limit))
+        return self.opened(name).partitions(expression, limit)
+
+    def opened(self, name: TableName) -> OpenedTable:
+        """Return a table that is read once, and whose partitions can be searched.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        return OpenedTable(self.catalog, self._table(name))
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""

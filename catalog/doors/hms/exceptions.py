@@ -110,5 +110,5 @@ def closes_connection(call: str, what: str) -> bool:
 
     Clients of those releases rely on it, as Hive's own tests of 3.1 show; release 4 answers with a MetaException.
     """
-    whats = _CLOSING.get(call)
-    return whats is not None and (not whats or what in whats)
+    arguments = _CLOSING.get(call)
+    return arguments is not None and (not arguments or what in arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
 
+from catalog.doors.entries.partitions import OpenedTable
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
 from catalog.doors.hms.filters import of_partial_values, to_expression
@@ -72,7 +73,7 @@ class PartitionReadCalls(Base):
     # --- many partitions ----------------------------------------------------------------------------------------
 
     def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> EncodedPartitions:
-        return self._encoded(self._table(database, name), None, limit)
+        return _encoded(self._opened(database, name), None, limit)
 
     def get_partitions_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
@@ -90,8 +91,8 @@ class PartitionReadCalls(Base):
     def get_partitions_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
     ) -> EncodedPartitions:
-        table = self._table(database, name)
-        return self._encoded(table, to_expression(text, table.partition_keys), limit)
+        table = self._opened(database, name)
+        return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
 
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
@@ -144,6 +145,7 @@ class PartitionReadCalls(Base):
         table = self._table(request.dbName, request.tblName, request.catName)
         filters = getattr(request.filterSpec, "filters", None) or []
         mode = getattr(request.filterSpec, "filterMode", None)
+        found: Iterable[HivePartition]
         if mode == ttypes.PartitionFilterMode.BY_NAMES:
             found = self._by_names(table, filters)
         elif mode == ttypes.PartitionFilterMode.BY_VALUES:
@@ -154,15 +156,7 @@ class PartitionReadCalls(Base):
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
 
     def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
-        """Return partitions; a few of them in the order of their values, as by a metastore."""
-        found = self.entries.partitions(table.name, expression, limit=_limit(limit))
-        first = list(islice(found, _SORTED + 1))
-        if len(first) > _SORTED:
-            return chain(first, found)
-        return sorted(first, key=attrgetter("values"))
-
-    def _encoded(self, table: HiveTable, expression: str | None, limit: int | None) -> EncodedPartitions:
-        return PartitionEncoder(table).encode(self._found(table, expression, limit))
+        return _in_order(self.entries.partitions(table.name, expression, limit=_limit(limit)))
 
     def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
         table = self._table(database, name)
@@ -292,6 +286,18 @@ def filter_of(serialised: bytes | str | None) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if text.isprintable() else None
+
+
+def _encoded(table: OpenedTable, expression: str | None, limit: int | None) -> EncodedPartitions:
+    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression, _limit(limit))))
+
+
+def _in_order(found: Iterator[HivePartition]) -> Iterable[HivePartition]:
+    """Return partitions; a few of them in the order of their values, as a metastore does."""
+    first = list(islice(found, _SORTED + 1))
+    if len(first) > _SORTED:
+        return chain(first, found)
+    return sorted(first, key=attrgetter("values"))
 
 
 def _limit(limit: int | None) -> int:
