@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hive_metastore import ttypes
+from hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TApplicationException, TException, TMessageType, TType
+from thrift.transport import TTransport
 
 from catalog import Catalog
 from catalog.doors.hms.calls import calls
-from catalog.doors.serving.access import Access, Client, Role
+from catalog.doors.serving.access import Access, Client, Key, Role
 from catalog.doors.serving.limits import Limits
 from tests.support.hms_door import HmsDoor, columns, partition, storage, table
 
@@ -252,3 +256,58 @@ def test_tables_are_found_by_filters_and_kinds(client: Any) -> None:
     assert [field.name for field in client.get_schema("demo", "mine")] == ["id"]
     with pytest.raises(ttypes.UnknownTableException):
         client.get_fields("demo", "none")
+
+
+class _Framed(TTransport.TTransportBase):  # type: ignore[misc]
+    """The frames after a negotiation of SASL, as Hive's clients send them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.sent = b""
+        self.received = b""
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def flush(self) -> None:
+        self.connection.sendall(struct.pack(">i", len(self.sent)) + self.sent)
+        self.sent = b""
+
+    def read(self, size: int) -> bytes:
+        while len(self.received) < size:
+            (length,) = struct.unpack(">i", self.connection.recv(4, socket.MSG_WAITALL))
+            self.received += self.connection.recv(length, socket.MSG_WAITALL)
+        data, self.received = self.received[:size], self.received[size:]
+        return data
+
+
+@pytest.mark.parametrize("secret", ["right", "wrong"])
+def test_sasl_tells_who_the_client_is(catalog: Catalog, tmp_path: Path, secret: str) -> None:
+    access = Access(keys={"SPARK": Key("SPARK", "right", Client("spark", Role.READER))})
+    with (
+        HmsDoor(catalog, tmp_path, tmp_path, access=access) as door,
+        socket.create_connection(("127.0.0.1", door.port), timeout=10) as connection,
+    ):
+        proof = f"\0SPARK\0{secret}".encode()
+        for status, data in ((1, b"PLAIN"), (5, proof)):
+            connection.sendall(struct.pack(">bi", status, len(data)) + data)
+        status, length = struct.unpack(">bi", connection.recv(5, socket.MSG_WAITALL))
+        if secret == "wrong":
+            assert status == 3
+            assert b"no client has this access key" in connection.recv(length, socket.MSG_WAITALL)
+            return
+        assert status == 5
+        client = ThriftHiveMetastore.Client(TBinaryProtocol(_Framed(connection)))
+        assert client.get_all_databases() == ["default", "demo"]
+        with pytest.raises(ttypes.MetaException, match="spark has the role reader and may not call drop_database"):
+            client.drop_database("demo", False, False)
+
+
+def test_a_client_without_credentials_is_refused_where_there_are_keys(catalog: Catalog, tmp_path: Path) -> None:
+    access = Access(keys={"SPARK": Key("SPARK", "right", Client("spark", Role.READER))})
+    with (
+        HmsDoor(catalog, tmp_path, tmp_path, access=access) as door,
+        door.client() as client,
+        pytest.raises(Exception, match=r"TSocket read 0 bytes|reset|Broken pipe|unexpected exception"),
+    ):
+        client.get_all_databases()
