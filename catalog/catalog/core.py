@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
+    from catalog.partitions.entries import PartitionEntries
     from catalog.partitions.indexing import Indexing
     from catalog.partitions.paging import PartitionPages
     from catalog.partitions.previews import Previews
     from catalog.partitions.scanning import Scanner
+    from catalog.partitions.statistics import ColumnStatistics
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
@@ -173,6 +175,20 @@ class Core:
         from catalog.tables.table_versions import TableVersions
 
         return TableVersions(self.storage)
+
+    @cached_property
+    def partition_entries(self) -> PartitionEntries:
+        """Changes of partitions by metastores' protocols."""
+        from catalog.partitions.entries import PartitionEntries
+
+        return PartitionEntries(self.storage, self._definitions)
+
+    @cached_property
+    def column_statistics(self) -> ColumnStatistics:
+        """Statistics of columns that engines have computed."""
+        from catalog.partitions.statistics import ColumnStatistics
+
+        return ColumnStatistics(self.storage, self._definitions)
 
     @cached_property
     def previews(self) -> Previews:

@@ -239,7 +239,13 @@ class PartitionMethods(SearchMethods):
         return self.loading.remove(operation_id, step, definition, [partition.id for partition in found])
 
     def purge_partitions(
-        self, table: str, expression: str | None = None, *, confirmation: Confirmation | None = None
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        values: Iterable[Sequence[str | None]] | None = None,
+        confirmation: Confirmation | None = None,
+        all_files: bool = False,
     ) -> PartitionPurge:
         """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
@@ -249,6 +255,8 @@ class PartitionMethods(SearchMethods):
 
         Args:
             expression: The filter; None drops all partitions.
+            values: The values of the partitions, instead of a filter; those that do not exist are skipped.
+            all_files: Also delete the files that Calve did not write, as a metastore does.
             confirmation: Asked before any partition is dropped. Partitions that change afterwards are not dropped.
 
         Raises:
@@ -267,8 +275,19 @@ class PartitionMethods(SearchMethods):
         refuse_stored_as_iceberg(
             definition, "PURGE", "Drop the partitions without PURGE; vacuum deletes their files when snapshots expire"
         )
-        partitions = [PurgedPartition.of(partition) for partition in self.get_partitions(table, expression)]
-        return purge_partitions(self.storage, self._definitions, self.operations, definition, partitions, confirmation)
+        found = self.get_partitions(table, expression)
+        if values is not None:
+            found = iter(self.batch_get_partitions(table, values).partitions)
+        partitions = [PurgedPartition.of(partition) for partition in found]
+        return purge_partitions(
+            self.storage,
+            self._definitions,
+            self.operations,
+            definition,
+            partitions,
+            confirmation,
+            all_files=all_files,
+        )
 
     def repair_table(
         self,

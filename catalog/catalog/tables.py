@@ -269,6 +269,7 @@ class TableMethods(Core):
         purge: bool = False,
         confirmation: Confirmation | None = None,
         unused_id: int | None = None,
+        all_files: bool = False,
     ) -> PurgedFiles:
         """Drop a table with its partitions and indexes, or a view.
 
@@ -283,6 +284,7 @@ class TableMethods(Core):
                 tables stay, as in Hive. Until the deletion ends, no table or partition can get a location in the
                 folder.
             confirmation: Asked before a purge.
+            all_files: A purge also deletes the files that Calve did not write, as a metastore does.
             unused_id: Only drop the table with this id, if it has never had a partition or a data file, and no
                 operation holds it.
 
@@ -314,7 +316,8 @@ class TableMethods(Core):
                 refuse_needed_files(connection, table)
                 if confirmation is not None:
                     confirmation.drop_table(table)
-            drop = self._drop_table(connection, table, with_files=purge and table.kind is TableKind.MANAGED)
+            with_files = purge and table.kind is TableKind.MANAGED
+            drop = self._drop_table(connection, table, with_files=with_files, all_files=all_files)
         reached(Point.COMMITTED)
         if drop.has_metadata_only:
             delete_metadata(table)
@@ -329,7 +332,9 @@ class TableMethods(Core):
         if not is_same or self._definitions.has_partitions(connection, table):
             raise ConflictError(f"table {table.full_name} is in use; it was not dropped")
 
-    def _drop_table(self, connection: Connection, table: Table, *, with_files: bool) -> TableDrop:
+    def _drop_table(
+        self, connection: Connection, table: Table, *, with_files: bool, all_files: bool = False
+    ) -> TableDrop:
         """Drop a table that the caller has locked exclusively, in the caller's transaction."""
         from catalog.iceberg.pointers import delete_pointer
         from catalog.tables.dropping import TableDrop, drop_table
@@ -339,7 +344,9 @@ class TableMethods(Core):
             and table.live_location == table.published_location
             and not self._definitions.has_partitions(connection, table)
         )
-        operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
+        operation_id = drop_table(
+            connection, self._definitions, self.operations, table, with_files=with_files, all_files=all_files
+        )
         if table.is_iceberg or table.is_published:
             delete_pointer(connection, table.database, table.name)
         return TableDrop(table, operation_id, has_metadata_only=is_empty and not with_files)

@@ -31,7 +31,7 @@ from catalog.storage.locks import hold
 from catalog.storage.schema import OperationRow, PartitionRow
 from catalog.tables.definitions import Definitions
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import PurgedFiles, delete_own_files, find_own_files
+from catalog.tables.own_files import ALL_FILES, PurgedFiles, delete_own_files, find_own_files
 from catalog.tables.ownership import LOCATIONS
 from catalog.tables.purged_folders import claim_folders, is_unfinished, release_folders
 from catalog.tables.purging import refuse_needed_files, refuse_reached_folders
@@ -75,8 +75,14 @@ def purge_partitions(
     table: Table,
     partitions: Sequence[PurgedPartition],
     confirmation: Confirmation | None,
+    *,
+    all_files: bool = False,
 ) -> PartitionPurge:
-    """Drop partitions and delete their files; see `Catalog.purge_partitions`."""
+    """Drop partitions and delete their files; see `Catalog.purge_partitions`.
+
+    Args:
+        all_files: Delete the files that Calve did not write, too, as a metastore does.
+    """
     if confirmation is not None:
         confirmation.purge_partitions(table, partitions)
     folders, kept = own_folders(table, (partition.location for partition in partitions))
@@ -91,9 +97,13 @@ def purge_partitions(
             versions = find_versions(connection, filter(is_version, locations))
             if confirmation is not None:
                 refuse_changed(connection, held, confirmed)
-            purges = journal_partition_purge(connection, operations, held, own_folders(held, locations)[0])
+            purges = journal_partition_purge(
+                connection, operations, held, own_folders(held, locations)[0], all_files=all_files
+            )
             former = [version.home for version in versions.values() if version.owns_home]
-            former_purges = journal_partition_purge(connection, operations, held, own_folders(held, former)[0])
+            former_purges = journal_partition_purge(
+                connection, operations, held, own_folders(held, former)[0], all_files=all_files
+            )
             if purges:
                 forget_versions(connection, versions)
             dropped += drop_partitions(connection, held, batch)
@@ -155,9 +165,12 @@ def digest_purged(storage: Storage, table: Table, partitions: Iterable[PurgedPar
 
 
 def journal_partition_purge(
-    connection: Connection, operations: Operations, table: Table, folders: Sequence[str]
+    connection: Connection, operations: Operations, table: Table, folders: Sequence[str], *, all_files: bool = False
 ) -> list[str]:
     """Journal the deletion of folders in the transaction that drops their partitions; return the operations' ids.
+
+    Args:
+        all_files: As for `purge_partitions`.
 
     Raises:
         FilesNeededError: An Iceberg table reads files of the table.
@@ -166,7 +179,8 @@ def journal_partition_purge(
     ids = []
     for batch in batched(folders, BATCH):
         ids.append(f"drop-partitions-{table.full_name}-{uuid4().hex}")
-        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table, {"folders": batch})
+        request = {"folders": batch, **({ALL_FILES: True} if all_files else {})}
+        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table, request)
     return ids
 
 
@@ -204,7 +218,8 @@ def finish_partition_purge(
             if neighbour.path:
                 kept[neighbour.folder].append(neighbour.path)
     problems, others = [], PurgedFiles()
-    delete = partial(_delete, storage.identity, partial(is_unfinished, operations, operation))
+    writer = None if operation.request.get(ALL_FILES) else storage.identity
+    delete = partial(_delete, writer, partial(is_unfinished, operations, operation))
     for problem, remaining in in_parallel(delete, kept.items()):
         problems += [problem] if problem else []
         others += remaining
@@ -276,7 +291,7 @@ def _in_use(
 
 
 def _delete(
-    catalog: str, may_go_on: Callable[[], bool], purge: tuple[str, list[str]]
+    catalog: str | None, may_go_on: Callable[[], bool], purge: tuple[str, list[str]]
 ) -> tuple[str | None, PurgedFiles]:
     """Delete Calve's files in a folder, except some paths; return an error message or None, and what stays."""
     folder, kept = purge

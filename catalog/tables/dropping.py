@@ -44,7 +44,7 @@ from catalog.storage.schema import (
     VersionState,
 )
 from catalog.tables.definitions import Definitions
-from catalog.tables.own_files import PurgedFiles
+from catalog.tables.own_files import ALL_FILES, PurgedFiles
 from catalog.tables.purged_folders import claim_folders, release_folders
 from catalog.tables.purging import purge
 
@@ -94,12 +94,19 @@ class TableDrop:
 
 
 def drop_table(
-    connection: Connection, definitions: Definitions, operations: Operations, table: Table, *, with_files: bool
+    connection: Connection,
+    definitions: Definitions,
+    operations: Operations,
+    table: Table,
+    *,
+    with_files: bool,
+    all_files: bool = False,
 ) -> str | None:
     """Drop a table that the caller has locked exclusively, in the caller's transaction.
 
     Args:
         with_files: Journal that its folder must be deleted.
+        all_files: Including the files that Calve did not write.
 
     Returns:
         The id of the operation that `finish_drop` must finish after the commit; None if nothing remains to delete.
@@ -125,11 +132,13 @@ def drop_table(
     if not with_files and not any(last_keys):
         return None
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
-    request = {
+    request: dict[str, Any] = {
         "location": table.location if with_files else None,
         "index_ids": list(index_ids),
         "partition_keys": list(table.key_names),
     }
+    if with_files and all_files:
+        request[ALL_FILES] = True
     operation = operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
     if with_files:
         claim_folders(connection, operation, [table.location])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from catalog.errors import CommitOutcomeUnknownError, InvalidTableError, UnsupportedChangeError
 from catalog.files.folders import make_folders, move_folder
@@ -20,7 +20,7 @@ from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage import Storage
-from catalog.storage.schema import DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
+from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
 from catalog.tables.altering import pin_formats, prepare_key_changes
 from catalog.tables.buckets import buckets_json
 from catalog.tables.columns import TableColumns
@@ -180,6 +180,7 @@ class TableEntries:
             "properties": {**records, **entry.properties},
         }
         self._rename(connection, table, change.name, values)
+        _forget_statistics(connection, table, columns)
         number = add_version(connection, table, change.former)
         altered = self._definitions.get_table(change.name, connection)
         altered = self._with_details(connection, altered, entry, {VERSION: number})
@@ -282,3 +283,12 @@ def _move_partitions(connection: Connection, table: Table, before: str, after: s
         .where(row.table_id == table.id, row.location >= f"{before}/", row.location < f"{before}0")
         .values(location=after + func.substr(row.location, len(before) + 1))
     )
+
+
+def _forget_statistics(connection: Connection, table: Table, columns: TableColumns) -> None:
+    """Delete the statistics of columns that a changed table has no longer, or has with another type."""
+    after = {(column.name, column.type) for column in (*columns.columns, *columns.keys)}
+    before = {(column.name, column.type) for column in (*table.columns, *table.partition_keys)}
+    if gone := sorted(name for name, _ in before - after):
+        row = ColumnStatisticsRow
+        connection.execute(delete(row).where(row.table_id == table.id, row.column_name.in_(gone)))

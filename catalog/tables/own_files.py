@@ -21,6 +21,9 @@ from catalog.files.filesystem import Folder, in_parallel
 SHOWN = 5
 """The maximum number of others' files that a message names."""
 
+ALL_FILES = "all_files"
+"""The field of a purge's request that is true if it deletes the files of all writers, as a metastore does."""
+
 _BATCH = 1_000
 """The number of folders that are listed together."""
 
@@ -133,14 +136,14 @@ class PurgedFiles:
 
 
 def delete_own_files(
-    location: str, catalog: str, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
+    location: str, catalog: str | None, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
 ) -> PurgedFiles:
     """Delete the files in a folder that this catalog wrote, and then the empty folders, including the folder itself.
 
     Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed.
 
     Args:
-        catalog: The catalog's `Storage.identity`.
+        catalog: The catalog's `Storage.identity`; None to delete the files of all writers (`ALL_FILES`).
         kept: Relative paths to keep, with their contents.
         may_go_on: Called between listing files and deleting them; if it returns false, the deletion stops. Files that
             arrive later have new names, and stay.
@@ -164,7 +167,9 @@ class _Contents(NamedTuple):
 
 
 class _Deletion:
-    def __init__(self, folder: Folder, catalog: str, kept: Collection[str], may_go_on: Callable[[], bool]) -> None:
+    def __init__(
+        self, folder: Folder, catalog: str | None, kept: Collection[str], may_go_on: Callable[[], bool]
+    ) -> None:
         self._folder = folder
         self._catalog = catalog
         self._kept = kept
@@ -208,13 +213,16 @@ class _Deletion:
     def _inside(self, name: str) -> Folder:
         return self._folder.inside(name) if name else self._folder
 
+    def _is_own(self, path: str) -> bool:
+        return self._catalog is None or is_own_file(path, self._catalog)
+
     def _contents(self, name: str) -> _Contents:
         contents = _Contents([], {}, PurgedFiles(), has_kept=False)
         for info, is_folder in self._inside(name).entries(recursive=False):
             path = posixpath.join(name, posixpath.basename(info.path))
             if path in self._kept:
                 contents = contents._replace(has_kept=True)
-            elif self._folder.is_link(path) or not (is_folder or is_own_file(path, self._catalog)):
+            elif self._folder.is_link(path) or not (is_folder or self._is_own(path)):
                 other = PurgedFiles(1, (f"{self._folder.location}/{path}",))
                 contents = contents._replace(others=contents.others + other)
             elif is_folder:

@@ -21,7 +21,7 @@ from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.locks import hold
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import PurgedFiles, delete_own_files
+from catalog.tables.own_files import ALL_FILES, PurgedFiles, delete_own_files
 from catalog.tables.ownership import LOCATIONS
 from catalog.tables.purged_folders import claim_folders, is_unfinished
 
@@ -92,7 +92,7 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
 
 
 def purge(storage: Storage, operations: Operations, operation: Operation) -> PurgedFiles:
-    """Delete the files of a dropped table, except those of other tables and those that Calve did not write.
+    """Delete the files of a dropped table, except those of other tables and, unless all were meant, those of others.
 
     The transaction that dropped the table claimed the folder, so no table or partition was added there since. Safe to
     repeat, and to run in several processes at once.
@@ -104,6 +104,7 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Pur
         FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
     """
     name, location = operation.table, operation.request["location"]
+    writer = None if operation.request.get(ALL_FILES) else storage.identity
     try:
         refuse_reached_folders(storage, name, [location])
     except (FilesNeededError, UnreadableMetadataError) as error:
@@ -118,9 +119,7 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Pur
         claim_folders(connection, operation, [location])
     try:
         kept = [other.path for other in others if other.path]
-        others_files = delete_own_files(
-            location, storage.identity, kept, may_go_on=partial(is_unfinished, operations, operation)
-        )
+        others_files = delete_own_files(location, writer, kept, may_go_on=partial(is_unfinished, operations, operation))
     except (CatalogError, OSError, ValueError) as error:
         raise FilesNotDeletedError(
             f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or fix "

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from catalog.catalog import Catalog
 from catalog.doors.entries.forms import database_of, hive_database
 from catalog.errors import InvalidRequestError
+from catalog.files.filesystem import Folder
 from catalog.metastores.types import HiveDatabase
+from catalog.model import Table, TableKind
 
 Match = Callable[[str], object]
 
@@ -29,6 +31,11 @@ def matcher(pattern: str | None) -> Match:
     except re.error as error:
         raise InvalidRequestError(f"pattern {pattern!r} is not valid: {error}; use * for any characters") from None
     return lambda name: any(part.fullmatch(name) for part in parts)
+
+
+def is_purgeable(table: Table) -> bool:
+    """Return whether the files of a table are deleted with it, as a metastore does."""
+    return table.kind is TableKind.MANAGED and not table.is_iceberg
 
 
 class DatabaseMethods:
@@ -95,4 +102,10 @@ class DatabaseMethods:
             DatabaseNotFoundError: It does not exist.
             DatabaseNotEmptyError: It has tables, and `cascade` is false.
         """
-        self.catalog.drop_database(name, cascade=cascade)
+        database = self.catalog.get_database(name)
+        if cascade and delete_data:
+            for table in self.catalog.list_tables(database.name):
+                self.catalog.drop_table(table.full_name, purge=is_purgeable(table), all_files=True)
+        self.catalog.drop_database(database.name, cascade=cascade)
+        if delete_data:
+            Folder(database.location).delete_if_empty()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.entries.tables import TableMethods, normalised
-from catalog.errors import PartitionNotFoundError
+from catalog.errors import InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
-from catalog.model import AddResult, NewPartition, Partition, PartitionState
+from catalog.model import AddResult, NewPartition, Partition, PartitionState, TableKind
 from catalog.model.identifiers import TableName
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
@@ -101,13 +101,69 @@ class PartitionMethods(TableMethods):
         batch = self.catalog.batch_get_partitions(forms.table.full_name, own)
         return [partition for partition in batch.partitions if partition.state is PartitionState.VISIBLE]
 
+    def alter_partitions(self, name: TableName, changes: Iterable[tuple[Sequence[str], HivePartition]]) -> None:
+        """Replace all that entries say of partitions, perhaps their values, too; all or none.
+
+        The folder of a renamed partition of a managed table moves (`catalog.partitions.entries`). Without a location or
+        a time of creation, a partition keeps its own.
+
+        Args:
+            changes: The values of a partition, and its new entry.
+
+        Raises:
+            TableNotFoundError, PartitionNotFoundError: The table or a partition does not exist; nothing was changed.
+            PartitionAlreadyExistsError: Another partition has the new values.
+            InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
+            LocationInUseError: Another table or partition uses a new location.
+        """
+        forms = self._forms(name)
+        replaced = [(forms.values(values), partition) for values, partition in changes]
+        new = forms.new(partition for _, partition in replaced)
+        made = make_folders(partition.location for partition in new if partition.location is not None)
+        try:
+            self.catalog.partition_entries.replace(
+                forms.table, [(values, partition) for (values, _), partition in zip(replaced, new, strict=True)]
+            )
+        except BaseException:
+            remove_folders(made)
+            raise
+
+    def exchange_partitions(self, spec: Mapping[str, str], source: TableName, target: TableName) -> list[HivePartition]:
+        """Move the partitions with some values, and their files, from one table to another; return them, moved.
+
+        Args:
+            spec: Partition key → value; some keys may be missing.
+
+        Raises:
+            TableNotFoundError: A table does not exist.
+            PartitionNotFoundError: The source has no such partition.
+            PartitionAlreadyExistsError: The target has one of the partitions; nothing was moved.
+            InvalidTableError: The tables differ in their columns or partition keys.
+            InvalidPartitionSpecError: A name is not a partition key.
+            UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+        """
+        before, after = self._forms(source), self._forms(target)
+        if (before.table.columns, before.table.partition_keys) != (after.table.columns, after.table.partition_keys):
+            raise InvalidTableError(
+                f"tables {before.table.full_name} and {after.table.full_name} differ in their columns or partition "
+                "keys; only tables with the same ones can exchange partitions"
+            )
+        found = self.catalog.partitions_of(before.table.full_name, spec)
+        found = [partition for partition in found if partition.state is PartitionState.VISIBLE]
+        if not found:
+            raise PartitionNotFoundError(f"table {before.table.full_name} has no partition with {dict(spec)}")
+        new = after.new(before.read(found))
+        moved = [(partition.id, entry) for partition, entry in zip(found, new, strict=True)]
+        self.catalog.partition_entries.exchange(before.table, after.table, moved)
+        return list(after.read(self._visible(after, [partition.values for partition in found])))
+
     def drop_partitions(
         self, name: TableName, values: Iterable[Sequence[str]], *, delete_data: bool = False, if_exists: bool = False
     ) -> int:
         """Drop partitions; return their number.
 
         Args:
-            delete_data: Delete the files of a managed table.
+            delete_data: Delete the files of a managed table in its folder, whoever wrote them, after the commit.
             if_exists: Skip those that do not exist, instead of dropping none.
 
         Raises:
@@ -122,6 +178,8 @@ class PartitionMethods(TableMethods):
             raise PartitionNotFoundError(
                 f"table {forms.table.full_name} has no partition {missing}; nothing was dropped"
             )
+        if delete_data and forms.table.kind is TableKind.MANAGED and not forms.table.is_stored_as_iceberg:
+            return self.catalog.purge_partitions(forms.table.full_name, values=own, all_files=True).dropped
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
 
     def _forms(self, name: TableName) -> PartitionForms:

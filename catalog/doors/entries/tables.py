@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from catalog.doors.entries.databases import DatabaseMethods, matcher
+from catalog.doors.entries.databases import DatabaseMethods, is_purgeable, matcher
 from catalog.doors.entries.forms import (
     OF_PARTITIONS,
     details_of,
@@ -150,12 +150,16 @@ class TableMethods(DatabaseMethods):
         """Drop a table with its partitions and indexes, or a view.
 
         Args:
-            delete_data: Delete the files of a managed table.
+            delete_data: Delete all files in the folder of a managed table, whoever wrote them, after the commit, except
+                those of other tables.
 
         Raises:
             DatabaseNotFoundError, TableNotFoundError: It does not exist.
+            FilesNeededError: An Iceberg table needs the files; nothing was dropped.
+            FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
         """
-        self.catalog.drop_table(str(normalised(name)), purge=delete_data)
+        table = self._table(name)
+        self.catalog.drop_table(table.full_name, purge=delete_data and is_purgeable(table), all_files=True)
 
     def _table(self, name: TableName) -> Table:
         return self.catalog.get_table(str(normalised(name)))

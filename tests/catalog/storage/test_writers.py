@@ -13,6 +13,7 @@ WRITES = {"insert", "update", "delete", "insert_rows"}
 WRITERS = {
     "ApprovalRow": {"operations"},
     "BackfillRangeRow": {"indexes", "tables"},
+    "ColumnStatisticsRow": {"partitions", "tables"},
     "DataFileRow": {"datafiles"},
     "DatabaseRow": {"tables"},
     "DescriptorRow": {"partitions"},

@@ -1,0 +1,87 @@
+"""Dropping entries with their files, as a metastore does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog
+from catalog.doors.entries import Entries
+from catalog.errors import DatabaseNotEmptyError, DatabaseNotFoundError
+from catalog.metastores.types import HivePartition, HiveTable
+from catalog.model.identifiers import TableName
+from tests.support.entries import NAME, ORDERS, PARQUET
+
+
+@pytest.fixture
+def entries(catalog: Catalog) -> Entries:
+    return Entries(catalog)
+
+
+@pytest.fixture
+def orders(entries: Entries) -> HiveTable:
+    created = entries.create_table(ORDERS)
+    entries.add_partitions(NAME, [HivePartition(("DE", str(day)), PARQUET) for day in range(3)])
+    for day in range(3):
+        Path(f"{created.location}/country=DE/day={day}/000000_0").write_text("rows of Hive")
+    return created
+
+
+@pytest.mark.parametrize("delete_data", [False, True])
+def test_the_files_of_a_managed_table_go_if_asked(entries: Entries, orders: HiveTable, delete_data: bool) -> None:
+    entries.drop_table(NAME, delete_data=delete_data)
+    assert os.path.exists(str(orders.location)) is not delete_data
+
+
+def test_the_files_of_an_external_table_stay(entries: Entries, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "file").write_text("")
+    entries.create_table(
+        replace(ORDERS, table_type="EXTERNAL_TABLE", parameters={"EXTERNAL": "TRUE"}, location=str(away))
+    )
+    entries.drop_table(NAME, delete_data=True)
+    assert (away / "file").exists()
+
+
+def test_a_managed_table_over_files_of_others_does_not_own_them(entries: Entries, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "file").write_text("")
+    created = entries.create_table(replace(ORDERS, location=str(away)))
+    assert created.table_type == "MANAGED_TABLE"
+    entries.drop_table(NAME, delete_data=True)
+    assert (away / "file").exists()
+
+
+def test_rows_that_were_written_before_their_table_are_its_own(entries: Entries, catalog: Catalog) -> None:
+    folder = Path(catalog.get_database("demo").location, "orders")
+    folder.mkdir(parents=True)
+    (folder / "part-00000.parquet").write_text("")
+    entries.create_table(ORDERS)
+    entries.drop_table(NAME, delete_data=True)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("delete_data", [False, True])
+def test_the_files_of_partitions_go_if_asked(entries: Entries, orders: HiveTable, delete_data: bool) -> None:
+    assert entries.drop_partitions(NAME, [("DE", "0"), ("DE", "2")], delete_data=delete_data) == 2
+    left = sorted(os.listdir(f"{orders.location}/country=DE"))
+    assert left == (["day=1"] if delete_data else ["day=0", "day=1", "day=2"])
+    assert entries.partition_names(NAME) == ["country=DE/day=1"]
+
+
+def test_a_database_goes_with_its_tables(entries: Entries, orders: HiveTable) -> None:
+    entries.create_table(replace(ORDERS, name=TableName("demo", "more")))
+    with pytest.raises(DatabaseNotEmptyError):
+        entries.drop_database("demo")
+    folder = str(entries.database("demo").location)
+    entries.drop_database("demo", cascade=True, delete_data=True)
+    assert not os.path.exists(folder)
+    with pytest.raises(DatabaseNotFoundError):
+        entries.database("demo")
+    with pytest.raises(DatabaseNotFoundError):
+        entries.drop_database("demo")
