@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
     from catalog.migration.states import MigrationStates
     from catalog.operations.approvals import Approvals
+    from catalog.operations.metastore_locks import MetastoreLocks
     from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
+    from catalog.tables.functions import Functions
     from catalog.tables.table_versions import TableVersions
 
 
@@ -189,6 +191,20 @@ class Core:
         from catalog.partitions.statistics import ColumnStatistics
 
         return ColumnStatistics(self.storage, self._definitions)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Functions that engines register."""
+        from catalog.tables.functions import Functions
+
+        return Functions(self.storage, self._definitions)
+
+    @cached_property
+    def metastore_locks(self) -> MetastoreLocks:
+        """Locks of clients of the Hive Metastore's protocol."""
+        from catalog.operations.metastore_locks import MetastoreLocks
+
+        return MetastoreLocks(self.storage)
 
     @cached_property
     def previews(self) -> Previews:

@@ -68,10 +68,12 @@ CatalogError
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
+│   ├── FunctionNotFoundError
+│   ├── MetastoreLockNotFoundError   a client of a metastore's protocol has no such lock, or not any longer
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
-│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
+│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError, FunctionAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
 │   ├── AccessDeniedError            the client's role does not allow it
@@ -141,6 +143,8 @@ from catalog.errors.definitions import (
     DatabaseNotFoundError,
     DuplicateColumnError,
     EntryModifiedError,
+    FunctionAlreadyExistsError,
+    FunctionNotFoundError,
     IcebergTableError,
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -150,6 +154,7 @@ from catalog.errors.definitions import (
     InvalidIndexError,
     InvalidKeyTypeError,
     InvalidTableError,
+    MetastoreLockNotFoundError,
     NotATableError,
     NotIcebergTableError,
     OperationNotFoundError,
@@ -300,6 +305,8 @@ __all__ = [
     "FilesNotDeletedError",
     "FolderBeingPurgedError",
     "ForeignTableError",
+    "FunctionAlreadyExistsError",
+    "FunctionNotFoundError",
     "IcebergTableError",
     "IndexAlreadyExistsError",
     "IndexBuildEndedError",
@@ -326,6 +333,7 @@ __all__ = [
     "LocationNotAllowedError",
     "LocationNotEmptyError",
     "LocationTakenError",
+    "MetastoreLockNotFoundError",
     "MigrationConflictError",
     "MigrationRefusedError",
     "MissingFileError",

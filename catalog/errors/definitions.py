@@ -88,6 +88,14 @@ class IndexNotFoundError(NotFoundError):
     """The table has no partition index of this name."""
 
 
+class FunctionNotFoundError(NotFoundError):
+    """The database has no function of this name."""
+
+
+class MetastoreLockNotFoundError(NotFoundError):
+    """A client of a metastore's protocol has no such lock, or not any longer."""
+
+
 class OperationNotFoundError(NotFoundError):
     """No operation, or no job of one, has this id."""
 
@@ -112,6 +120,10 @@ class PartitionAlreadyExistsError(AlreadyExistsError):
     """A partition with these values already exists."""
 
 
+class FunctionAlreadyExistsError(AlreadyExistsError):
+    """The database has a function of this name."""
+
+
 class IndexAlreadyExistsError(AlreadyExistsError):
     """The table already has an index of this name or with these keys."""
 
@@ -130,6 +142,8 @@ class EntryModifiedError(ConflictError):
         parameter: The parameter whose value the client compared.
         actual, expected: Its values; None if the table has no such parameter.
     """
+
+    retryable: ClassVar[bool] = False
 
     def __init__(self, table: str, parameter: str, actual: str | None, expected: str | None) -> None:
         """Build the message."""

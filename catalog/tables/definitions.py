@@ -37,33 +37,21 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, OperationRow, PartitionRow, TableRow
+from catalog.storage.schema import (
+    DatabaseRow,
+    DataFileRow,
+    FormerFileRow,
+    FunctionRow,
+    OperationRow,
+    PartitionRow,
+    TableRow,
+)
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location, parse_format
-from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
+from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_location
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
-
-
-def _new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
-    """Return the location of a new table, and its kind, which says whether Calve owns its files.
-
-    Args:
-        usual: The location of a table that is created without one.
-        location: The requested location.
-        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
-            where an engine writes the rows first, and then creates the table.
-    """
-    if kind is TableKind.VIEW:
-        return "", kind
-    location = normalise_location(usual if location is None else location)
-    if location != usual:
-        require_location(location)
-    is_usual = location == usual
-    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
-    return location, kind if is_own else TableKind.EXTERNAL
-
 
 _DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
 _DATABASE_TO_CHANGE = _DATABASE.with_for_update()
@@ -187,7 +175,19 @@ class Definitions:
                     f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
                 )
             refuse_awaited_database(connection, name)
+            self._drop_functions(connection, row, cascade=joined is not None)
             connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
+
+    @staticmethod
+    def _drop_functions(connection: Connection, database: Row[Any], *, cascade: bool) -> None:
+        is_of_database = FunctionRow.database_id == database.id
+        count = connection.scalar(select(func.count()).select_from(FunctionRow).where(is_of_database))
+        if count and not cascade:
+            raise DatabaseNotEmptyError(
+                f"database {database.name} still has {count} function(s) that engines have registered; drop them "
+                "first, or all with the database: CASCADE"
+            )
+        connection.execute(delete(FunctionRow).where(is_of_database))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
@@ -213,7 +213,7 @@ class Definitions:
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
-        location, kind = _new_location(
+        location, kind = new_location(
             f"{database.location}/{folder}", definition["location"], kind, owns_usual=is_recorded
         )
         row = connection.execute(
@@ -251,6 +251,14 @@ class Definitions:
             self._database_row(connection, table.database)
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
         return _table(table.database, row, row.pointer)
+
+    def database_id(self, connection: Connection, name: str) -> int:
+        """Return the id of a database.
+
+        Raises:
+            DatabaseNotFoundError: It does not exist.
+        """
+        return int(self._database_row(connection, name).id)
 
     def database_location(self, connection: Connection, name: str) -> str:
         """Return the folder for tables of a database that have no location of their own."""

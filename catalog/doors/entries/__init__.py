@@ -8,14 +8,14 @@ is a table in all others.
 from __future__ import annotations
 
 from catalog.catalog import Catalog
-from catalog.doors.entries.statistics import StatisticsMethods
+from catalog.doors.entries.functions import FunctionMethods
 from catalog.errors import InvalidConfigurationError
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 __all__ = ["Entries"]
 
 
-class Entries(StatisticsMethods):
+class Entries(FunctionMethods):
     """The entries of one catalog. An object is thread-safe.
 
     Names of databases, tables and columns are lower case; other strings come back as they were given.

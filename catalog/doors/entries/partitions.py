@@ -163,7 +163,7 @@ class PartitionMethods(TableMethods):
         """Drop partitions; return their number.
 
         Args:
-            delete_data: Delete the files of a managed table in its folder, whoever wrote them, after the commit.
+            delete_data: Delete the files in the folder of a managed table, of all writers, after the commit.
             if_exists: Skip those that do not exist, instead of dropping none.
 
         Raises:

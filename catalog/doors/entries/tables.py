@@ -150,7 +150,7 @@ class TableMethods(DatabaseMethods):
         """Drop a table with its partitions and indexes, or a view.
 
         Args:
-            delete_data: Delete all files in the folder of a managed table, whoever wrote them, after the commit, except
+            delete_data: Delete the files in the folder of a managed table, of all writers, after the commit, except
                 those of other tables.
 
         Raises:
