@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
@@ -17,11 +19,13 @@ from catalog.errors import (
     UnsupportedCommitError,
 )
 from catalog.model import ICEBERG, Buckets, FileFormat, IndexDefinition, Table, TableKind
-from catalog.model.identifiers import TableName
+from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.operations.failpoints import Point, reached
 from catalog.tables.normalising import ColumnLike
 
 if TYPE_CHECKING:
+    from catalog.engine_tables.names import Identifier
+    from catalog.engine_tables.tables import EngineTables
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.counting import TableSize
     from catalog.schemes.model import Scheme
@@ -157,6 +161,8 @@ class TableMethods(Core):
             TableNotFoundError, DatabaseNotFoundError: It does not exist.
         """
         table = self._definitions.get_table(name)
+        if table.is_only_iceberg:
+            return _as_engines_see_it(table)
         if table.live_location == table.published_location:
             return table
         from catalog.datafiles.intake import catch_up
@@ -167,8 +173,17 @@ class TableMethods(Core):
             log.warning("%s", error)
         return self._definitions.get_table(name)
 
+    @cached_property
+    def iceberg(self) -> EngineTables:
+        """Namespaces, tables and views as engines see, make and change them through Iceberg's REST protocol."""
+        from catalog.engine_tables.tables import EngineTables
+
+        return EngineTables(self.storage, self._definitions, self.operations, self)
+
     def list_tables(self, database: str | None = None) -> list[Table]:
         """Return the tables and views of one database, or of all databases, sorted by name.
+
+        Iceberg tables that an engine made have no columns here, because only their metadata have them.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
@@ -250,6 +265,10 @@ class TableMethods(Core):
             location=location,
             description=description,
         )
+        if rename_to is not None and change.is_only_rename and (engines := self._engines_table(name)) is not None:
+            target = replace(engines, name=normalise_identifier(rename_to, "table"), shown=rename_to)
+            self.iceberg.rename(engines, target)
+            return self.get_table(f"{engines.namespace}.{target.name}")
         with self.storage.write() as connection:
             table = lock_current(connection, self._definitions, name)
             new_name = alter_table(connection, self._definitions, table, change)
@@ -273,7 +292,8 @@ class TableMethods(Core):
     ) -> PurgedFiles:
         """Drop a table with its partitions and indexes, or a view.
 
-        An Iceberg table is dropped with its pointer and with its former Hive table; its files stay. The table
+        An Iceberg table is dropped with its pointer and with its former Hive table; its files stay, unless an engine
+        made it: then a purge deletes those that its metadata name, in its folder. The table
         disappears for all readers at once. If it has many partitions, their rows are deleted after the commit in short
         transactions; `vacuum` finishes interrupted deletions.
 
@@ -303,6 +323,10 @@ class TableMethods(Core):
         from catalog.tables.own_files import PurgedFiles
         from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
+        if (engines := self._engines_table(name)) is not None:
+            if unused_id is not None:
+                raise ConflictError(f"table {name} is in use; it was not dropped")
+            return self.iceberg.drop_engines(engines, purge=purge, confirmation=confirmation)
         if purge:
             with self.storage.read() as connection:
                 table = self._definitions.get_table(name, connection)
@@ -324,6 +348,15 @@ class TableMethods(Core):
         if drop.operation_id is None:
             return PurgedFiles()
         return finish_drop(self.storage, self.operations, self.operations.get(drop.operation_id))
+
+    def _engines_table(self, name: str) -> Identifier | None:
+        """Return the identifier of an Iceberg table that an engine made; None for other tables."""
+        table = self._definitions.get_table(name)
+        if not table.is_only_iceberg:
+            return None
+        from catalog.engine_tables.names import Identifier, Namespace
+
+        return Identifier.of(Namespace.of([table.database]), table.name)
 
     def _require_unused(self, connection: Connection, table: Table, table_id: int) -> None:
         self._definitions.refuse_if_busy(connection, table)
@@ -350,3 +383,14 @@ class TableMethods(Core):
         if table.is_iceberg or table.is_published:
             delete_pointer(connection, table.database, table.name)
         return TableDrop(table, operation_id, has_metadata_only=is_empty and not with_files)
+
+
+def _as_engines_see_it(table: Table) -> Table:
+    """Return an Iceberg table that an engine made with its columns, as far as its metadata can be read."""
+    from catalog.iceberg.live_columns import with_live_definition
+
+    try:
+        return with_live_definition(table)
+    except UnreadableMetadataError as error:
+        log.warning("%s", error)
+        return table

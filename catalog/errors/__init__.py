@@ -90,6 +90,7 @@ CatalogError
 │   │   └── FolderBeingPurgedError   an unfinished purge is deleting the files there
 │   ├── IndexedKeyError              a partition index depends on the key
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
+│   ├── RequirementFailedError       a requirement of an engine's commit does not hold
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
 │   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
@@ -135,6 +136,7 @@ from catalog.errors.base import (
     InvalidRequestError,
     LimitExceededError,
     NotFoundError,
+    RequirementFailedError,
     VerificationFailedError,
 )
 from catalog.errors.definitions import (
@@ -360,6 +362,7 @@ __all__ = [
     "RefusedPartition",
     "RefusedStatementError",
     "RequestTooLargeError",
+    "RequirementFailedError",
     "ReservedColumnError",
     "ReservedFolderError",
     "ReservedPropertyError",

@@ -47,5 +47,13 @@ class ConflictError(CatalogError):
     retryable: ClassVar[bool] = True
 
 
+class RequirementFailedError(ConflictError):
+    """A requirement of a commit does not hold, because another commit came first; read the table again and retry."""
+
+    def __init__(self, finding: str) -> None:
+        """Build the message from the difference."""
+        super().__init__(f"Requirement failed: {finding}")
+
+
 class VerificationFailedError(CatalogError):
     """The written data differ from the expected data."""

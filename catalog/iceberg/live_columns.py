@@ -30,7 +30,7 @@ from pyiceberg.types import (
 from catalog.errors import UnreadableMetadataError
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import require_metadata
-from catalog.model import Column, Table
+from catalog.model import Column, FileFormat, Table
 
 _NAMES: Final[dict[type[IcebergType], str]] = {
     IntegerType: "int",
@@ -65,6 +65,25 @@ def with_live_columns(table: Table) -> Table:
     while first and columns[first - 1].id in sources:
         first -= 1
     return replace(table, columns=tuple(columns[:first]), partition_keys=tuple(columns[first:]))
+
+
+def with_live_definition(table: Table) -> Table:
+    """Return an Iceberg table that an engine made as its current metadata define it.
+
+    Raises:
+        TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
+    """
+    described = with_live_columns(table)
+    metadata = read_metadata(require_metadata(table))
+    properties = dict(metadata.properties)
+    words = {form.value: form for form in (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)}
+    return replace(
+        described,
+        location=metadata.location,
+        properties=properties,
+        description=properties.get("comment"),
+        format=words.get(properties.get("write.format.default", "").lower(), FileFormat.PARQUET),
+    )
 
 
 def _identity_sources(metadata: TableMetadata) -> set[int]:

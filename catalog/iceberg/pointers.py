@@ -30,7 +30,7 @@ from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 CATALOG = "calve"
 """The catalog's name in the rows of its tables."""
 
-_TABLE = "TABLE"
+_TABLE, _VIEW = "TABLE", "VIEW"
 _LONGEST = 1_000
 """Maximum length of a metadata location. Source: the columns of PyIceberg's and Iceberg's catalogs."""
 
@@ -62,7 +62,7 @@ def all_pointers(connection: Connection) -> list[Pointer]:
     row = IcebergTableRow
     query = select(
         row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
-    ).where(_is_table())
+    ).where(is_table())
     return [
         Pointer(catalog, database, name, location, previous)
         for catalog, database, name, location, previous in connection.execute(query)
@@ -72,7 +72,7 @@ def all_pointers(connection: Connection) -> list[Pointer]:
 
 def find_pointer(connection: Connection, database: str, table: str) -> str | None:
     """Return the metadata location of an Iceberg table; None when there is no such table."""
-    query = select(IcebergTableRow.metadata_location).where(_is_table(), *_named(database, table))
+    query = select(IcebergTableRow.metadata_location).where(is_table(), *_named(database, table))
     return connection.scalar(query)
 
 
@@ -91,11 +91,46 @@ def require_metadata(table: Table) -> str:
     return table.metadata_location
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A row of an Iceberg table or view in the catalog `calve`, as it is stored."""
+
+    database: str
+    name: str
+    location: str
+    is_view: bool
+
+
+def find_entry(connection: Connection, database: str, name: str) -> Entry | None:
+    """Return the Iceberg table or view of a name; None when there is none."""
+    row = IcebergTableRow
+    query = select(row.metadata_location, row.iceberg_type).where(*_named(database, name))
+    found = connection.execute(query).one_or_none()
+    if found is None or not found.metadata_location:
+        return None
+    return Entry(database, name, found.metadata_location, found.iceberg_type == _VIEW)
+
+
+def list_names(
+    connection: Connection, database: str, *, is_view: bool = False, after: str | None = None, limit: int | None = None
+) -> list[str]:
+    """Return the names of the Iceberg tables or views of a namespace, in order.
+
+    Args:
+        after: Only those after this name.
+    """
+    row = IcebergTableRow
+    query = select(row.table_name).where(_is(is_view), row.catalog_name == CATALOG, row.table_namespace == database)
+    if after is not None:
+        query = query.where(row.table_name > after)
+    return list(connection.scalars(query.order_by(row.table_name).limit(limit)))
+
+
 def pointer_of(database: SQLColumnExpression[str], table: SQLColumnExpression[str]) -> ScalarSelect[Any]:
     """Return a subquery for the metadata location of the Iceberg table that has the names in a row of the query."""
     row = IcebergTableRow
     names = row.table_namespace == database, row.table_name == table
-    query = select(row.metadata_location).where(row.catalog_name == CATALOG, _is_table(), *names)
+    query = select(row.metadata_location).where(row.catalog_name == CATALOG, is_table(), *names)
     return query.correlate_except(row).scalar_subquery()
 
 
@@ -104,12 +139,14 @@ def hold_pointer(connection: Connection, database: str, table: str) -> str | Non
 
     SQLite has one writer at a time anyway.
     """
-    query = select(IcebergTableRow.metadata_location).where(_is_table(), *_named(database, table))
+    query = select(IcebergTableRow.metadata_location).where(is_table(), *_named(database, table))
     return connection.scalar(query.with_for_update())
 
 
-def insert_pointer(connection: Connection, database: str, table: str, metadata_location: str) -> None:
-    """Insert the pointer of a new Iceberg table.
+def insert_pointer(
+    connection: Connection, database: str, table: str, metadata_location: str, *, is_view: bool = False
+) -> None:
+    """Insert the pointer of a new Iceberg table or view.
 
     Raises:
         TableAlreadyExistsError: An Iceberg table or view of this name exists.
@@ -121,10 +158,11 @@ def insert_pointer(connection: Connection, database: str, table: str, metadata_l
         table_namespace=database,
         table_name=table,
         metadata_location=metadata_location,
-        iceberg_type=_TABLE,
+        iceberg_type=_VIEW if is_view else _TABLE,
     )
     try:
-        connection.execute(row)
+        with connection.begin_nested():
+            connection.execute(row)
     except IntegrityError:
         raise TableAlreadyExistsError(
             f"there is an Iceberg table or view {database}.{table} in the catalog; choose another name, or drop it "
@@ -133,9 +171,16 @@ def insert_pointer(connection: Connection, database: str, table: str, metadata_l
 
 
 def move_pointer(
-    connection: Connection, database: str, table: str, before: str, after: str, *, has_previous: bool = True
+    connection: Connection,
+    database: str,
+    table: str,
+    before: str,
+    after: str,
+    *,
+    has_previous: bool = True,
+    is_view: bool = False,
 ) -> bool:
-    """Replace the metadata of an Iceberg table, as a commit does; return whether it had the expected metadata.
+    """Replace the metadata of an Iceberg table or view, as a commit does; return whether it had the expected metadata.
 
     Args:
         has_previous: Whether the pointer also names the metadata before.
@@ -146,37 +191,50 @@ def move_pointer(
     check_length(after)
     moved = connection.execute(
         update(IcebergTableRow)
-        .where(_is_table(), *_named(database, table), IcebergTableRow.metadata_location == before)
+        .where(_is(is_view), *_named(database, table), IcebergTableRow.metadata_location == before)
         .values(metadata_location=after, previous_metadata_location=before if has_previous else None)
     )
     return moved.rowcount == 1
 
 
-def rename_pointer(connection: Connection, database: str, table: str, new_name: str) -> None:
-    """Rename an Iceberg table in its database.
+def rename_pointer(
+    connection: Connection,
+    database: str,
+    table: str,
+    new_name: str,
+    *,
+    new_database: str | None = None,
+    is_view: bool = False,
+) -> bool:
+    """Rename an Iceberg table or view, in its database or into another; return whether it existed.
 
     Raises:
         TableAlreadyExistsError: An Iceberg table or view has the new name.
     """
-    renamed = update(IcebergTableRow).where(_is_table(), *_named(database, table)).values(table_name=new_name)
+    new_database = database if new_database is None else new_database
+    renamed = update(IcebergTableRow).where(_is(is_view), *_named(database, table))
     try:
-        connection.execute(renamed)
+        with connection.begin_nested():
+            changed = connection.execute(renamed.values(table_namespace=new_database, table_name=new_name))
+            return changed.rowcount == 1
     except IntegrityError:
         raise TableAlreadyExistsError(
-            f"there is an Iceberg table or view {database}.{new_name} in the catalog; choose another name, or drop it "
-            "first"
+            f"there is an Iceberg table or view {new_database}.{new_name} in the catalog; choose another name, or drop "
+            "it first"
         ) from None
 
 
-def delete_pointer(connection: Connection, database: str, table: str, metadata_location: str | None = None) -> bool:
-    """Delete the pointer of an Iceberg table and its shared locations; return whether it existed.
+def delete_pointer(
+    connection: Connection, database: str, table: str, metadata_location: str | None = None, *, is_view: bool = False
+) -> bool:
+    """Delete the pointer of an Iceberg table or view and its shared locations; return whether it existed.
 
     Its files are kept.
 
     Args:
         metadata_location: Delete it only if this is its metadata; None for any.
     """
-    conditions = [_is_table(), *_named(database, table)]
+    conditions = [_is(is_view), *_named(database, table)]
     if metadata_location is not None:
         conditions.append(IcebergTableRow.metadata_location == metadata_location)
     held = update(IcebergTableRow).where(*conditions).values(catalog_name=CATALOG)
@@ -235,6 +293,11 @@ def _named(database: str, table: str) -> tuple[ColumnElement[bool], ...]:
     return row.catalog_name == CATALOG, row.table_namespace == database, row.table_name == table
 
 
-def _is_table() -> ColumnElement[bool]:
+def _is(is_view: bool) -> ColumnElement[bool]:
+    return IcebergTableRow.iceberg_type == _VIEW if is_view else is_table()
+
+
+def is_table() -> ColumnElement[bool]:
+    """Return the condition that a row is that of a table."""
     # Iceberg's JDBC catalog wrote no type before it supported views.
     return or_(IcebergTableRow.iceberg_type == _TABLE, IcebergTableRow.iceberg_type.is_(None))

@@ -213,6 +213,11 @@ class Flipper:
         table = self._definitions.get_table(name)
         if not table.is_iceberg:
             raise NotIcebergTableError(f"{table.full_name} is not an Iceberg table, so there is nothing to revert")
+        if table.is_only_iceberg:
+            raise NotIcebergTableError(
+                f"table {table.full_name} is an Iceberg table that another engine made, and never was a Hive table, so "
+                "there is nothing to revert"
+            )
         if SNAPSHOT_OF in table.properties:
             raise NotIcebergTableError(
                 f"table {table.full_name} is a snapshot of {table.properties[SNAPSHOT_OF]} and never was a Hive table; "

@@ -206,6 +206,11 @@ class Table:
         return self.table_type is TableType.ICEBERG
 
     @property
+    def is_only_iceberg(self) -> bool:
+        """Return whether an engine, and not Calve, made this Iceberg table: the catalog has only its pointer."""
+        return self.is_iceberg and self.id == 0
+
+    @property
     def is_published(self) -> bool:
         """Return whether Iceberg's metadata repeat what the catalog records, so that other engines read the table."""
         return self.published_location is not None

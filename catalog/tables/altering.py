@@ -72,6 +72,12 @@ class TableChange:
             object.__setattr__(self, name, value)
 
     @property
+    def is_only_rename(self) -> bool:
+        """Return whether nothing changes besides the name."""
+        others = self.added, self.properties, self.description
+        return not self.is_structural and not any(others)
+
+    @property
     def is_structural(self) -> bool:
         """Return whether anything changes besides the name, added columns, properties and the description."""
         reordered = self.column_order is not None or self.key_order is not None

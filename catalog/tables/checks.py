@@ -37,6 +37,12 @@ def refuse_iceberg(table: Table) -> None:
     Raises:
         IcebergTableError: It is an Iceberg table.
     """
+    if table.is_only_iceberg:
+        raise IcebergTableError(
+            f"table {table.full_name} is an Iceberg table of other engines (metadata: {table.metadata_location}), so "
+            "the catalog does not manage its partitions, indexes and files; read and change it as Iceberg, through "
+            "Iceberg's REST catalog, or the catalog `calve` of Spark or PyIceberg"
+        )
     if table.is_iceberg:
         raise IcebergTableError(
             f"table {table.full_name} is an Iceberg table (metadata: {table.metadata_location}), so the catalog does "

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
-    ConflictError,
-    DatabaseAlreadyExistsError,
-    DatabaseNotEmptyError,
-    DatabaseNotFoundError,
-    InvalidConfigurationError,
     OperationConflictError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
 from catalog.files.locations import keys_above
-from catalog.iceberg.pointers import pointer_of
-from catalog.model import Database, FileFormat, Table, TableKind, TableType
-from catalog.model.identifiers import TableName, normalise_identifier, text_properties
+from catalog.iceberg.pointers import hold_pointer, pointer_of
+from catalog.model import FileFormat, Table, TableKind, TableType
+from catalog.model.identifiers import TableName
 from catalog.operations.tables import (
     adopt_operations,
     has_waiting,
     hold_operations,
     name_lock,
-    refuse_awaited_database,
     refuse_awaited_name,
 )
 from catalog.schemes.model import Scheme
-from catalog.settings.places import require_location, require_properties, require_root
-from catalog.storage import Storage
+from catalog.settings.places import require_location, require_properties
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
@@ -41,7 +34,6 @@ from catalog.storage.schema import (
     DatabaseRow,
     DataFileRow,
     FormerFileRow,
-    FunctionRow,
     OperationRow,
     PartitionRow,
     TableRow,
@@ -49,24 +41,33 @@ from catalog.storage.schema import (
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
-from catalog.tables.normalising import check_columns, normalise_columns, normalise_location, parse_format
+from catalog.tables.databases import DatabaseDefinitions, changed_properties
+from catalog.tables.normalising import check_columns, normalise_columns, parse_format
+from catalog.tables.only_iceberg import (
+    ICEBERG_NAME,
+    find_only_iceberg,
+    list_only_iceberg,
+    refuse_iceberg_name,
+)
 from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_location
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
-_DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
-_DATABASE_TO_CHANGE = _DATABASE.with_for_update()
 _POINTER = pointer_of(DatabaseRow.name, TableRow.name).label("pointer")
 _TABLE = (
     select(TableRow.__table__, _POINTER)
     .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     .where(DatabaseRow.name == bindparam("database"), TableRow.name == bindparam("name"))
 )
-_NAME = select(_TABLE.exists().label("is_taken"), has_waiting(bindparam("full_name")).label("is_awaited"))
+_NAME = select(
+    _TABLE.exists().label("is_taken"),
+    ICEBERG_NAME.label("is_taken_by_iceberg"),
+    has_waiting(bindparam("full_name")).label("is_awaited"),
+)
 _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableRow.__table__)
 # Built once, because building a statement takes as long as running it.
 
 
-class Definitions:
+class Definitions(DatabaseDefinitions):
     """The databases and tables of one catalog.
 
     Attributes:
@@ -74,120 +75,6 @@ class Definitions:
     """
 
     follow_files: Callable[..., object] | None = None
-
-    def __init__(self, storage: Storage, warehouse: str | None) -> None:
-        """Set the storage and the folder for databases that have no location of their own."""
-        self._storage = storage
-        self._warehouse = warehouse
-
-    def create_database(
-        self,
-        name: str,
-        *,
-        location: str | None = None,
-        description: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        if_not_exists: bool = False,
-        details: Mapping[str, Any] | None = None,
-    ) -> Database:
-        """Create a database; see `Catalog.create_database`."""
-        name = normalise_identifier(name, "database")
-        if if_not_exists:
-            # An existing database needs no warehouse.
-            with suppress(DatabaseNotFoundError):
-                return self.get_database(name)
-        database = Database(
-            name, self.database_folder(name, location), description, _changed_properties({}, properties), details
-        )
-        try:
-            with self._storage.write() as connection:
-                connection.execute(
-                    insert(DatabaseRow).values(
-                        name=name,
-                        location=database.location,
-                        description=description,
-                        properties=dict(database.properties),
-                        details=details,
-                    )
-                )
-        except IntegrityError:
-            if if_not_exists:
-                return self.get_database(name)
-            raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
-        return database
-
-    def database_folder(self, name: str, location: str | None) -> str:
-        """Return the folder of a database for which a location is requested, or None for the default."""
-        if location is None:
-            if self._warehouse is None:
-                raise InvalidConfigurationError(
-                    f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all "
-                    "data, or give the database a location"
-                )
-            return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
-        location = require_root(normalise_location(location), "location")
-        require_location(location)
-        return location
-
-    def get_database(self, name: str) -> Database:
-        """Return a database."""
-        with self._storage.read() as connection:
-            row = self._database_row(connection, normalise_identifier(name, "database"))
-        return _database(row)
-
-    def list_databases(self) -> list[Database]:
-        """Return all databases by name."""
-        with self._storage.read() as connection:
-            rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
-        return [_database(row) for row in rows]
-
-    def alter_database(
-        self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
-    ) -> Database:
-        """Change a database; see `Catalog.alter_database`."""
-        name = normalise_identifier(name, "database")
-        with self._storage.write() as connection:
-            row = self._database_row(connection, name, lock=True)
-            connection.execute(
-                update(DatabaseRow)
-                .where(DatabaseRow.id == row.id)
-                .values(
-                    description=row.description if description is None else description,
-                    properties=_changed_properties(row.properties, properties),
-                )
-            )
-        return self.get_database(name)
-
-    def drop_database(self, name: str, joined: Connection | None = None) -> None:
-        """Drop a database without tables; see `Catalog.drop_database`.
-
-        Args:
-            joined: The caller's transaction, which has dropped the tables.
-        """
-        name = normalise_identifier(name, "database")
-        with self._storage.write() if joined is None else nullcontext(joined) as connection:
-            row = self._database_row(connection, name, lock=True)
-            count = connection.scalar(select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id))
-            if count and joined is not None:
-                raise ConflictError(f"a table of database {name} was created meanwhile; nothing was dropped, try again")
-            if count:
-                raise DatabaseNotEmptyError(
-                    f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
-                )
-            refuse_awaited_database(connection, name)
-            self._drop_functions(connection, row, cascade=joined is not None)
-            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
-
-    @staticmethod
-    def _drop_functions(connection: Connection, database: Row[Any], *, cascade: bool) -> None:
-        is_of_database = FunctionRow.database_id == database.id
-        count = connection.scalar(select(func.count()).select_from(FunctionRow).where(is_of_database))
-        if count and not cascade:
-            raise DatabaseNotEmptyError(
-                f"database {database.name} still has {count} function(s) that engines have registered; drop them "
-                "first, or all with the database: CASCADE"
-            )
-        connection.execute(delete(FunctionRow).where(is_of_database))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
@@ -208,9 +95,12 @@ class Definitions:
         database = self._database_row(connection, table.database, lock=True)
         hold(connection, LOCATIONS, name_lock(str(table)))
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
-        if name.is_taken:
-            raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
-        properties = _changed_properties({}, definition["properties"])
+        if name.is_taken or name.is_taken_by_iceberg:
+            there = (
+                f"there is an Iceberg table or view {table}" if name.is_taken_by_iceberg else f"table {table} exists"
+            )
+            raise TableAlreadyExistsError(f"{there}; choose another name, or drop it first")
+        properties = changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
         location, kind = new_location(
@@ -249,20 +139,10 @@ class Definitions:
         row = connection.execute(_TABLE, table._asdict()).one_or_none()
         if row is None:
             self._database_row(connection, table.database)
+            if (engines := find_only_iceberg(connection, table)) is not None:
+                return engines
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
         return _table(table.database, row, row.pointer)
-
-    def database_id(self, connection: Connection, name: str) -> int:
-        """Return the id of a database.
-
-        Raises:
-            DatabaseNotFoundError: It does not exist.
-        """
-        return int(self._database_row(connection, name).id)
-
-    def database_location(self, connection: Connection, name: str) -> str:
-        """Return the folder for tables of a database that have no location of their own."""
-        return str(self._database_row(connection, name).location)
 
     def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
         """Return a table whose partitions, indexes and files the catalog manages.
@@ -299,6 +179,10 @@ class Definitions:
         table = self.get_table(name, connection)
         if not or_iceberg:
             refuse_iceberg(table)
+        if table.is_only_iceberg:
+            # The pointer stands for the row that such a table does not have.
+            hold_pointer(connection, table.database, table.name)
+            return self.get_table(name, connection)
         expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped meanwhile")
@@ -319,10 +203,13 @@ class Definitions:
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
         if database is not None:
-            query = query.where(DatabaseRow.name == self.get_database(database).name)
+            database = self.get_database(database).name
+            query = query.where(DatabaseRow.name == database)
         with self._storage.read() if joined is None else nullcontext(joined) as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
-        return [_table(row.database_name, row, row.pointer) for row in rows]
+            engines = list_only_iceberg(connection, database)
+        tables = [_table(row.database_name, row, row.pointer) for row in rows]
+        return sorted([*tables, *engines], key=lambda table: (table.database, table.name)) if engines else tables
 
     def get_tables(self, connection: Connection, names: Collection[TableName]) -> list[Table]:
         """Return those of many tables that exist, with one statement."""
@@ -386,7 +273,9 @@ class Definitions:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
             raise TableAlreadyExistsError(f"table {table.full_name} cannot get a name that another table has") from None
-        if (name := values.get("name", table.name)) != table.name:
+        if "database_id" not in values and (name := values.get("name", table.name)) != table.name:
+            if not table.is_published:
+                refuse_iceberg_name(connection, TableName(table.database, name))
             refuse_awaited_name(connection, f"{table.database}.{name}")
 
     def rename_table(self, connection: Connection, table: Table, name: TableName, **values: Any) -> None:
@@ -399,11 +288,13 @@ class Definitions:
         if connection.scalar(select(_TABLE.exists()), name._asdict()):
             raise TableAlreadyExistsError(f"table {name} exists; choose another name, or drop it first")
         self.update_table(connection, table, **values, name=name.name, database_id=database.id)
+        if not table.is_published:
+            refuse_iceberg_name(connection, name)
         refuse_awaited_name(connection, str(name))
 
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None removes a property."""
-        return _changed_properties(table.properties, changes)
+        return changed_properties(table.properties, changes)
 
     @staticmethod
     def refuse_if_busy(connection: Connection, table: Table) -> None:
@@ -434,14 +325,6 @@ class Definitions:
         """
         rows = (PartitionRow, DataFileRow, FormerFileRow) if table.has_file_rows else (PartitionRow,)
         return any(connection.scalar(select(exists().where(row.table_id == table.id))) for row in rows)
-
-    @staticmethod
-    def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
-        query = _DATABASE_TO_CHANGE if lock else _DATABASE
-        row = connection.execute(query, {"database": name}).one_or_none()
-        if row is None:
-            raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
-        return row
 
 
 def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
@@ -476,12 +359,3 @@ def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
         created_at_ms=row.created_at_ms,
         details=row.details,
     )
-
-
-def _database(row: Row[Any]) -> Database:
-    return Database(row.name, row.location, row.description, row.properties, row.details)
-
-
-def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
-    changed = {**properties, **text_properties(changes)}
-    return {name: value for name, value in changed.items() if value is not None}

@@ -44,6 +44,7 @@ from catalog.storage.schema import (
     VersionState,
 )
 from catalog.tables.definitions import Definitions
+from catalog.tables.iceberg_purging import purge_named_files
 from catalog.tables.own_files import ALL_FILES, PurgedFiles
 from catalog.tables.purged_folders import claim_folders, release_folders
 from catalog.tables.purging import purge
@@ -192,7 +193,11 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
         for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
             for _ in rows.delete_all(storage, owner_id, turn, BATCH, then=then):
                 reached(Point.PARTLY_COMMITTED)
-    others = PurgedFiles() if operation.request["location"] is None else purge(storage, operations, operation)
+    others = PurgedFiles()
+    if operation.request["location"] is not None:
+        others = purge(storage, operations, operation)
+    elif operation.request.get("metadata_location") is not None:
+        others = purge_named_files(storage, operation)
     with storage.write() as connection:
         release_folders(connection, operation.number)
         operations.advance(connection, operation.id, OperationState.CLEANED)

@@ -20,6 +20,8 @@ WRITERS = {
     "FailedSampleRow": {"loading"},
     "FormerFileRow": {"datafiles"},
     "FunctionRow": {"tables"},
+    "GivenAnswerRow": {"engine_tables"},
+    "IcebergNamespaceRow": {"engine_tables", "tables"},
     "IcebergTableRow": {"iceberg"},
     "IndexItemRow": {"partitions"},
     "JobRow": {"operations"},

@@ -1,0 +1,59 @@
+"""Locations in the changes of engines: all of them must be inside the allowed folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from catalog.errors import InvalidRequestError
+from catalog.iceberg.documents.files import read_document
+from catalog.iceberg.documents.schemas import Json
+from catalog.settings.places import require_location, require_properties
+
+_STATISTICS = ("statistics", "partition-statistics")
+
+
+def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
+    """Check the locations that updates, or whole metadata, name.
+
+    Raises:
+        LocationNotAllowedError, InvalidLocationError: One is not allowed.
+        InvalidRequestError: One is not a string.
+    """
+    if document is not None:
+        updates = [
+            {"action": "set-location", "location": document.get("location")},
+            {"action": "set-properties", "updates": document.get("properties") or {}},
+            *({"action": "add-snapshot", "snapshot": snapshot} for snapshot in document.get("snapshots") or ()),
+            *({"action": f"set-{name}", name: line} for name in _STATISTICS for line in document.get(name) or ()),
+        ]
+    for update in updates:
+        if update.get("action") == "set-properties":
+            values = update.get("updates", update.get("updated"))
+            require_properties(values if isinstance(values, dict) else {})
+        for field, location in _places(update):
+            if not isinstance(location, str) or not location:
+                raise InvalidRequestError(f"{field} is {location!r}, which is no location; give a folder or file")
+            require_location(location, field)
+
+
+def _places(update: Json) -> Iterator[tuple[str, object]]:
+    """Yield the locations of an update, each with the name of its field."""
+    if update.get("action") == "set-location":
+        yield "location", update.get("location")
+    snapshot = update.get("snapshot")
+    if isinstance(snapshot, dict):
+        if "manifest-list" in snapshot:
+            yield "manifest-list", snapshot["manifest-list"]
+        yield from (("manifest", path) for path in snapshot.get("manifests") or ())
+    for name in _STATISTICS:
+        if isinstance(line := update.get(name), dict):
+            yield "statistics-path", line.get("statistics-path")
+
+
+def place_of(metadata_location: str) -> str:
+    """Return the folder of the table or view that a metadata file describes.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    return str(read_document(metadata_location)["location"])

@@ -1,0 +1,293 @@
+"""Iceberg tables and views as engines create them and commit to them, by Iceberg's REST protocol.
+
+A commit reads the current metadata, checks the client's requirements, writes new metadata, and moves the pointer if it
+still names the metadata that were read; otherwise all of that is repeated. Several tables move in one transaction.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import quote
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from catalog.engine_tables.entries import EngineEntries, find
+from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
+from catalog.engine_tables.names import Identifier
+from catalog.engine_tables.obsolete import delete_obsolete
+from catalog.engine_tables.places import check_places
+from catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    InvalidRequestError,
+)
+from catalog.files.filesystem import Folder
+from catalog.iceberg.documents.files import delete_documents, read_document, write_document
+from catalog.iceberg.documents.new_tables import new_document
+from catalog.iceberg.documents.requirements import check_requirements, is_create
+from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.tables import normalised, written
+from catalog.iceberg.documents.updates import apply_updates
+from catalog.iceberg.documents.views import apply_view_updates, new_view
+from catalog.iceberg.pointers import (
+    check_length,
+    insert_pointer,
+    move_pointer,
+)
+from catalog.operations.tables import name_lock, refuse_awaited_name
+from catalog.settings.places import require_location
+from catalog.storage.locks import hold
+from catalog.tables.normalising import normalise_location
+from catalog.tables.ownership import LOCATIONS, claim_held_location
+
+_ATTEMPTS = 10
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass
+class _Prepared:
+    """A change with its new metadata; `base` is None for a new table, `document` if nothing changes."""
+
+    identifier: Identifier
+    base: Loaded | None
+    document: Json | None
+    location: str | None = None
+
+    @property
+    def result(self) -> Loaded:
+        """The table or view after the change."""
+        if self.document is None:
+            assert self.base is not None
+            return self.base
+        return Loaded(self.location, self.document)
+
+
+class _Overtaken(Exception):
+    """Another commit came first."""
+
+
+class EngineTables(EngineEntries):
+    """The Iceberg tables and views of one catalog, as engines see them."""
+
+    # --- Creation -----------------------------------------------------------------------------------------------------
+
+    def stage(self, identifier: Identifier, new: NewTable) -> Loaded:
+        """Return the metadata of a table that a later commit will create; nothing is stored.
+
+        Raises:
+            TableAlreadyExistsError: A table or view has the name.
+            CatalogError: As for `create`.
+        """
+        with self._storage.read() as connection:
+            self._refuse_taken(connection, identifier, is_view=False)
+            self.namespaces.require(connection, identifier.namespace)
+        return Loaded(None, self._new_document(identifier, new))
+
+    def create(self, identifier: Identifier, new: NewTable, also: Also | None = None) -> Loaded:
+        """Create a table.
+
+        Raises:
+            DatabaseNotFoundError: The namespace does not exist.
+            TableAlreadyExistsError: A table or view has the name.
+            LocationInUseError: A table of Calve has files in the location.
+            InvalidRequestError: The definition is invalid, or a location is not allowed.
+            StorageError: The metadata cannot be written.
+        """
+        self.stage(identifier, new)
+        document = self._new_document(identifier, new)
+        return self._publish([_Prepared(identifier, None, document)], is_view=False, also=also)[0]
+
+    def create_view(
+        self,
+        identifier: Identifier,
+        schema: Json,
+        version: Json,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        also: Also | None = None,
+    ) -> Loaded:
+        """Create a view.
+
+        Args:
+            version: Its first version, in Iceberg's JSON.
+            location: None for a folder below that of the namespace.
+
+        Raises:
+            CatalogError: As for `create`.
+        """
+        with self._storage.read() as connection:
+            self._refuse_taken(connection, identifier, is_view=True)
+            self.namespaces.require(connection, identifier.namespace)
+        document = new_view(schema, version, self._location(identifier, location), properties or {})
+        check_places([], document)
+        return self._publish([_Prepared(identifier, None, document)], is_view=True, also=also)[0]
+
+    def register(
+        self, identifier: Identifier, location: str, *, overwrite: bool = False, is_view: bool = False
+    ) -> Loaded:
+        """Make a metadata file a table or view.
+
+        Args:
+            overwrite: Replace the metadata of an existing table.
+
+        Raises:
+            CatalogError: As for `create`.
+        """
+        require_location(location, "metadata-location")
+        check_length(location)
+        document = read_document(location)
+        document = document if is_view else normalised(document)
+        check_places([], document)
+        with self._storage.write() as connection:
+            entry = find(connection, identifier)
+            if entry is not None and overwrite and not entry.is_view and not self._is_own(connection, identifier):
+                move_pointer(connection, entry.database, entry.name, entry.location, location)
+            else:
+                self._claim(connection, identifier, document["location"], is_view=is_view)
+                insert_pointer(connection, identifier.namespace.stored, identifier.name, location, is_view=is_view)
+        return Loaded(location, document)
+
+    def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
+        location = self._location(identifier, new.location)
+        document = new_document(new.schema, location, spec=new.spec, order=new.order, properties=new.properties)
+        check_places([], document)
+        return document
+
+    def _location(self, identifier: Identifier, location: str | None) -> str:
+        if location is not None:
+            require_location(location)
+            return normalise_location(location)
+        folder = self.namespaces.load(identifier.namespace).get("location")
+        if folder is None:
+            levels = (level.replace(".", "%2E") for level in identifier.namespace.levels)
+            folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
+        usual = f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        # A renamed or dropped table may have left its files there.
+        return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
+
+    def _claim(self, connection: Connection, identifier: Identifier, location: str, *, is_view: bool) -> None:
+        """Lock the name of a new table or view, and check that it is free, and its location, too."""
+        self.namespaces.lock(connection, identifier.namespace)
+        hold(connection, LOCATIONS, name_lock(f"{identifier.namespace.stored}.{identifier.name}"))
+        self._refuse_taken(connection, identifier, is_view=is_view)
+        if identifier.table is not None:
+            refuse_awaited_name(connection, str(identifier.table))
+        if not is_view:
+            claim_held_location(connection, location, str(identifier))
+
+    # --- Commits ------------------------------------------------------------------------------------------------------
+
+    def commit(self, commits: Sequence[Commit], also: Also | None = None, *, is_view: bool = False) -> list[Loaded]:
+        """Commit to one or several tables, or to a view: all changes, or none.
+
+        Raises:
+            TableNotFoundError: A table does not exist.
+            RequirementFailedError: A requirement does not hold.
+            ConflictError: Others commit faster.
+            InvalidRequestError: An update is invalid, or names a location that is not allowed.
+            StorageError: Metadata cannot be read or written.
+            CommitOutcomeUnknownError: The connection to the database was lost during the commit.
+        """
+        identifiers = [commit.identifier for commit in commits]
+        if repeated := next((name for name in identifiers if identifiers.count(name) > 1), None):
+            raise InvalidRequestError(f"table {repeated} has more than one change; combine them in one")
+        for attempt in range(_ATTEMPTS):
+            prepared = [self._prepare(commit, is_view=is_view) for commit in commits]
+            with suppress(_Overtaken):
+                return self._publish(prepared, is_view=is_view, also=also)
+            time.sleep(random.uniform(0, _PAUSE_SECONDS * (attempt + 1)))
+        raise ConflictError(
+            f"{', '.join(map(str, identifiers))}: other commits came first {_ATTEMPTS} times; try again later"
+        )
+
+    def _prepare(self, commit: Commit, *, is_view: bool) -> _Prepared:
+        """Return the new metadata of a change, which are not written yet."""
+        creates = not is_view and is_create(commit.requirements)
+        base = None
+        if not creates or self.exists(commit.identifier):
+            base = self.load(commit.identifier, is_view=is_view)
+        check_requirements(None if base is None else base.document, commit.requirements, is_view=is_view)
+        check_places(commit.updates)
+        if is_view:
+            assert base is not None
+            return _Prepared(commit.identifier, base, apply_view_updates(base.document, commit.updates))
+        document = None if base is None else base.document
+        location = None if base is None else base.location
+        updated = apply_updates(document, _with_location(self, commit, base), location=location)
+        return _Prepared(commit.identifier, base, updated)
+
+    def default_location(self, identifier: Identifier) -> str:
+        """Return the location of a new table whose client names none."""
+        return self._location(identifier, None)
+
+    def _publish(self, prepared: Sequence[_Prepared], *, is_view: bool, also: Also | None) -> list[Loaded]:
+        """Write the metadata of changes, and move the pointers.
+
+        Raises:
+            _Overtaken: Another commit came first; nothing has changed.
+        """
+        changed = [change for change in prepared if change.document is not None]
+        results: list[Loaded] = []
+        try:
+            for change in changed:
+                assert change.document is not None
+                before = None if change.base is None else change.base.location
+                document = change.document if is_view else written(change.document)
+                change.location = write_document(document, before)
+                check_length(change.location)
+            results = [change.result for change in prepared]
+            with self._storage.write() as connection:
+                # In one order, because each pointer is locked until the end.
+                for change in sorted(changed, key=lambda change: str(change.identifier)):
+                    self._point(connection, change, is_view=is_view)
+                if also is not None:
+                    also(connection, results)
+        except CommitOutcomeUnknownError:
+            # The pointers may name the new metadata.
+            raise
+        except BaseException:
+            delete_documents(change.location for change in changed if change.location is not None)
+            raise
+        for change in changed:
+            if change.base is not None and not is_view:
+                self._delete_obsolete(change)
+        return results
+
+    def _point(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
+        assert change.location is not None
+        assert change.document is not None
+        identifier, location = change.identifier, change.document["location"]
+        if change.base is None:
+            self._claim(connection, identifier, location, is_view=is_view)
+            names = identifier.namespace.stored, identifier.name
+            insert_pointer(connection, *names, change.location, is_view=is_view)
+            return
+        assert change.base.location is not None
+        if location != change.base.document["location"] and not self._is_own(connection, identifier):
+            hold(connection, LOCATIONS)
+            claim_held_location(connection, location, str(identifier))
+        names = identifier.namespace.stored, identifier.name
+        if not move_pointer(connection, *names, change.base.location, change.location, is_view=is_view):
+            raise _Overtaken
+
+    def _delete_obsolete(self, change: _Prepared) -> None:
+        with self._storage.read() as connection:
+            if self._is_own(connection, change.identifier):
+                # Calve follows such a table from metadata to metadata; vacuum deletes what it no longer needs.
+                return
+        assert change.base is not None
+        assert change.location is not None
+        assert change.document is not None
+        delete_obsolete(self._storage, change.base.document, change.document, change.location)
+
+
+def _with_location(tables: EngineTables, commit: Commit, base: Loaded | None) -> Sequence[Json]:
+    updates = list(commit.updates)
+    if base is None and all(update.get("action") != "set-location" for update in updates):
+        updates.append({"action": "set-location", "location": tables.default_location(commit.identifier)})
+    return updates

@@ -1,0 +1,240 @@
+"""Shapes of what clients send: fields and their types, checked before they get into metadata that all engines read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from catalog.errors import InvalidRequestError, InvalidTableError
+
+Shape = Mapping[str, type]
+"""Field → type; the name of an optional field ends with `?`."""
+
+_NAMES = {int: "a whole number", str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+
+_SNAPSHOT: Shape = {
+    "snapshot-id": int,
+    "timestamp-ms": int,
+    "parent-snapshot-id?": int,
+    "sequence-number?": int,
+    "schema-id?": int,
+    "manifest-list?": str,
+    "manifests?": list,
+    "summary?": dict,
+    "first-row-id?": int,
+    "added-rows?": int,
+}
+_REF: Shape = {
+    "ref-name": str,
+    "snapshot-id": int,
+    "type": str,
+    "max-ref-age-ms?": int,
+    "max-snapshot-age-ms?": int,
+    "min-snapshots-to-keep?": int,
+}
+_STATISTICS: Shape = {"snapshot-id": int, "statistics-path": str, "file-size-in-bytes?": int}
+_OF_UPDATES: Mapping[str, Mapping[str, Shape]] = {
+    "assign-uuid": {"": {"uuid": str}},
+    "upgrade-format-version": {"": {"format-version": int}},
+    "set-current-schema": {"": {"schema-id": int}},
+    "set-default-spec": {"": {"spec-id": int}},
+    "set-default-sort-order": {"": {"sort-order-id": int}},
+    "add-snapshot": {"snapshot": _SNAPSHOT},
+    "set-snapshot-ref": {"": _REF},
+    "remove-snapshots": {"": {"snapshot-ids": list}},
+    "remove-snapshot-ref": {"": {"ref-name": str}},
+    "set-location": {"": {"location": str}},
+    "set-statistics": {"statistics": _STATISTICS},
+    "set-partition-statistics": {"partition-statistics": _STATISTICS},
+    "remove-statistics": {"": {"snapshot-id": int}},
+    "remove-partition-statistics": {"": {"snapshot-id": int}},
+    "remove-partition-specs": {"": {"spec-ids": list}},
+    "remove-schemas": {"": {"schema-ids": list}},
+    "add-encryption-key": {"encryption-key": {"key-id": str}},
+    "remove-encryption-key": {"": {"key-id": str}},
+    "set-current-view-version": {"": {"view-version-id": int}},
+}
+_VERSION: Shape = {
+    "version-id?": int,
+    "timestamp-ms?": int,
+    "schema-id": int,
+    "summary?": dict,
+    "representations": list,
+    "default-catalog?": str,
+    "default-namespace?": list,
+}
+
+
+def check_update(update: object) -> None:
+    """Check the fields of an update, apart from those of schemas, partition specs and sort orders.
+
+    Raises:
+        InvalidRequestError: A field is missing, or has another type.
+    """
+    fields = require_fields("an update", update, {"action": str})
+    action = fields["action"]
+    for name, shape in _OF_UPDATES.get(action, {}).items():
+        part = fields.get(name) if name else fields
+        require_fields(f"{action} {name}".strip(), part, shape)
+    match action:
+        case "add-snapshot":
+            _check_texts("the summary of the snapshot", fields["snapshot"].get("summary") or {})
+        case "set-snapshot-ref" if fields["type"] not in ("branch", "tag"):
+            raise InvalidRequestError(f"{fields['ref-name']} is a {fields['type']!r}; write branch or tag")
+        case "assign-uuid":
+            _check_uuid(fields["uuid"])
+        case "remove-snapshots" | "remove-partition-specs" | "remove-schemas":
+            for ids in (value for value in fields.values() if isinstance(value, list)):
+                if not all(_has_type(number, int) for number in ids):
+                    raise InvalidRequestError(f"{action} names {ids!r}; write a list of whole numbers")
+        case "add-view-version":
+            check_version(fields.get("view-version"))
+
+
+def check_version(version: object) -> None:
+    """Check the fields of a version of a view.
+
+    Raises:
+        InvalidRequestError: A field is missing, or has another type.
+    """
+    fields = require_fields("view-version", version, _VERSION)
+    _check_texts("the summary of the view-version", fields.get("summary") or {})
+    for line in fields["representations"]:
+        kind = require_fields("a representation of the view", line, {"type": str})["type"]
+        if kind != "sql":
+            raise InvalidRequestError(f"a representation of the view has the type {kind!r}; only sql is supported")
+        require_fields("a representation of the view", line, {"sql": str, "dialect": str})
+    if not all(isinstance(level, str) for level in fields.get("default-namespace") or ()):
+        raise InvalidRequestError("the default-namespace of the view has a level that is not a string")
+
+
+def check_schema(schema: object) -> None:
+    """Check that a schema is one of Iceberg's, with unique ids and names.
+
+    Raises:
+        InvalidTableError: It is not.
+    """
+    try:
+        fields = require_fields("the schema", schema, {"type": str, "fields": list, "identifier-field-ids?": list})
+        if fields["type"] != "struct":
+            raise InvalidTableError(f"the schema has the type {fields['type']!r}; write struct")
+        ids = list[int]()
+        _check_type(fields, "the schema", ids, 0)
+    except InvalidRequestError as error:
+        raise InvalidTableError(str(error)) from None
+    if repeated := {number for number in ids if ids.count(number) > 1}:
+        raise InvalidTableError(f"the schema has the field id {min(repeated)} more than once; number its fields")
+    identifiers = fields.get("identifier-field-ids") or []
+    if not all(_has_type(number, int) and number in ids for number in identifiers):
+        raise InvalidTableError(f"identifier-field-ids are {identifiers!r}; name ids of fields of the schema")
+
+
+def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
+    if depth > _DEEPEST:
+        raise InvalidTableError(f"{where} is nested more than {_DEEPEST} levels deep; flatten it")
+    if isinstance(kind, str):
+        return
+    shapes: Mapping[str, Shape] = {
+        "struct": {"fields": list},
+        "list": {"element-id": int, "element-required": bool},
+        "map": {"key-id": int, "value-id": int, "value-required": bool},
+    }
+    name = require_fields(where, kind, {"type": str})["type"]
+    if name not in shapes:
+        raise InvalidTableError(f"{where} has the type {name!r}; write a primitive type, struct, list or map")
+    require_fields(where, kind, shapes[name])
+    if name == "struct":
+        names = list[str]()
+        for field in kind["fields"]:
+            shape = {"id": int, "name": str, "required": bool, "doc?": str}
+            require_fields(f"a field of {where}", field, shape)
+            ids.append(field["id"])
+            names.append(field["name"])
+            _check_type(field.get("type"), f"column {field['name']}", ids, depth + 1)
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise InvalidTableError(f"{where} has more than one field of the name {min(repeated)}; rename all but one")
+    for part in {"list": ("element",), "map": ("key", "value")}.get(name, ()):
+        ids.append(kind[f"{part}-id"])
+        _check_type(kind.get(part), f"{part} of {where}", ids, depth + 1)
+
+
+_DEEPEST = 100
+
+
+def check_spec(spec: object) -> None:
+    """Check the fields of a partition spec.
+
+    Raises:
+        InvalidRequestError: One is missing, or has another type.
+    """
+    for field in require_fields("the partition spec", spec, {"fields": list})["fields"]:
+        require_fields("a field of the partition spec", field, {"name": str, "transform": str, "field-id?": int})
+        _check_sources(field)
+
+
+def check_sort_order(order: object) -> None:
+    """Check the fields of a sort order.
+
+    Raises:
+        InvalidRequestError: One is missing, or has another type.
+    """
+    for field in require_fields("the sort order", order, {"fields": list})["fields"]:
+        require_fields("a field of the sort order", field, {"transform": str, "direction": str, "null-order": str})
+        _check_sources(field)
+
+
+def _check_sources(field: Any) -> None:
+    sources = field.get("source-ids") or [field.get("source-id")]
+    if not isinstance(sources, list) or not all(_has_type(source, int) for source in sources):
+        raise InvalidRequestError(f"a field has the source {sources!r}; write the id of a column as source-id")
+
+
+def require_fields(what: str, value: object, shape: Shape) -> dict[str, Any]:
+    """Return an object after checking its fields.
+
+    Args:
+        what: The object, for the message.
+
+    Raises:
+        InvalidRequestError: It is no object, or a field is missing or has another type.
+    """
+    if not isinstance(value, dict):
+        raise InvalidRequestError(f"{what} is {_shown(value)}; write an object")
+    for field, kind in shape.items():
+        name = field.removesuffix("?")
+        given = value.get(name)
+        if given is None and name != field:
+            continue
+        if name not in value:
+            raise InvalidRequestError(f"{what} has no field {name!r}; add it")
+        if not _has_type(given, kind):
+            raise InvalidRequestError(f"{name} of {what} is {_shown(given)}; write {_NAMES[kind]}")
+    return value
+
+
+def _has_type(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _check_texts(what: str, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise InvalidRequestError(f"{name} in {what} is {_shown(value)}; write a string")
+
+
+def _check_uuid(text: str) -> None:
+    try:
+        UUID(text)
+    except ValueError:
+        raise InvalidRequestError(f"uuid is {text[:100]!r}, which is not one; write it as 8-4-4-4-12 digits") from None
+
+
+def _shown(value: object) -> str:
+    return f"{value!r}"[:100]
+
+
+def check_updates(updates: Sequence[object]) -> None:
+    """Check the fields of updates; see `check_update`."""
+    for update in updates:
+        check_update(update)
