@@ -64,7 +64,7 @@ def test_partitions_come_back_as_they_went_in(glue: Any) -> None:
     glue.create_table(**DEMO, TableInput=table_input("orders", {"country": "string", "number": "int"}))
     partitions = [
         {"Values": ["DE", "1"], "StorageDescriptor": storage("s3://lake/orders/country=DE/number=1")},
-        {"Values": ["DE", "2"], "StorageDescriptor": storage("s3://lake/orders/somewhere/else/")},
+        {"Values": ["DE", "2"], "StorageDescriptor": storage("s3://lake/orders/somewhere/else")},
         {
             "Values": ["__HIVE_DEFAULT_PARTITION__", "03"],
             "StorageDescriptor": storage(
