@@ -39,7 +39,7 @@ from catalog.storage.partition_rows import (
     partition_query,
 )
 from catalog.storage.schema import PartitionRow
-from catalog.storage.values import ValueEncoder, read_packed
+from catalog.storage.values import ValueEncoder, read_packed, read_strictly
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.definitions import Definitions
 from catalog.types.ranges import Ranges
@@ -64,6 +64,7 @@ class _Request(NamedTuple):
     expression: str | None
     use_indexes: bool
     columns: tuple[str, ...] = PARTITION_COLUMNS
+    is_strict: bool = False
 
 
 class Scanner:
@@ -84,14 +85,17 @@ class Scanner:
         use_indexes: bool,
         state: PartitionState | None,
         limit: int | None = None,
+        is_strict: bool = False,
     ) -> Scan:
         """Plan a search; it reads no partition before the caller asks for the first one.
 
         Args:
+            is_strict: As for `Catalog.partition_page`.
             limit: The number of items, or of partitions without an index, at which the search stops (`is_cut`); it
                 reads whole pages. None for no limit.
         """
-        scan, prepared, pages = self._planned(_Request(name, expression, use_indexes), state, limit)
+        request = _Request(name, expression, use_indexes, is_strict=is_strict)
+        scan, prepared, pages = self._planned(request, state, limit)
         return Scan(_partitions(scan, pages, prepared), scan)
 
     def scan_rows(
@@ -153,9 +157,10 @@ class Scanner:
         plans, not_used = candidate_plans(table, indexes, tree)
         queries = Queries(self._storage.is_postgresql, request.columns)
         if len(plans) > 1:
-            prepared = self._cheapest(connection, [_Prepared(table, plan, queries) for plan in plans], not_used)
+            candidates = [_Prepared(table, plan, queries, request.is_strict) for plan in plans]
+            prepared = self._cheapest(connection, candidates, not_used)
         else:
-            prepared = _Prepared(table, plans[0] if plans else full_scan(tree, {}), queries)
+            prepared = _Prepared(table, plans[0] if plans else full_scan(tree, {}), queries, request.is_strict)
         prepared.plan.not_used.update(not_used)
         self._keep(request, prepared)
         return prepared
@@ -326,16 +331,20 @@ def _partitions(
 class _Prepared:
     """A plan with everything that can be prepared before its execution."""
 
-    def __init__(self, table: Table, plan: ScanPlan, queries: Queries) -> None:
+    def __init__(self, table: Table, plan: ScanPlan, queries: Queries, is_strict: bool) -> None:
         self.table = table
         self.plan = plan
+        self.is_strict = is_strict
         self.queries = queries
         self.factory = PartitionFactory(table)
         self.is_measured = False
         self.not_skipped: str | None = None
         self.quarantined_at = queries.columns.index("is_quarantined")
         self._packed_at = queries.columns.index("packed_values")
-        self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
+        self._readers = {
+            number: partial(read_strictly, key.name, key_type) if is_strict else partial(read_packed, key_type)
+            for number, (key, key_type) in enumerate(zip(table.partition_keys, table.key_types, strict=True))
+        }
         self._residual = self._filter(plan.residual)
         self._whole = None if plan.index is None else self._filter(plan.expression)
         # An encoded character has at most 4 bytes, a terminator 1, and values of other types their type's width.
@@ -348,7 +357,7 @@ class _Prepared:
 
     def changed(self, plan: ScanPlan, not_skipped: str | None = None) -> _Prepared:
         """Return the same with the plan of which a search has found that its look-ups pay."""
-        prepared = _Prepared(self.table, plan, self.queries)
+        prepared = _Prepared(self.table, plan, self.queries, self.is_strict)
         prepared.factory = self.factory
         prepared.expires_at, prepared.is_measured, prepared.not_skipped = self.expires_at, True, not_skipped
         return prepared

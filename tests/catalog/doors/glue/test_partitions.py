@@ -307,6 +307,18 @@ def test_wrong_filters(orders: Any, expression: str, message: str) -> None:
     assert (code, message in text) == ("InvalidInputException", True), text
 
 
+def test_a_value_that_is_not_of_its_type_is_named(glue: Any) -> None:
+    glue.create_table(**DEMO, TableInput=table_input("orders", {"country": "string", "number": "int"}))
+    for values in (["DE", "1"], ["US", "many"], ["FR", "__HIVE_DEFAULT_PARTITION__"]):
+        glue.create_partition(**ORDERS, PartitionInput={"Values": values})
+    assert len(listed(glue)) == 3
+    assert listed(glue, Expression="country = 'DE'") == [("DE", "1")]
+    code, message = refused(glue.get_partitions, **ORDERS, Expression="number = 1")
+    assert (code, '"many" is not an integer' in message) == ("InvalidStateException", True)
+    glue.delete_partition(**ORDERS, PartitionValues=["US", "many"])
+    assert listed(glue, Expression="number = 1") == [("DE", "1")]
+
+
 def test_words_in_parentheses_are_not_strings(orders: Any) -> None:
     assert len(listed(orders, Expression="(number) = ((3)) (OR) (country) = '(or)'")) == len(ALL) / len(NUMBERS)
 
