@@ -96,10 +96,8 @@ class Definitions(DatabaseDefinitions):
         hold(connection, LOCATIONS, name_lock(str(table)))
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
         if name.is_taken or name.is_taken_by_iceberg:
-            there = (
-                f"there is an Iceberg table or view {table}" if name.is_taken_by_iceberg else f"table {table} exists"
-            )
-            raise TableAlreadyExistsError(f"{there}; choose another name, or drop it first")
+            what = "Iceberg table or view" if name.is_taken_by_iceberg else "table"
+            raise TableAlreadyExistsError(f"{what} {table} exists; choose another name, or drop it first")
         properties = changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name

@@ -7,7 +7,7 @@ or changes the table.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +16,15 @@ from sqlalchemy import Connection, delete, func, select, update
 from catalog.errors import CommitOutcomeUnknownError, InvalidTableError, UnsupportedChangeError
 from catalog.files.folders import make_folders, move_folder
 from catalog.files.locations import is_local, local_path
+from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
-from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind
+from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage import Storage
 from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
 from catalog.tables.altering import pin_formats, prepare_key_changes
 from catalog.tables.buckets import buckets_json
+from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location
@@ -78,6 +80,11 @@ class TableEntries:
         """Set the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
+
+    def find(self, names: Collection[TableName]) -> list[Table]:
+        """Return those of many tables that Calve has, with one statement, in no particular order."""
+        with self._storage.read() as connection:
+            return self._definitions.get_tables(connection, names)
 
     def create(self, name: TableName, entry: TableEntry, indexes: Sequence[IndexDefinition] = ()) -> Table:
         """Create a table or view, with any columns and keys, and with partition indexes; make its folder.
@@ -243,6 +250,17 @@ class TableEntries:
         details = {**entry.details(table), **(more or {})}
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(details=details))
         return replace(table, details=details)
+
+    def become_iceberg(self, name: TableName, metadata_location: str, former: Details) -> None:
+        """Make a Hive-style table an Iceberg table; see `EngineTables.become_iceberg`."""
+        with self._storage.write() as connection:
+            table = self._definitions.lock_table(connection, name, exclusive=True)
+            refuse_view(table, "has no files of its own to migrate")
+            self._definitions.refuse_if_busy(connection, table)
+            number = add_version(connection, table, former)
+            insert_pointer(connection, table.database, table.name, metadata_location)
+            values = {"table_type": TableType.ICEBERG, "details": {**(table.details or {}), VERSION: number}}
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
 
     def database_folder(self, name: str, location: str | None) -> str:
         """Return the folder of a database, as it is stored, for which a location is requested, or None for the default.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from catalog.catalog import Catalog
 from catalog.doors.entries.forms import database_of, hive_database
+from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.errors import InvalidRequestError
 from catalog.files.filesystem import Folder
 from catalog.metastores.types import HiveDatabase
@@ -34,8 +35,8 @@ def matcher(pattern: str | None) -> Match:
 
 
 def is_purgeable(table: Table) -> bool:
-    """Return whether the files of a table are deleted with it, as a metastore does."""
-    return table.kind is TableKind.MANAGED and not table.is_iceberg
+    """Return whether the files of a table are deleted with it; engines delete those of Iceberg tables themselves."""
+    return table.kind is TableKind.MANAGED and not is_shown_as_iceberg(table)
 
 
 class DatabaseMethods:

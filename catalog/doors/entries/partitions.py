@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
-from catalog.doors.entries.tables import TableMethods, normalised
-from catalog.errors import InvalidTableError, PartitionNotFoundError
+from catalog.doors.entries.tables import TableMethods
+from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
@@ -54,6 +55,8 @@ class PartitionMethods(TableMethods):
     def partitions(self, name: TableName, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
         """Yield the partitions that match an expression of Calve's filter language, through an index if possible.
 
+        An Iceberg table has none here.
+
         Args:
             expression: None for all.
             limit: The maximum number of partitions; -1 for all.
@@ -62,12 +65,16 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
+        if is_shown_as_iceberg(self._table(name)):
+            return iter(())
         forms = self._forms(name)
         found = self.catalog.get_partitions(forms.table.full_name, expression)
         return forms.read(found if limit < 0 else islice(found, limit))
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
+        if is_shown_as_iceberg(self._table(name)):
+            return []
         forms = self._forms(name)
         found = self.catalog.get_partitions(forms.table.full_name, expression)
         return sorted(forms.name(partition.values) for partition in (found if limit < 0 else islice(found, limit)))
@@ -183,7 +190,13 @@ class PartitionMethods(TableMethods):
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
 
     def _forms(self, name: TableName) -> PartitionForms:
-        return PartitionForms(self.catalog.storage, self.catalog.get_table(str(normalised(name))))
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
+            raise IcebergTableError(
+                f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
+                "catalog; read and change it as Iceberg"
+            )
+        return PartitionForms(self.catalog.storage, table)
 
 
 def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:

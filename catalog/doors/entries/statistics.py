@@ -36,6 +36,8 @@ class StatisticsMethods(PartitionMethods):
             by_partition = self.partition_statistics(name, [values], columns, or_none=False)
             return next(iter(by_partition.values()), [])
         table = self._table(name)
+        if table.is_only_iceberg:
+            return []
         return self._read(table, [WHOLE_TABLE], columns).get(WHOLE_TABLE, [])
 
     def partition_statistics(
@@ -76,7 +78,7 @@ class StatisticsMethods(PartitionMethods):
         if values is not None:
             self.set_partition_statistics(name, [(values, statistics)])
             return
-        table = self._table(name)
+        table = self._forms(name).table
         self.catalog.column_statistics.write(table, [(None, _stored(table, statistics))])
 
     def set_partition_statistics(

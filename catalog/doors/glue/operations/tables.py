@@ -13,7 +13,7 @@ from catalog.doors.glue.failures import glue_error, invalid_input
 from catalog.doors.glue.forms.tables import ICEBERG, TABLE_TYPE, metadata_location, table_from_glue
 from catalog.doors.glue.names import table_name, to_glue
 from catalog.doors.glue.operations.databases import find_database
-from catalog.doors.glue.operations.finding import find_table, found, shown
+from catalog.doors.glue.operations.finding import find_table, found, found_whole, shown
 from catalog.doors.glue.operations.indexes import definitions_of
 from catalog.doors.glue.operations.versions import require_version
 from catalog.doors.glue.tokens import make_token, read_token, sorted_page
@@ -59,7 +59,7 @@ def _update(call: Call) -> Answer:
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
     def check(table: Table) -> None:
-        require_version(call, found(table))
+        require_version(call, found(call.door, table))
 
     call.door.entries.alter_table(
         before.entry.name, entry, check=check, keeps_former=not call.members.get("SkipArchive", False)
@@ -120,7 +120,9 @@ def _list(call: Call) -> Answer:
     if expression := call.members.get("Expression"):
         tables = matching(expression, tables, lambda table: to_glue(table.name))
     page, token = sorted_page(call.operation, call.members, tables, lambda table: table.name)
-    answer: dict[str, Any] = {"TableList": [_chosen(call, shown(call.door, found(table))) for table in page]}
+    answer: dict[str, Any] = {
+        "TableList": [_chosen(call, shown(call.door, found_whole(call.door, table))) for table in page]
+    }
     return answer if token is None else {**answer, "NextToken": token}
 
 
@@ -148,7 +150,7 @@ def matching(expression: str, items: Sequence[Any], name_of: Callable[[Any], str
 
 
 def _search(call: Call) -> Answer:
-    tables = [found(table) for table in call.door.catalog.list_tables()]
+    tables = [found_whole(call.door, table) for table in call.door.catalog.list_tables()]
     entries = [shown(call.door, table) for table in tables]
     text = call.members.get("SearchText")
     predicates = call.members.get("Filters", ())
