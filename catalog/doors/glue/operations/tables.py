@@ -19,6 +19,7 @@ from catalog.doors.glue.operations.versions import require_version
 from catalog.doors.glue.tokens import make_token, read_token, sorted_page
 from catalog.doors.serving.access import Role
 from catalog.errors import CatalogError
+from catalog.metastores.types import HiveTable
 from catalog.model import Table
 
 _NAME_FIELDS = ("Name", "DatabaseName", "CatalogId")
@@ -36,9 +37,26 @@ def _create(call: Call) -> Answer:
     find_database(call, call.members["DatabaseName"])
     entry = table_from_glue(given, name)
     if "OpenTableFormatInput" in call.members:
-        entry = replace(entry, parameters={**entry.parameters, TABLE_TYPE: ICEBERG})
-    call.door.entries.create_table(entry, indexes=definitions_of(call.members.get("PartitionIndexes", ())))
+        _create_iceberg(call, entry)
+    else:
+        call.door.entries.create_table(entry, indexes=definitions_of(call.members.get("PartitionIndexes", ())))
     return {}
+
+
+def _create_iceberg(call: Call, entry: HiveTable) -> None:
+    """Create an Iceberg table with its first metadata; without columns, there are no metadata yet."""
+    if entry.columns:
+        call.door.catalog.create_table(
+            str(entry.name),
+            columns=entry.columns,
+            partition_keys=entry.partition_keys,
+            format=ICEBERG,
+            location=entry.location,
+            properties=entry.parameters,
+            description=entry.description,
+        )
+    else:
+        call.door.entries.create_table(replace(entry, parameters={**entry.parameters, TABLE_TYPE: ICEBERG}))
 
 
 def _table_input(call: Call) -> dict[str, Any]:
