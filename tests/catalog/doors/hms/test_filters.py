@@ -22,6 +22,8 @@ from tests.support.effort import effort
 from tests.support.hive_metastore import HiveMetastoreServer
 from tests.support.hms_door import HmsDoor, connected, partition, storage, table
 
+pytestmark = pytest.mark.spark
+
 DATABASE, TABLE = "filters", "places"
 KEYS = {"country": "string", "year": "int", "day": "date"}
 COLUMNS = [Column(name, key_type) for name, key_type in KEYS.items()]

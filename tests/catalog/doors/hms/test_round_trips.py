@@ -17,6 +17,8 @@ from tests.support.effort import effort
 from tests.support.hive_metastore import HiveMetastoreServer
 from tests.support.hms_door import HmsDoor, connected, partition, table
 
+pytestmark = pytest.mark.spark
+
 DATABASE = "round_trips"
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
