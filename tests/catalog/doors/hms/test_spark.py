@@ -36,7 +36,9 @@ def door(catalog: Catalog, folder: Path) -> Iterator[HmsDoor]:
 
 @pytest.fixture(scope="module")
 def hive(door: HmsDoor, tmp_path_factory: pytest.TempPathFactory, iceberg_jar: Path) -> Iterator[HiveSpark]:
-    with HiveSpark(door, tmp_path_factory.mktemp("spark"), iceberg_jar, SESSION_CATALOG) as spark:
+    # Iceberg's HiveCatalog locks a table for each commit, unless told otherwise.
+    settings = {**SESSION_CATALOG, "spark.hadoop.iceberg.engine.hive.lock-enabled": "true"}
+    with HiveSpark(door, tmp_path_factory.mktemp("spark"), iceberg_jar, settings) as spark:
         spark.rows("CREATE DATABASE shop COMMENT 'what we sell'")
         yield spark
 
@@ -125,5 +127,6 @@ def test_iceberg_tables_of_the_hive_catalog(hive: HiveSpark, catalog: Catalog, d
         table: Any = client.get_table("shop", "ice")
     assert table.parameters["table_type"].upper() == "ICEBERG"
     assert table.parameters["metadata_location"] != table.parameters["previous_metadata_location"]
+    assert 'operation="lock"' in door.serving.metrics.text()
     hive.rows("DROP TABLE shop.ice")
     assert "ice" not in [table.name for table in catalog.list_tables("shop")]
