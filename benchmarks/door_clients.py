@@ -24,7 +24,7 @@ ICEBERG_TABLE = "requested"
 
 _DATABASE, _NAME = TABLE.split(".")
 _QUESTION = 'country = "US" and category = "category-00" and year = 2015 and month >= 2 and month <= 4'
-_COUNT = struct.Struct("!Q")
+_RATE = struct.Struct("!d")
 _TIMEOUT_SECONDS = 120
 
 Asking = Callable[[], object]
@@ -79,12 +79,12 @@ def main(door: str, address: str, clients: int, seconds: float) -> float:
             os._exit(_ask(door, address, start, seconds, writing))
         os.close(writing)
         pipes.append(reading)
-    answers = [os.read(reading, _COUNT.size) for reading in pipes]
+    answers = [os.read(reading, _RATE.size) for reading in pipes]
     for _ in pipes:
         os.wait()
     if not all(answers):
         raise SystemExit("a client has failed")
-    return float(sum(_COUNT.unpack(answer)[0] for answer in answers)) / seconds
+    return float(sum(_RATE.unpack(answer)[0] for answer in answers))
 
 
 def _ask(door: str, address: str, start: float, seconds: float, writing: int) -> int:
@@ -92,11 +92,12 @@ def _ask(door: str, address: str, start: float, seconds: float, writing: int) ->
         with _CLIENTS[door](address) as ask:
             ask()
             time.sleep(max(0.0, start - time.monotonic()))
-            until, count = start + seconds, 0
-            while time.monotonic() < until:
+            since, count = time.monotonic(), 0
+            while not count or time.monotonic() < since + seconds:
                 ask()
                 count += 1
-        os.write(writing, _COUNT.pack(count))
+            rate = count / (time.monotonic() - since)
+        os.write(writing, _RATE.pack(rate))
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1
