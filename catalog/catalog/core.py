@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from catalog.operations.outcomes import Outcomes
     from catalog.partitions.announcing import Announcements
     from catalog.partitions.browsing import Browsing
+    from catalog.partitions.entries import PartitionEntries
     from catalog.partitions.indexing import Indexing
     from catalog.partitions.paging import PartitionPages
     from catalog.partitions.previews import Previews
     from catalog.partitions.scanning import Scanner
+    from catalog.partitions.statistics import ColumnStatistics
     from catalog.partitions.waiting import PartitionWaits
     from catalog.rebalancing.rebalancing import Rebalancing
     from catalog.tables.entries import TableEntries
@@ -172,25 +174,39 @@ class Core:
         return TableEntries(self.storage, self._definitions)
 
     @cached_property
-    def functions(self) -> Functions:
-        """Functions of Hive that engines have registered."""
-        from catalog.tables.functions import Functions
-
-        return Functions(self.storage)
-
-    @cached_property
-    def metastore_locks(self) -> MetastoreLocks:
-        """Locks that clients of the Hive Metastore protocol ask for."""
-        from catalog.operations.metastore_locks import MetastoreLocks
-
-        return MetastoreLocks(self.storage)
-
-    @cached_property
     def table_versions(self) -> TableVersions:
         """Former definitions of tables that metastores' protocols have changed."""
         from catalog.tables.table_versions import TableVersions
 
         return TableVersions(self.storage)
+
+    @cached_property
+    def partition_entries(self) -> PartitionEntries:
+        """Changes of partitions by metastores' protocols."""
+        from catalog.partitions.entries import PartitionEntries
+
+        return PartitionEntries(self.storage, self._definitions)
+
+    @cached_property
+    def column_statistics(self) -> ColumnStatistics:
+        """Statistics of columns that engines have computed."""
+        from catalog.partitions.statistics import ColumnStatistics
+
+        return ColumnStatistics(self.storage, self._definitions)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Functions that engines register."""
+        from catalog.tables.functions import Functions
+
+        return Functions(self.storage, self._definitions)
+
+    @cached_property
+    def metastore_locks(self) -> MetastoreLocks:
+        """Locks of clients of the Hive Metastore's protocol."""
+        from catalog.operations.metastore_locks import MetastoreLocks
+
+        return MetastoreLocks(self.storage)
 
     @cached_property
     def previews(self) -> Previews:

@@ -120,7 +120,7 @@ class Namespaces:
             DatabaseNotFoundError: It does not.
         """
         if not self._exists(connection, namespace):
-            raise DatabaseNotFoundError(f"Namespace does not exist: {namespace}; create it first")
+            raise DatabaseNotFoundError(f"Namespace does not exist: {namespace}")
 
     def lock(self, connection: Connection, namespace: Namespace) -> None:
         """Check that a namespace exists, and keep it until the transaction ends.

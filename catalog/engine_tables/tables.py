@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
@@ -23,8 +24,10 @@ from catalog.engine_tables.places import check_places
 from catalog.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
+    EntryModifiedError,
     InvalidRequestError,
 )
+from catalog.files.filesystem import Folder
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -37,9 +40,11 @@ from catalog.iceberg.pointers import (
     insert_pointer,
     move_pointer,
 )
+from catalog.model.identifiers import TableName
 from catalog.operations.tables import name_lock, refuse_awaited_name
 from catalog.settings.places import require_location
 from catalog.storage.locks import hold
+from catalog.tables.entries import TableEntries
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import LOCATIONS, claim_held_location
 
@@ -136,11 +141,7 @@ class EngineTables(EngineEntries):
         Raises:
             CatalogError: As for `create`.
         """
-        require_location(location, "metadata-location")
-        check_length(location)
-        document = read_document(location)
-        document = document if is_view else normalised(document)
-        check_places([], document)
+        document = self._written_document(location, is_view=is_view)
         with self._storage.write() as connection:
             entry = find(connection, identifier)
             if entry is not None and overwrite and not entry.is_view and not self._is_own(connection, identifier):
@@ -149,6 +150,52 @@ class EngineTables(EngineEntries):
                 self._claim(connection, identifier, document["location"], is_view=is_view)
                 insert_pointer(connection, identifier.namespace.stored, identifier.name, location, is_view=is_view)
         return Loaded(location, document)
+
+    @staticmethod
+    def _written_document(location: str, *, is_view: bool = False) -> Json:
+        """Return the metadata that an engine has written, after checking them."""
+        require_location(location, "metadata-location")
+        check_length(location)
+        document = read_document(location)
+        document = document if is_view else normalised(document)
+        check_places([], document)
+        return document
+
+    def point(self, identifier: Identifier, location: str, *, expected: str) -> None:
+        """Move a table to metadata that an engine has written, if it still has the expected ones.
+
+        Raises:
+            TableNotFoundError: It does not exist.
+            EntryModifiedError: It has other metadata.
+            CatalogError: As for `create`.
+        """
+        document = self._written_document(location)
+        before = self.load(identifier)
+        with self._storage.write() as connection:
+            if document["location"] != before.document["location"] and not self._is_own(connection, identifier):
+                hold(connection, LOCATIONS)
+                claim_held_location(connection, document["location"], str(identifier))
+            names = identifier.namespace.stored, identifier.name
+            if not move_pointer(connection, *names, expected, location):
+                raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
+
+    def become_iceberg(self, entries: TableEntries, name: TableName, location: str, former: Json) -> None:
+        """Make a Hive-style table an Iceberg table with metadata that an engine has written over its files.
+
+        As after a migration, the catalog keeps the former definition and partitions.
+
+        Args:
+            former: The entry of the table, which becomes a version.
+
+        Raises:
+            TableNotFoundError: It does not exist.
+            TableAlreadyExistsError: There is an Iceberg table or view of this name.
+            IcebergTableError: It is an Iceberg table.
+            ConflictError: An operation is changing the table.
+            CatalogError: As for `create`.
+        """
+        self._written_document(location)
+        entries.become_iceberg(name, location, former)
 
     def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
         location = self._location(identifier, new.location)
@@ -164,7 +211,9 @@ class EngineTables(EngineEntries):
         if folder is None:
             levels = (level.replace(".", "%2E") for level in identifier.namespace.levels)
             folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
-        return f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        usual = f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        # A renamed or dropped table may have left its files there.
+        return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
 
     def _claim(self, connection: Connection, identifier: Identifier, location: str, *, is_view: bool) -> None:
         """Lock the name of a new table or view, and check that it is free, and its location, too."""

@@ -67,12 +67,13 @@ CatalogError
 │       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
-│   ├── FunctionNotFoundError, MetastoreLockNotFoundError,
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
+│   ├── FunctionNotFoundError
+│   ├── MetastoreLockNotFoundError   a client of a metastore's protocol has no such lock, or not any longer
 │   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
-│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError, FunctionAlreadyExistsError,
-│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
+│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
+│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError, FunctionAlreadyExistsError
 ├── LimitExceededError
 ├── DoorError                        a front door refuses a request
 │   ├── AccessDeniedError            the client's role does not allow it
@@ -155,6 +156,7 @@ from catalog.errors.definitions import (
     InvalidIndexError,
     InvalidKeyTypeError,
     InvalidTableError,
+    MetastoreLockNotFoundError,
     NotATableError,
     NotIcebergTableError,
     OperationNotFoundError,
@@ -222,13 +224,7 @@ from catalog.errors.metastores import (
     TablesNotImportedError,
     UnsupportedSourceTableError,
 )
-from catalog.errors.operations import (
-    FencedError,
-    MetastoreLockNotFoundError,
-    OperationConflictError,
-    OperationReusedError,
-    PlanConflictError,
-)
+from catalog.errors.operations import FencedError, OperationConflictError, OperationReusedError, PlanConflictError
 from catalog.errors.partitions import (
     AmbiguousMergeError,
     InvalidPartitionError,

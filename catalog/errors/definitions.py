@@ -84,12 +84,16 @@ class PartitionNotFoundError(NotFoundError):
     """The table has no such partition."""
 
 
-class FunctionNotFoundError(NotFoundError):
-    """The database has no such function."""
-
-
 class IndexNotFoundError(NotFoundError):
     """The table has no partition index of this name."""
+
+
+class FunctionNotFoundError(NotFoundError):
+    """The database has no function of this name."""
+
+
+class MetastoreLockNotFoundError(NotFoundError):
+    """A client of a metastore's protocol has no such lock, or not any longer."""
 
 
 class OperationNotFoundError(NotFoundError):
@@ -112,12 +116,12 @@ class TableAlreadyExistsError(AlreadyExistsError):
     """A table of this name already exists."""
 
 
-class FunctionAlreadyExistsError(AlreadyExistsError):
-    """A function of this name already exists."""
-
-
 class PartitionAlreadyExistsError(AlreadyExistsError):
     """A partition with these values already exists."""
+
+
+class FunctionAlreadyExistsError(AlreadyExistsError):
+    """The database has a function of this name."""
 
 
 class IndexAlreadyExistsError(AlreadyExistsError):
@@ -138,6 +142,8 @@ class EntryModifiedError(ConflictError):
         parameter: The parameter whose value the client compared.
         actual, expected: Its values; None if the table has no such parameter.
     """
+
+    retryable: ClassVar[bool] = False
 
     def __init__(self, table: str, parameter: str, actual: str | None, expected: str | None) -> None:
         """Build the message."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from catalog.errors.base import ConflictError, NotFoundError
-
-
-class MetastoreLockNotFoundError(NotFoundError):
-    """No client of the Hive Metastore protocol holds this lock, or waits for it."""
+from catalog.errors.base import ConflictError
 
 
 class OperationConflictError(ConflictError):

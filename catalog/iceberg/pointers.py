@@ -91,6 +91,12 @@ def require_metadata(table: Table) -> str:
     return table.metadata_location
 
 
+def previous_location(connection: Connection, database: str, table: str) -> str | None:
+    """Return the metadata location of an Iceberg table before its latest commit; None if there is none."""
+    query = select(IcebergTableRow.previous_metadata_location).where(is_table(), *_named(database, table))
+    return connection.scalar(query)
+
+
 @dataclass(frozen=True)
 class Entry:
     """A row of an Iceberg table or view in the catalog `calve`, as it is stored."""

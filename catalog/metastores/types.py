@@ -117,3 +117,50 @@ class HivePartition(NamedTuple):
     location: str | None = None
     created_at: int | None = None
     accessed_at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiveStatistics:
+    """The statistics of one column of a table or partition; None for what is not known.
+
+    Attributes:
+        type: The column's type, as the client spells it.
+        kind: `boolean`, `long`, `double`, `string`, `binary`, `decimal`, `date` or `timestamp`.
+        low, high: Whole numbers of `long`, `date` (days since 1970) and `timestamp` (seconds since 1970 UTC), numbers
+            of `double`, and strings of `decimal`.
+        analysed_at: None for the time at which they are stored.
+    """
+
+    column: str
+    type: str
+    kind: str
+    nulls: int | None = None
+    distinct: int | None = None
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    maximum_length: int | None = None
+    average_length: float | None = None
+    trues: int | None = None
+    falses: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    analysed_at: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiveFunction:
+    """A function that engines register in a metastore; Calve calls none.
+
+    Attributes:
+        kind: `JAVA`, as in the protocols.
+        resources: Kind (`JAR`, `FILE`, `ARCHIVE`) and URI of what the function needs.
+    """
+
+    database: str
+    name: str
+    class_name: str | None = None
+    owner: str | None = None
+    owner_type: str | None = None
+    kind: str | None = None
+    resources: tuple[tuple[str, str], ...] = ()
+    created_at: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -1,72 +1,75 @@
-"""Locks that clients of the Hive Metastore protocol ask for, for instance Iceberg's HiveCatalog for each commit.
+"""Locks of clients of the Hive Metastore's protocol, as that of a metastore without transactions.
 
-They exclude only one another: Calve's own changes lock the rows of their tables.
+Calve's own operations take no such locks, and do not wait for them: they are what engines agree on among themselves,
+for instance for commits of Iceberg's HiveCatalog. A lock is granted when no earlier live lock conflicts with it,
+granted or waiting, so that no client waits for ever behind later ones. A lock without a heartbeat for a time is free
+again, by the database's clock.
+
+Source: `TxnHandler.checkLock` of Hive 3.1 (`jumpTable`, `ignoreConflict`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from catalog.errors.operations import MetastoreLockNotFoundError
+from catalog.errors import InvalidRequestError, MetastoreLockNotFoundError
 from catalog.storage import Storage
 from catalog.storage.clock import CurrentMs, read_clock_ms
+from catalog.storage.locks import hold
 from catalog.storage.schema import MetastoreLockRow
 
-VALID_MS = 300_000
-"""Time without a heartbeat after which a lock is free. Source: Hive's `metastore.txn.timeout`."""
+TIMEOUT_MS = 300_000
+"""The time after the last heartbeat at which a lock is free again. Source: `hive.txn.timeout`."""
 
-
-class LockKind(StrEnum):
-    """What a lock lets others do."""
-
-    SHARED_READ = "SHARED_READ"
-    """Others may read and write."""
-    SHARED_WRITE = "SHARED_WRITE"
-    """Others may read."""
-    EXCLUSIVE = "EXCLUSIVE"
-    """Others may do nothing."""
+_LOCKS = "calve metastore locks"
+_LONGEST = 255
 
 
 class LockState(StrEnum):
-    """How far a lock is."""
+    """The states of a lock."""
 
     ACQUIRED = "ACQUIRED"
     WAITING = "WAITING"
 
 
-@dataclass(frozen=True)
+class LockType(StrEnum):
+    """The kinds of locks: readers share, one writer writes beside readers, and an exclusive lock is alone."""
+
+    SHARED_READ = "SHARED_READ"
+    SHARED_WRITE = "SHARED_WRITE"
+    EXCLUSIVE = "EXCLUSIVE"
+
+
+@dataclass(frozen=True, slots=True)
 class LockComponent:
-    """A database, table or partition that is locked."""
-
-    database: str
-    table: str | None
-    partition: str | None
-    kind: LockKind
-
-    def conflicts_with(self, earlier: LockComponent) -> bool:
-        """Return whether an earlier lock prevents this one."""
-        if self.database != earlier.database:
-            return False
-        for mine, others in ((self.table, earlier.table), (self.partition, earlier.partition)):
-            if mine is None or others is None:
-                break
-            if mine != others:
-                return False
-        kinds = {self.kind, earlier.kind}
-        return LockKind.EXCLUSIVE in kinds or kinds == {LockKind.SHARED_WRITE}
-
-
-@dataclass(frozen=True)
-class MetastoreLock:
-    """A lock.
+    """One of the objects that a lock locks, all or none: a database, a table, or a partition.
 
     Attributes:
-        holder: The user who asked for it.
+        table: None for the whole database.
+        partition: The name `k=v`; None for the whole table.
+        extra: What the protocol says besides, as JSON values.
+    """
+
+    type: LockType
+    database: str
+    table: str | None = None
+    partition: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetastoreLock:
+    """A lock; times in milliseconds since 1970 UTC.
+
+    Attributes:
+        holder: The user that asked for it.
+        host: The client's host.
+        acquired_at_ms: None while it waits.
     """
 
     id: int
@@ -79,117 +82,153 @@ class MetastoreLock:
 
 
 class MetastoreLocks:
-    """The locks in one catalog."""
+    """The locks in one catalog; all methods may run in several processes at once."""
 
-    def __init__(self, storage: Storage) -> None:
-        """Use the catalog's database."""
-        self._storage = storage
-
-    def request(self, holder: str, host: str, components: Iterable[LockComponent]) -> MetastoreLock:
-        """Ask for a lock; it is acquired, or waits for earlier ones.
+    def __init__(self, storage: Storage, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Set the storage.
 
         Args:
-            holder: The user.
-            host: The user's machine.
+            timeout_ms: As `TIMEOUT_MS`; the same in all processes.
         """
-        stored = [
-            {"database": part.database, "table": part.table, "partition": part.partition, "kind": part.kind}
-            for part in components
-        ]
-        values = {"state": LockState.WAITING, "holder": holder[:255], "host": host[:255], "components": stored}
+        self._storage = storage
+        self._timeout_ms = timeout_ms
+
+    def lock(self, components: Iterable[LockComponent], *, holder: str, host: str) -> MetastoreLock:
+        """Request a lock, and return it, granted or waiting; a waiting one is granted by `check`.
+
+        Raises:
+            InvalidRequestError: There is no component.
+        """
+        wanted = list(components)
+        if not wanted:
+            raise InvalidRequestError("the lock names no database, table or partition; name at least one component")
         with self._storage.write() as connection:
-            self._alone(connection)
-            new = insert(MetastoreLockRow).values(**values, acquired_at_ms=None, heartbeat_at_ms=CurrentMs())
-            number = connection.scalar(new.returning(MetastoreLockRow.id))
-            assert number is not None
-            return self._tried(connection, number)
+            self._start(connection)
+            values = {
+                "state": LockState.WAITING,
+                "holder": holder[:_LONGEST],
+                "host": host[:_LONGEST],
+                "components": [_as_json(component) for component in wanted],
+                "heartbeat_at_ms": CurrentMs(),
+            }
+            number = connection.execute(
+                insert(MetastoreLockRow).values(**values).returning(MetastoreLockRow.id)
+            ).scalar_one()
+            return self._try(connection, number)
 
     def check(self, number: int) -> MetastoreLock:
-        """Return a lock, which is acquired now if nothing prevents it; this is a heartbeat, too.
+        """Return a lock after trying to grant it; this is a heartbeat, too.
 
         Raises:
-            MetastoreLockNotFoundError: It does not exist, or has expired.
+            MetastoreLockNotFoundError: It does not exist, or its time is over.
         """
         with self._storage.write() as connection:
-            self._alone(connection)
+            self._start(connection)
             self._beat(connection, number)
-            return self._tried(connection, number)
+            return self._try(connection, number)
 
     def heartbeat(self, number: int) -> None:
-        """Keep a lock.
+        """Keep a lock alive.
 
         Raises:
-            MetastoreLockNotFoundError: It does not exist, or has expired.
+            MetastoreLockNotFoundError: It does not exist, or its time is over.
         """
         with self._storage.write() as connection:
+            self._start(connection)
             self._beat(connection, number)
 
-    def release(self, number: int) -> None:
-        """Release a lock, or stop waiting for it.
+    def unlock(self, number: int) -> None:
+        """Release a lock, or withdraw the request for it.
 
         Raises:
-            MetastoreLockNotFoundError: It does not exist, or has expired.
+            MetastoreLockNotFoundError: It does not exist, or its time is over.
         """
         with self._storage.write() as connection:
+            self._start(connection)
             if not connection.execute(delete(MetastoreLockRow).where(MetastoreLockRow.id == number)).rowcount:
                 raise _missing(number)
 
-    def all(self) -> list[MetastoreLock]:
-        """Return the locks that have not expired, the oldest first."""
+    def show(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> list[MetastoreLock]:
+        """Return the live locks, in the order in which they were requested, perhaps only those of an object."""
+        wanted = (database, table, partition)
+        row = MetastoreLockRow
         with self._storage.read() as connection:
-            since = read_clock_ms(connection) - VALID_MS
-            return _read(connection, since)
+            live = row.heartbeat_at_ms >= read_clock_ms(connection) - self._timeout_ms
+            rows = connection.execute(select(row.__table__).where(live).order_by(row.id)).all()
+        return [lock for lock in map(_lock, rows) if any(_is_of(component, wanted) for component in lock.components)]
 
-    def _tried(self, connection: Connection, number: int) -> MetastoreLock:
-        now = read_clock_ms(connection)
-        connection.execute(delete(MetastoreLockRow).where(MetastoreLockRow.heartbeat_at_ms < now - VALID_MS))
-        locks = _read(connection, now - VALID_MS)
-        [own] = [lock for lock in locks if lock.id == number]
-        if own.state is LockState.ACQUIRED:
-            return own
-        earlier = [part for lock in locks if lock.id < number for part in lock.components]
-        if any(mine.conflicts_with(part) for mine in own.components for part in earlier):
-            return own
-        change = update(MetastoreLockRow).where(MetastoreLockRow.id == number)
-        connection.execute(change.values(state=LockState.ACQUIRED, acquired_at_ms=now))
-        return MetastoreLock(own.id, LockState.ACQUIRED, own.holder, own.host, own.components, now, own.heartbeat_at_ms)
+    def _start(self, connection: Connection) -> None:
+        """Let transactions that change locks take turns, and delete the locks whose time is over."""
+        hold(connection, _LOCKS)
+        row = MetastoreLockRow
+        connection.execute(delete(row).where(row.heartbeat_at_ms < read_clock_ms(connection) - self._timeout_ms))
 
     @staticmethod
     def _beat(connection: Connection, number: int) -> None:
-        valid = MetastoreLockRow.heartbeat_at_ms >= read_clock_ms(connection) - VALID_MS
-        change = update(MetastoreLockRow).where(MetastoreLockRow.id == number, valid)
-        if not connection.execute(change.values(heartbeat_at_ms=CurrentMs())).rowcount:
+        row = MetastoreLockRow
+        if not connection.execute(update(row).where(row.id == number).values(heartbeat_at_ms=CurrentMs())).rowcount:
             raise _missing(number)
 
     @staticmethod
-    def _alone(connection: Connection) -> None:
-        """Let no other transaction decide about locks until this one ends; SQLite has one writer anyway."""
-        if connection.dialect.name == "postgresql":
-            connection.execute(text(f"LOCK TABLE {MetastoreLockRow.__tablename__} IN SHARE ROW EXCLUSIVE MODE"))
+    def _try(connection: Connection, number: int) -> MetastoreLock:
+        """Grant a lock unless an earlier one conflicts with it, and return it."""
+        row = MetastoreLockRow
+        rows = connection.execute(select(row.__table__).where(row.id <= number).order_by(row.id)).all()
+        *earlier, lock = map(_lock, rows)
+        if lock.state is LockState.WAITING and not any(
+            _conflict(lock.components, other.components) for other in earlier
+        ):
+            values = {"state": LockState.ACQUIRED, "acquired_at_ms": CurrentMs()}
+            granted = update(row).where(row.id == number).values(**values).returning(row.__table__)
+            lock = _lock(connection.execute(granted).one())
+        return lock
 
 
-def _read(connection: Connection, since: int) -> list[MetastoreLock]:
-    table = MetastoreLockRow.__table__
-    query = select(table).where(table.c.heartbeat_at_ms >= since).order_by(table.c.id)
-    return [
-        MetastoreLock(
-            row.id,
-            LockState(row.state),
-            row.holder,
-            row.host,
-            _components(row.components),
-            row.acquired_at_ms,
-            row.heartbeat_at_ms,
-        )
-        for row in connection.execute(query)
-    ]
+def _conflict(ones: Sequence[LockComponent], others: Sequence[LockComponent]) -> bool:
+    return any(_excludes(one, other) for one in ones for other in others)
 
 
-def _components(stored: Sequence[Any]) -> tuple[LockComponent, ...]:
-    return tuple(
-        LockComponent(part["database"], part["table"], part["partition"], LockKind(part["kind"])) for part in stored
+def _excludes(one: LockComponent, other: LockComponent) -> bool:
+    if one.database != other.database or _differ(one.table, other.table) or _differ(one.partition, other.partition):
+        return False
+    kinds = {one.type, other.type}
+    if kinds == {LockType.SHARED_READ, LockType.EXCLUSIVE}:
+        # A read lock on a database, for instance to create a table in it, does not exclude locks of its tables.
+        reading = one if one.type is LockType.SHARED_READ else other
+        locking = other if reading is one else one
+        return not (reading.table is None and locking.table is not None and locking.partition is None)
+    return LockType.EXCLUSIVE in kinds or kinds == {LockType.SHARED_WRITE}
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _is_of(component: LockComponent, wanted: tuple[str | None, str | None, str | None]) -> bool:
+    own = (component.database, component.table, component.partition)
+    return all(name is None or name == own_name for name, own_name in zip(wanted, own, strict=True))
+
+
+def _as_json(component: LockComponent) -> dict[str, Any]:
+    return {
+        "type": component.type.value,
+        "database": component.database,
+        "table": component.table,
+        "partition": component.partition,
+        "extra": dict(component.extra),
+    }
+
+
+def _lock(row: Row[Any]) -> MetastoreLock:
+    components = tuple(LockComponent(**{**stored, "type": LockType(stored["type"])}) for stored in row.components)
+    return MetastoreLock(
+        row.id, LockState(row.state), row.holder, row.host, components, row.acquired_at_ms, row.heartbeat_at_ms
     )
 
 
 def _missing(number: int) -> MetastoreLockNotFoundError:
-    return MetastoreLockNotFoundError(f"lock {number} does not exist, or has expired; ask for a new one")
+    return MetastoreLockNotFoundError(
+        f"there is no lock {number}; it was released, or had no heartbeat for too long: request a new one"
+    )

@@ -31,7 +31,7 @@ from catalog.partitions.versions import is_version, refuse_unsettled
 from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.properties import properties_text, read_properties
-from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow
+from catalog.storage.schema import ColumnStatisticsRow, IndexItemRow, PartitionCheckRow, PartitionRow
 from catalog.storage.values import EncodedValues, ValueEncoder
 from catalog.tables.checks import refuse_stored_as_iceberg
 from catalog.tables.normalising import normalise_location
@@ -79,7 +79,7 @@ def alter_partition(
             record_changed(connection, table, [row.id])
     else:
         values = tuple(change.rename_to)
-        packed = _rename(connection, table, indexes, row, values, {**fields, "location": after})
+        packed = rename_partition(connection, table, indexes, row, values, {**fields, "location": after})
     stored = own_location(table, values, after)
     # A custom location may have become the default location of the new values.
     if after != before or (stored is None and row.location is not None):
@@ -146,7 +146,7 @@ def _properties(table: Table, indexes: Sequence[PartitionIndex], row: Row[Any], 
     return properties_text(table, properties, change.format or own_format)
 
 
-def _rename(
+def rename_partition(
     connection: Connection,
     table: Table,
     indexes: Sequence[PartitionIndex],
@@ -195,6 +195,9 @@ def _rename(
         record_changed(connection, table, [new_id])
     for check in checks:
         connection.execute(insert(PartitionCheckRow).values({**check._mapping, "partition_id": new_id}))
+    statistics = ColumnStatisticsRow
+    is_of_row = statistics.table_id == table.id, statistics.partition_id == row.id
+    connection.execute(update(statistics).where(*is_of_row).values(partition_id=new_id))
     return new.packed
 
 

@@ -13,7 +13,7 @@ from catalog.operations.changes import record_changed, record_dropped
 from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import PartitionRow
+from catalog.storage.schema import ColumnStatisticsRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
@@ -39,12 +39,20 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
             .returning(PartitionRow.id, PartitionRow.packed_values, PartitionRow.is_quarantined)
         ).all()
         dropped += len(rows)
+        forget_statistics(connection, table, chunk)
         record_dropped(connection, table, [row.packed_values for row in rows if not row.is_quarantined])
         for index, encoder in encoders:
             keys = item_keys(encoder, [row.packed_values for row in rows])
             items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]
             delete_items(connection, index.id, items)
     return dropped
+
+
+def forget_statistics(connection: Connection, table: Table, ids: Sequence[int]) -> None:
+    """Delete the column statistics of dropped partitions."""
+    statistics = ColumnStatisticsRow
+    is_of_dropped = statistics.table_id == table.id, among(connection, statistics.partition_id, ids)
+    connection.execute(delete(statistics).where(*is_of_dropped))
 
 
 def hold_locations(connection: Connection, table: Table, ids: Iterable[int]) -> dict[int, str]:

@@ -107,17 +107,17 @@ class PartitionPages:
         limit: int,
         position: Position | None = None,
         segment: Segment | None = None,
+        is_strict: bool = False,
     ) -> Page:
         """Return a page of visible partitions; see `Catalog.partition_page`."""
         position, segment = position or _FIRST, segment or _WHOLE
         if limit < 1:
             raise InvalidRequestError(f"a page of {limit} partitions was requested; request 1 or more")
-        table = self._definitions.get_hive_table(name)
         if not (expression or "").strip():
-            return self._page_of_all(table, limit, position, segment)
+            return self._page_of_all(self._definitions.get_hive_table(name), limit, position, segment)
         if position.search and (ids := self._kept.get(position.search)) is not None:
-            return self._page_of(table, ids, limit, position)
-        scan = self._scanner.scan(name, expression, use_indexes=True, state=PartitionState.VISIBLE)
+            return self._page_of(self._definitions.get_hive_table(name), ids, limit, position)
+        scan = self._scanner.scan(name, expression, use_indexes=True, state=PartitionState.VISIBLE, is_strict=is_strict)
         matches = scan.partitions if segment == _WHOLE else filter(segment.has, scan.partitions)
         first = list(islice(matches, limit + 1))
         is_by_index = scan.plan.index is not None
@@ -126,7 +126,7 @@ class PartitionPages:
         ids = array("q", sorted(partition.id for partition in chain(first, matches)))
         position = Position(position.after, position.search or secrets.randbits(63) | 1)
         self._kept.add(position.search, ids)
-        return replace(self._page_of(table, ids, limit, position), is_by_index=is_by_index)
+        return replace(self._page_of(scan.table, ids, limit, position), is_by_index=is_by_index)
 
     def _page_of_all(self, table: Table, limit: int, position: Position, segment: Segment) -> Page:
         query = partition_query(table).where(PartitionRow.id > position.after, PartitionRow.is_quarantined.is_(False))

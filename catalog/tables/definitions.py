@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
-    ConflictError,
-    DatabaseAlreadyExistsError,
-    DatabaseNotEmptyError,
-    DatabaseNotFoundError,
-    InvalidConfigurationError,
     OperationConflictError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
 from catalog.files.locations import keys_above
 from catalog.iceberg.pointers import hold_pointer, pointer_of
-from catalog.model import Database, FileFormat, Table, TableKind, TableType
-from catalog.model.identifiers import TableName, normalise_identifier, text_properties
+from catalog.model import FileFormat, Table, TableKind, TableType
+from catalog.model.identifiers import TableName
 from catalog.operations.tables import (
     adopt_operations,
     has_waiting,
     hold_operations,
     name_lock,
-    refuse_awaited_database,
     refuse_awaited_name,
 )
 from catalog.schemes.model import Scheme
-from catalog.settings.places import require_location, require_properties, require_root
-from catalog.storage import Storage
+from catalog.settings.places import require_location, require_properties
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
@@ -41,7 +34,6 @@ from catalog.storage.schema import (
     DatabaseRow,
     DataFileRow,
     FormerFileRow,
-    FunctionRow,
     OperationRow,
     PartitionRow,
     TableRow,
@@ -49,40 +41,17 @@ from catalog.storage.schema import (
 from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
-from catalog.tables.normalising import check_columns, normalise_columns, normalise_location, parse_format
+from catalog.tables.databases import DatabaseDefinitions, changed_properties
+from catalog.tables.normalising import check_columns, normalise_columns, parse_format
 from catalog.tables.only_iceberg import (
     ICEBERG_NAME,
-    delete_namespace_rows,
     find_only_iceberg,
     list_only_iceberg,
     refuse_iceberg_name,
-    refuse_iceberg_objects,
 )
-from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
+from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_location
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
-
-def _new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
-    """Return the location of a new table, and its kind, which says whether Calve owns its files.
-
-    Args:
-        usual: The location of a table that is created without one.
-        location: The requested location.
-        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
-            where an engine writes the rows first, and then creates the table.
-    """
-    if kind is TableKind.VIEW:
-        return "", kind
-    location = normalise_location(usual if location is None else location)
-    if location != usual:
-        require_location(location)
-    is_usual = location == usual
-    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
-    return location, kind if is_own else TableKind.EXTERNAL
-
-
-_DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
-_DATABASE_TO_CHANGE = _DATABASE.with_for_update()
 _POINTER = pointer_of(DatabaseRow.name, TableRow.name).label("pointer")
 _TABLE = (
     select(TableRow.__table__, _POINTER)
@@ -98,7 +67,7 @@ _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableR
 # Built once, because building a statement takes as long as running it.
 
 
-class Definitions:
+class Definitions(DatabaseDefinitions):
     """The databases and tables of one catalog.
 
     Attributes:
@@ -106,125 +75,6 @@ class Definitions:
     """
 
     follow_files: Callable[..., object] | None = None
-
-    def __init__(self, storage: Storage, warehouse: str | None) -> None:
-        """Set the storage and the folder for databases that have no location of their own."""
-        self._storage = storage
-        self._warehouse = warehouse
-
-    def create_database(
-        self,
-        name: str,
-        *,
-        location: str | None = None,
-        description: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        if_not_exists: bool = False,
-        details: Mapping[str, Any] | None = None,
-    ) -> Database:
-        """Create a database; see `Catalog.create_database`."""
-        name = normalise_identifier(name, "database")
-        if if_not_exists:
-            # An existing database needs no warehouse.
-            with suppress(DatabaseNotFoundError):
-                return self.get_database(name)
-        database = Database(
-            name, self.database_folder(name, location), description, _changed_properties({}, properties), details
-        )
-        try:
-            with self._storage.write() as connection:
-                connection.execute(
-                    insert(DatabaseRow).values(
-                        name=name,
-                        location=database.location,
-                        description=description,
-                        properties=dict(database.properties),
-                        details=details,
-                    )
-                )
-        except IntegrityError:
-            if if_not_exists:
-                return self.get_database(name)
-            raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
-        return database
-
-    def database_folder(self, name: str, location: str | None) -> str:
-        """Return the folder of a database for which a location is requested, or None for the default."""
-        if location is None:
-            return self.usual_location(name)
-        location = require_root(normalise_location(location), "location")
-        require_location(location)
-        return location
-
-    def usual_location(self, name: str) -> str:
-        """Return the location of a database or namespace that is created without one.
-
-        Raises:
-            InvalidConfigurationError: There is no warehouse.
-        """
-        if self._warehouse is None:
-            raise InvalidConfigurationError(
-                f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, or "
-                "give the database a location"
-            )
-        return normalise_location(f"{self._warehouse.rstrip('/')}/{name}")
-
-    def get_database(self, name: str) -> Database:
-        """Return a database."""
-        with self._storage.read() as connection:
-            row = self._database_row(connection, normalise_identifier(name, "database"))
-        return _database(row)
-
-    def list_databases(self) -> list[Database]:
-        """Return all databases by name."""
-        with self._storage.read() as connection:
-            rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
-        return [_database(row) for row in rows]
-
-    def alter_database(
-        self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
-    ) -> Database:
-        """Change a database; see `Catalog.alter_database`."""
-        name = normalise_identifier(name, "database")
-        with self._storage.write() as connection:
-            row = self._database_row(connection, name, lock=True)
-            connection.execute(
-                update(DatabaseRow)
-                .where(DatabaseRow.id == row.id)
-                .values(
-                    description=row.description if description is None else description,
-                    properties=_changed_properties(row.properties, properties),
-                )
-            )
-        return self.get_database(name)
-
-    def drop_database(self, name: str, joined: Connection | None = None) -> None:
-        """Drop a database without tables; see `Catalog.drop_database`.
-
-        Args:
-            joined: The caller's transaction, which has dropped the tables.
-        """
-        name = normalise_identifier(name, "database")
-        with self._storage.write() if joined is None else nullcontext(joined) as connection:
-            row = self._database_row(connection, name, lock=True)
-            count = connection.scalar(select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id))
-            if count and joined is not None:
-                raise ConflictError(f"a table of database {name} was created meanwhile; nothing was dropped, try again")
-            if count:
-                raise DatabaseNotEmptyError(
-                    f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
-                )
-            refuse_iceberg_objects(connection, name)
-            of_database = FunctionRow.database_id == row.id
-            if joined is None and (function := connection.scalar(select(FunctionRow.name).where(of_database).limit(1))):
-                raise DatabaseNotEmptyError(
-                    f"database {name} still has functions, such as {function}; drop them first, or all with the "
-                    "database: CASCADE"
-                )
-            refuse_awaited_database(connection, name)
-            delete_namespace_rows(connection, name)
-            connection.execute(delete(FunctionRow).where(of_database))
-            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
@@ -245,16 +95,13 @@ class Definitions:
         database = self._database_row(connection, table.database, lock=True)
         hold(connection, LOCATIONS, name_lock(str(table)))
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
-        if name.is_taken:
-            raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
-        if name.is_taken_by_iceberg:
-            raise TableAlreadyExistsError(
-                f"there is an Iceberg table or view {table} in the catalog; choose another name, or drop it first"
-            )
-        properties = _changed_properties({}, definition["properties"])
+        if name.is_taken or name.is_taken_by_iceberg:
+            what = "Iceberg table or view" if name.is_taken_by_iceberg else "table"
+            raise TableAlreadyExistsError(f"{what} {table} exists; choose another name, or drop it first")
+        properties = changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
-        location, kind = _new_location(
+        location, kind = new_location(
             f"{database.location}/{folder}", definition["location"], kind, owns_usual=is_recorded
         )
         row = connection.execute(
@@ -294,10 +141,6 @@ class Definitions:
                 return engines
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
         return _table(table.database, row, row.pointer)
-
-    def database_location(self, connection: Connection, name: str) -> str:
-        """Return the folder for tables of a database that have no location of their own."""
-        return str(self._database_row(connection, name).location)
 
     def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
         """Return a table whose partitions, indexes and files the catalog manages.
@@ -428,7 +271,7 @@ class Definitions:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
             raise TableAlreadyExistsError(f"table {table.full_name} cannot get a name that another table has") from None
-        if (name := values.get("name", table.name)) != table.name:
+        if "database_id" not in values and (name := values.get("name", table.name)) != table.name:
             if not table.is_published:
                 refuse_iceberg_name(connection, TableName(table.database, name))
             refuse_awaited_name(connection, f"{table.database}.{name}")
@@ -443,11 +286,13 @@ class Definitions:
         if connection.scalar(select(_TABLE.exists()), name._asdict()):
             raise TableAlreadyExistsError(f"table {name} exists; choose another name, or drop it first")
         self.update_table(connection, table, **values, name=name.name, database_id=database.id)
+        if not table.is_published:
+            refuse_iceberg_name(connection, name)
         refuse_awaited_name(connection, str(name))
 
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None removes a property."""
-        return _changed_properties(table.properties, changes)
+        return changed_properties(table.properties, changes)
 
     @staticmethod
     def refuse_if_busy(connection: Connection, table: Table) -> None:
@@ -478,14 +323,6 @@ class Definitions:
         """
         rows = (PartitionRow, DataFileRow, FormerFileRow) if table.has_file_rows else (PartitionRow,)
         return any(connection.scalar(select(exists().where(row.table_id == table.id))) for row in rows)
-
-    @staticmethod
-    def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
-        query = _DATABASE_TO_CHANGE if lock else _DATABASE
-        row = connection.execute(query, {"database": name}).one_or_none()
-        if row is None:
-            raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
-        return row
 
 
 def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
@@ -520,12 +357,3 @@ def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
         created_at_ms=row.created_at_ms,
         details=row.details,
     )
-
-
-def _database(row: Row[Any]) -> Database:
-    return Database(row.name, row.location, row.description, row.properties, row.details)
-
-
-def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
-    changed = {**properties, **text_properties(changes)}
-    return {name: value for name, value in changed.items() if value is not None}

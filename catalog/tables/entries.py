@@ -6,29 +6,44 @@ or changes the table.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
-from catalog.errors import CommitOutcomeUnknownError, InvalidTableError, UnsupportedChangeError
+from catalog.errors import (
+    CommitOutcomeUnknownError,
+    FilesNeededError,
+    InvalidTableError,
+    UnreadableMetadataError,
+    UnsupportedChangeError,
+)
+from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders, move_folder
-from catalog.files.locations import is_local, local_path
+from catalog.files.locations import comparable, is_local, is_within, local_path
+from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
-from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind
+from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage import Storage
-from catalog.storage.schema import DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
+from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
 from catalog.tables.altering import pin_formats, prepare_key_changes
 from catalog.tables.buckets import buckets_json
+from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
+from catalog.tables.neighbours import neighbours
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location
+from catalog.tables.own_files import PurgedFiles, delete_own_files
 from catalog.tables.own_properties import check_own_properties, without_records
 from catalog.tables.ownership import is_own_folder
+from catalog.tables.purging import refuse_reached_folders
 from catalog.tables.table_versions import VERSION, add_version
+
+log = logging.getLogger(__name__)
 
 Details = Mapping[str, Any]
 
@@ -78,6 +93,11 @@ class TableEntries:
         """Set the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
+
+    def find(self, names: Collection[TableName]) -> list[Table]:
+        """Return those of many tables that Calve has, with one statement, in no particular order."""
+        with self._storage.read() as connection:
+            return self._definitions.get_tables(connection, names)
 
     def create(self, name: TableName, entry: TableEntry, indexes: Sequence[IndexDefinition] = ()) -> Table:
         """Create a table or view, with any columns and keys, and with partition indexes; make its folder.
@@ -180,6 +200,7 @@ class TableEntries:
             "properties": {**records, **entry.properties},
         }
         self._rename(connection, table, change.name, values)
+        _forget_statistics(connection, table, columns)
         number = add_version(connection, table, change.former)
         altered = self._definitions.get_table(change.name, connection)
         altered = self._with_details(connection, altered, entry, {VERSION: number})
@@ -243,6 +264,17 @@ class TableEntries:
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(details=details))
         return replace(table, details=details)
 
+    def become_iceberg(self, name: TableName, metadata_location: str, former: Details) -> None:
+        """Make a Hive-style table an Iceberg table; see `EngineTables.become_iceberg`."""
+        with self._storage.write() as connection:
+            table = self._definitions.lock_table(connection, name, exclusive=True)
+            refuse_view(table, "has no files of its own to migrate")
+            self._definitions.refuse_if_busy(connection, table)
+            number = add_version(connection, table, former)
+            insert_pointer(connection, table.database, table.name, metadata_location)
+            values = {"table_type": TableType.ICEBERG, "details": {**(table.details or {}), VERSION: number}}
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
+
     def database_folder(self, name: str, location: str | None) -> str:
         """Return the folder of a database, as it is stored, for which a location is requested, or None for the default.
 
@@ -250,6 +282,31 @@ class TableEntries:
             InvalidRequestError: The name or the location is not allowed.
         """
         return self._definitions.database_folder(normalise_identifier(name, "database"), location)
+
+    def delete_database_folder(self, location: str) -> PurgedFiles:
+        """Delete the folder of a dropped database: inside the warehouse, with the files of all writers.
+
+        Folders outside the warehouse, which others may use, are deleted only if they are empty. Files of tables that
+        lie in the folder, and of Iceberg tables, stay.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        folder, warehouse = comparable(location), self._definitions.warehouse
+        root = None if warehouse is None else comparable(warehouse)
+        if root is None or folder == root or not is_within(folder, root):
+            Folder(location).delete_if_empty()
+            return PurgedFiles()
+        try:
+            refuse_reached_folders(self._storage, location, [location])
+        except (FilesNeededError, UnreadableMetadataError) as error:
+            log.warning("kept the folder of a dropped database: %s", error)
+            return PurgedFiles()
+        with self._storage.read() as connection:
+            others = list(neighbours(connection, [location]))
+        if any(not other.path for other in others):
+            return PurgedFiles()
+        return delete_own_files(location, None, [other.path for other in others if other.path])
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Replace the location, description, properties and details of a database.
@@ -282,3 +339,12 @@ def _move_partitions(connection: Connection, table: Table, before: str, after: s
         .where(row.table_id == table.id, row.location >= f"{before}/", row.location < f"{before}0")
         .values(location=after + func.substr(row.location, len(before) + 1))
     )
+
+
+def _forget_statistics(connection: Connection, table: Table, columns: TableColumns) -> None:
+    """Delete the statistics of columns that a changed table has no longer, or has with another type."""
+    after = {(column.name, column.type) for column in (*columns.columns, *columns.keys)}
+    before = {(column.name, column.type) for column in (*table.columns, *table.partition_keys)}
+    if gone := sorted(name for name, _ in before - after):
+        row = ColumnStatisticsRow
+        connection.execute(delete(row).where(row.table_id == table.id, row.column_name.in_(gone)))

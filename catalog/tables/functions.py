@@ -1,29 +1,23 @@
-"""Functions of Hive that engines register in a database; Calve only keeps them."""
+"""Functions that engines register in a metastore; Calve keeps them, and calls none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from catalog.errors import DatabaseNotFoundError
-from catalog.errors.definitions import FunctionAlreadyExistsError, FunctionNotFoundError
+from catalog.errors import FunctionAlreadyExistsError, FunctionNotFoundError
 from catalog.model.identifiers import normalise_identifier
 from catalog.storage import Storage
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import DatabaseRow, FunctionRow
+from catalog.tables.definitions import Definitions
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function.
-
-    Attributes:
-        details: JSON that only the front doors read.
-    """
+class Function(NamedTuple):
+    """A function; `details` is JSON that only the front doors read."""
 
     database: str
     name: str
@@ -31,33 +25,31 @@ class Function:
     created_at_ms: int
 
 
-_FUNCTIONS = select(
-    DatabaseRow.name.label("database"), FunctionRow.name, FunctionRow.details, FunctionRow.created_at_ms, FunctionRow.id
-).join(DatabaseRow, FunctionRow.database_id == DatabaseRow.id)
-
-
 class Functions:
-    """The functions in one catalog."""
+    """The functions in one catalog. Their names are lower case."""
 
-    def __init__(self, storage: Storage) -> None:
-        """Use the catalog's database."""
+    def __init__(self, storage: Storage, definitions: Definitions) -> None:
+        """Set the storage and the definitions in it."""
         self._storage = storage
+        self._definitions = definitions
 
-    def create(self, database: str, name: str, details: Mapping[str, Any]) -> None:
+    def create(self, database: str, name: str, details: Mapping[str, Any]) -> Function:
         """Register a function.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
-            FunctionAlreadyExistsError: The database has a function of this name.
+            FunctionAlreadyExistsError: It has a function of this name.
             InvalidIdentifierError: The name is not allowed.
         """
-        name = normalise_identifier(name, "function")
-        try:
-            with self._storage.write() as connection:
-                values = {"name": name, "details": dict(details), "created_at_ms": CurrentMs()}
-                connection.execute(insert(FunctionRow).values(database_id=_database_id(connection, database), **values))
-        except IntegrityError:
-            raise FunctionAlreadyExistsError(f"function {database}.{name} exists; choose another name") from None
+        database, name = _normalised(database, name)
+        with self._storage.write() as connection:
+            number = self._definitions.database_id(connection, database)
+            values = {"database_id": number, "name": name, "details": dict(details), "created_at_ms": CurrentMs()}
+            try:
+                connection.execute(insert(FunctionRow).values(**values))
+            except IntegrityError:
+                raise _taken(database, name) from None
+        return self.get(database, name)
 
     def get(self, database: str, name: str) -> Function:
         """Return a function.
@@ -65,57 +57,80 @@ class Functions:
         Raises:
             DatabaseNotFoundError, FunctionNotFoundError: It does not exist.
         """
+        database, name = _normalised(database, name)
         with self._storage.read() as connection:
-            _database_id(connection, database)
-            return self._function(connection, database, name)[0]
+            number = self._definitions.database_id(connection, database)
+            row = connection.execute(
+                _OF_DATABASE.where(DatabaseRow.id == number, FunctionRow.name == name)
+            ).one_or_none()
+        if row is None:
+            raise _missing(database, name)
+        return Function(*row)
 
-    def all(self, database: str | None = None) -> list[Function]:
-        """Return the functions of a database, or of all, sorted by database and name."""
-        query = _FUNCTIONS.order_by(DatabaseRow.name, FunctionRow.name)
-        if database is not None:
-            query = query.where(DatabaseRow.name == database.lower())
-        with self._storage.read() as connection:
-            return [Function(*row[:4]) for row in connection.execute(query)]
-
-    def alter(self, database: str, name: str, to_database: str, new_name: str, details: Mapping[str, Any]) -> None:
-        """Replace a function's details, and its name and database.
+    def list(self, database: str | None = None) -> list[Function]:
+        """Return the functions of one database, or of all, sorted by name.
 
         Raises:
-            DatabaseNotFoundError, FunctionNotFoundError: The function or the new database does not exist.
-            FunctionAlreadyExistsError: Another function has the new name.
-            InvalidIdentifierError: The new name is not allowed.
+            DatabaseNotFoundError: The database does not exist.
         """
-        new_name = normalise_identifier(new_name, "function")
-        try:
-            with self._storage.write() as connection:
-                _, number = self._function(connection, database, name)
-                values = {"database_id": _database_id(connection, to_database), "name": new_name}
-                change = update(FunctionRow).where(FunctionRow.id == number)
-                connection.execute(change.values(details=dict(details), **values))
-        except IntegrityError:
-            raise FunctionAlreadyExistsError(f"function {to_database}.{new_name} exists; choose another name") from None
+        query = _OF_DATABASE.order_by(DatabaseRow.name, FunctionRow.name)
+        with self._storage.read() as connection:
+            if database is not None:
+                number = self._definitions.database_id(connection, normalise_identifier(database, "database"))
+                query = query.where(DatabaseRow.id == number)
+            return [Function(*row) for row in connection.execute(query)]
+
+    def alter(self, database: str, name: str, new_name: tuple[str, str], details: Mapping[str, Any]) -> Function:
+        """Replace what is known of a function, perhaps its database and name, too.
+
+        Raises:
+            DatabaseNotFoundError, FunctionNotFoundError: It does not exist.
+            FunctionAlreadyExistsError: The new name is taken.
+        """
+        database, name = _normalised(database, name)
+        target = _normalised(*new_name)
+        with self._storage.write() as connection:
+            is_function = self._is_function(connection, database, name)
+            values = {"database_id": self._definitions.database_id(connection, target[0]), "name": target[1]}
+            try:
+                changed = connection.execute(
+                    update(FunctionRow).where(*is_function).values(**values, details=dict(details))
+                )
+            except IntegrityError:
+                raise _taken(*target) from None
+            if not changed.rowcount:
+                raise _missing(database, name)
+        return self.get(*target)
 
     def drop(self, database: str, name: str) -> None:
-        """Remove a function.
+        """Delete a function.
 
         Raises:
-            FunctionNotFoundError: It does not exist.
+            DatabaseNotFoundError, FunctionNotFoundError: It does not exist.
         """
+        database, name = _normalised(database, name)
         with self._storage.write() as connection:
-            _, number = self._function(connection, database, name)
-            connection.execute(delete(FunctionRow).where(FunctionRow.id == number))
+            if not connection.execute(
+                delete(FunctionRow).where(*self._is_function(connection, database, name))
+            ).rowcount:
+                raise _missing(database, name)
 
-    @staticmethod
-    def _function(connection: Connection, database: str, name: str) -> tuple[Function, int]:
-        query = _FUNCTIONS.where(DatabaseRow.name == database.lower(), FunctionRow.name == name.lower())
-        row = connection.execute(query).one_or_none()
-        if row is None:
-            raise FunctionNotFoundError(f"function {database}.{name} does not exist")
-        return Function(*row[:4]), row.id
+    def _is_function(self, connection: Connection, database: str, name: str) -> tuple[Any, ...]:
+        return FunctionRow.database_id == self._definitions.database_id(connection, database), FunctionRow.name == name
 
 
-def _database_id(connection: Connection, database: str) -> int:
-    number = connection.scalar(select(DatabaseRow.id).where(DatabaseRow.name == database.lower()))
-    if number is None:
-        raise DatabaseNotFoundError(f"database {database} does not exist; create it first")
-    return number
+_OF_DATABASE = select(DatabaseRow.name, FunctionRow.name, FunctionRow.details, FunctionRow.created_at_ms).join(
+    FunctionRow, FunctionRow.database_id == DatabaseRow.id
+)
+
+
+def _normalised(database: str, name: str) -> tuple[str, str]:
+    return normalise_identifier(database, "database"), normalise_identifier(name, "function")
+
+
+def _missing(database: str, name: str) -> FunctionNotFoundError:
+    return FunctionNotFoundError(f"function {database}.{name} does not exist")
+
+
+def _taken(database: str, name: str) -> FunctionAlreadyExistsError:
+    return FunctionAlreadyExistsError(f"function {database}.{name} exists; choose another name, or drop it first")

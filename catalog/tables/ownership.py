@@ -19,11 +19,13 @@ from catalog.files.locations import (
     keys_above,
     location_key,
 )
-from catalog.model import Table
+from catalog.model import Table, TableKind
+from catalog.settings.places import require_location
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, TableRow
 from catalog.tables.neighbours import find_neighbour
+from catalog.tables.normalising import normalise_location
 from catalog.tables.purged_folders import refuse_purged
 
 LOCATIONS = "calve locations"
@@ -54,6 +56,25 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
         return Folder(location).is_empty("")
     except (OSError, ValueError, InvalidLocationError):
         return False
+
+
+def new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
+    """Return the location of a new table, and its kind, which says whether Calve owns its files.
+
+    Args:
+        usual: The location of a table that is created without one.
+        location: The requested location.
+        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
+            where an engine writes the rows first, and then creates the table.
+    """
+    if kind is TableKind.VIEW:
+        return "", kind
+    location = normalise_location(usual if location is None else location)
+    if location != usual:
+        require_location(location)
+    is_usual = location == usual
+    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
+    return location, kind if is_own else TableKind.EXTERNAL
 
 
 def claim_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:

@@ -16,6 +16,9 @@ from catalog.storage.schema import TableVersionRow
 VERSION = "version"
 """The field of a table's `details` with the number of its current version; 0 without it."""
 
+OWN = "own"
+"""The field of `details` of a table that no protocol has defined; other tables without details have none."""
+
 KEPT = 1_000
 """The number of former versions that a table keeps at most."""
 
@@ -23,6 +26,17 @@ KEPT = 1_000
 def current_version(table: Table) -> int:
     """Return the number of the current version of a table."""
     return int((table.details or {}).get(VERSION, 0))
+
+
+def details_of_change(table: Table) -> dict[str, Any]:
+    """Return the details of a table after a change of its definition by Calve itself, which is its next version."""
+    details = {OWN: True} if table.details is None else table.details
+    return {**details, VERSION: current_version(table) + 1}
+
+
+def is_own(table: Table) -> bool:
+    """Return whether no protocol has defined the table as it is."""
+    return table.details is None or OWN in table.details
 
 
 def add_version(connection: Connection, table: Table, entry: Mapping[str, Any] | None) -> int:

@@ -50,6 +50,7 @@ class HmsDoor:
         self._listener = socket.create_server((HOST, 0), backlog=100)
         self.port: int = self._listener.getsockname()[1]
         self.serving = Serving(catalog, Metrics(folder), access=access, limits=limits or Limits(stop_seconds=5))
+        catalog.searched = self.serving.metrics.searched
         self._thread = threading.Thread(target=prepare(self.serving), args=(self._listener,))
 
     @property

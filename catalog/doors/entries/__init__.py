@@ -8,14 +8,14 @@ is a table in all others.
 from __future__ import annotations
 
 from catalog.catalog import Catalog
-from catalog.doors.entries.partitions import PartitionMethods
+from catalog.doors.entries.functions import FunctionMethods
 from catalog.errors import InvalidConfigurationError
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 __all__ = ["Entries"]
 
 
-class Entries(PartitionMethods):
+class Entries(FunctionMethods):
     """The entries of one catalog. An object is thread-safe.
 
     Names of databases, tables and columns are lower case; other strings come back as they were given.

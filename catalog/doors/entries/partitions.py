@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from catalog.catalog import Catalog
+from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
-from catalog.doors.entries.tables import TableMethods, normalised
-from catalog.errors import PartitionNotFoundError
+from catalog.doors.entries.tables import TableMethods
+from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
-from catalog.model import AddResult, NewPartition, Partition, PartitionState, TableKind
+from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
+
+
+class OpenedTable:
+    """A table for a search of its partitions.
+
+    Attributes:
+        entry: The table's own entry.
+    """
+
+    def __init__(self, catalog: Catalog, table: Table) -> None:
+        """Set the table, as it was read."""
+        self._catalog = catalog
+        self._forms = PartitionForms(catalog.storage, table)
+        self._is_iceberg = is_shown_as_iceberg(table)
+        self.entry = self._forms.entry
+
+    def partitions(self, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
+        """Yield the partitions that match an expression; see `Entries.partitions`."""
+        if self._is_iceberg:
+            return iter(())
+        found = self._catalog.get_partitions(self._forms.table.full_name, expression)
+        return self._forms.read(found if limit < 0 else islice(found, limit))
 
 
 class PartitionMethods(TableMethods):
@@ -54,6 +78,8 @@ class PartitionMethods(TableMethods):
     def partitions(self, name: TableName, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
         """Yield the partitions that match an expression of Calve's filter language, through an index if possible.
 
+        An Iceberg table has none here.
+
         Args:
             expression: None for all.
             limit: The maximum number of partitions; -1 for all.
@@ -62,12 +88,20 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
-        forms = self._forms(name)
-        found = self.catalog.get_partitions(forms.table.full_name, expression)
-        return forms.read(found if limit < 0 else islice(found, limit))
+        return self.opened(name).partitions(expression, limit)
+
+    def opened(self, name: TableName) -> OpenedTable:
+        """Return a table that is read once, and whose partitions can be searched.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        return OpenedTable(self.catalog, self._table(name))
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
+        if is_shown_as_iceberg(self._table(name)):
+            return []
         forms = self._forms(name)
         found = self.catalog.get_partitions(forms.table.full_name, expression)
         return sorted(forms.name(partition.values) for partition in (found if limit < 0 else islice(found, limit)))
@@ -101,13 +135,70 @@ class PartitionMethods(TableMethods):
         batch = self.catalog.batch_get_partitions(forms.table.full_name, own)
         return [partition for partition in batch.partitions if partition.state is PartitionState.VISIBLE]
 
+    def alter_partitions(self, name: TableName, changes: Iterable[tuple[Sequence[str], HivePartition]]) -> None:
+        """Replace all that entries say of partitions, perhaps their values, too; all or none.
+
+        The folder of a renamed partition of a managed table moves (`catalog.partitions.entries`). Without a location or
+        a time of creation, a partition keeps its own.
+
+        Args:
+            changes: The values of a partition, and its new entry.
+
+        Raises:
+            TableNotFoundError, PartitionNotFoundError: The table or a partition does not exist; nothing was changed.
+            PartitionAlreadyExistsError: Another partition has the new values.
+            InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
+            LocationInUseError: Another table or partition uses a new location.
+        """
+        forms = self._forms(name)
+        replaced = [(forms.values(values), partition) for values, partition in changes]
+        new = forms.new(partition for _, partition in replaced)
+        made = make_folders(partition.location for partition in new if partition.location is not None)
+        try:
+            self.catalog.partition_entries.replace(
+                forms.table, [(values, partition) for (values, _), partition in zip(replaced, new, strict=True)]
+            )
+        except BaseException:
+            remove_folders(made)
+            raise
+
+    def exchange_partitions(self, spec: Mapping[str, str], source: TableName, target: TableName) -> list[HivePartition]:
+        """Move the partitions with some values, and their files, from one table to another; return them, moved.
+
+        Args:
+            spec: Partition key → value; some keys may be missing.
+
+        Raises:
+            TableNotFoundError: A table does not exist.
+            PartitionNotFoundError: The source has no such partition.
+            PartitionAlreadyExistsError: The target has one of the partitions; nothing was moved.
+            InvalidTableError: The tables differ in their columns or partition keys.
+            InvalidPartitionSpecError: A name is not a partition key.
+            UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+            MissingFileError: The folder of a partition does not exist; nothing was moved.
+        """
+        before, after = self._forms(source), self._forms(target)
+        if (before.table.columns, before.table.partition_keys) != (after.table.columns, after.table.partition_keys):
+            raise InvalidTableError(
+                f"tables {before.table.full_name} and {after.table.full_name} differ in their columns or partition "
+                "keys; only tables with the same ones can exchange partitions"
+            )
+        found = self.catalog.partitions_of(before.table.full_name, spec)
+        found = [partition for partition in found if partition.state is PartitionState.VISIBLE]
+        if not found:
+            raise PartitionNotFoundError(f"table {before.table.full_name} has no partition with {dict(spec)}")
+        new = after.new(before.read(found))
+        moved = [(partition.id, entry) for partition, entry in zip(found, new, strict=True)]
+        self.catalog.partition_entries.exchange(before.table, after.table, moved)
+        return list(after.read(self._visible(after, [partition.values for partition in found])))
+
     def drop_partitions(
         self, name: TableName, values: Iterable[Sequence[str]], *, delete_data: bool = False, if_exists: bool = False
     ) -> int:
         """Drop partitions; return their number.
 
         Args:
-            delete_data: Delete the files of a managed table in its folder, whoever wrote them, after the commit.
+            delete_data: Delete the files in the folder of a managed table, of all writers, after the commit.
             if_exists: Skip those that do not exist, instead of dropping none.
 
         Raises:
@@ -127,7 +218,13 @@ class PartitionMethods(TableMethods):
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
 
     def _forms(self, name: TableName) -> PartitionForms:
-        return PartitionForms(self.catalog.storage, self.catalog.get_table(str(normalised(name))))
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
+            raise IcebergTableError(
+                f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
+                "catalog; read and change it as Iceberg"
+            )
+        return PartitionForms(self.catalog.storage, table)
 
 
 def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:

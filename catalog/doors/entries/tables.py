@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,14 +19,26 @@ from catalog.doors.entries.forms import (
     table_from_json,
     table_json,
 )
+from catalog.doors.entries.iceberg import (
+    METADATA,
+    PREVIOUS,
+    iceberg_entry,
+    identifier_of,
+    is_shown_as_iceberg,
+    metadata_of,
+)
 from catalog.doors.entries.storages import without_columns
-from catalog.errors import EntryModifiedError
+from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError, UnreadableMetadataError
+from catalog.iceberg.live_columns import with_live_columns
+from catalog.iceberg.pointers import previous_location
 from catalog.metastores.types import HiveTable
 from catalog.model import IndexDefinition, Table
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.partitions.descriptors import change_descriptors
 from catalog.tables.entries import TableAlteration
 from catalog.tables.table_versions import current_version
+
+log = logging.getLogger(__name__)
 
 
 class TableVersion(NamedTuple):
@@ -54,7 +68,7 @@ class TableMethods(DatabaseMethods):
         """
         matches = matcher(pattern)
         tables = (table for table in self.catalog.list_tables(database) if matches(table.name))
-        return [table.name for table in tables if kind is None or hive_table(table).table_type == kind]
+        return [table.name for table in tables if kind is None or _type_of(table) == kind]
 
     def table(self, name: TableName) -> HiveTable:
         """Return a table or view.
@@ -62,19 +76,37 @@ class TableMethods(DatabaseMethods):
         Raises:
             DatabaseNotFoundError, TableNotFoundError: It does not exist.
         """
-        return hive_table(self._table(name))
+        return self.entry(self._table(name))
+
+    def entry(self, table: Table) -> HiveTable:
+        """Return the entry of a table or view that was read before."""
+        if not is_shown_as_iceberg(table):
+            return hive_table(table)
+        if table.is_iceberg and not table.is_only_iceberg:
+            try:
+                table = with_live_columns(table)
+            except UnreadableMetadataError as error:
+                log.warning("%s", error)
+        with self.catalog.storage.read() as connection:
+            previous = previous_location(connection, table.database, table.name)
+        return iceberg_entry(table, previous)
 
     def tables(self, names: Iterable[TableName]) -> list[HiveTable]:
         """Return those of many tables that exist, in the order of the names."""
-        wanted = [normalised(name) for name in names]
-        found: dict[str, Table] = {}
-        for database in dict.fromkeys(name.database for name in wanted):
-            if any(known.name == database for known in self.catalog.list_databases()):
-                found |= {table.full_name: table for table in self.catalog.list_tables(database)}
-        return [hive_table(found[str(name)]) for name in dict.fromkeys(wanted) if str(name) in found]
+        wanted = list(dict.fromkeys(normalised(name) for name in names))
+        found = {table.full_name: table for table in self.catalog.table_entries.find(wanted)}
+        entries = []
+        for name in wanted:
+            # Iceberg tables of engines are not among Calve's own.
+            with suppress(TableNotFoundError, DatabaseNotFoundError):
+                entries.append(self.entry(found.get(str(name)) or self._table(name)))
+        return entries
 
     def create_table(self, given: HiveTable, *, indexes: Sequence[IndexDefinition] = ()) -> HiveTable:
-        """Create a table or view, and its folder; with partition indexes, all or nothing.
+        """Create a table or view, and its folder; of an Iceberg table, the pointer to the metadata that it names.
+
+        Args:
+            indexes: The partition indexes of a table that is not an Iceberg table; all is created or nothing.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
@@ -82,8 +114,12 @@ class TableMethods(DatabaseMethods):
             InvalidRequestError: A name, parameter, location or index is not allowed.
             LimitExceededError: There are too many indexes.
             LocationInUseError: The location overlaps that of another table.
+            StorageError: The folder cannot be created, or the metadata of an Iceberg table cannot be read.
         """
         given = replace(given, name=normalised(given.name))
+        if (metadata := metadata_of(given)) is not None:
+            self.catalog.iceberg.register(identifier_of(given.name), metadata)
+            return self.table(given.name)
         return hive_table(self.catalog.table_entries.create(given.name, entry_of(given), indexes))
 
     def alter_table(
@@ -102,9 +138,11 @@ class TableMethods(DatabaseMethods):
         a time of creation, the table keeps its own.
 
         Args:
-            expected: A parameter and its value, without which nothing changes; None as the value of none.
+            expected: A parameter and its value, without which nothing changes; None as the value of none. An Iceberg
+                table moves to the metadata that the entry names, if it still has the previous ones; all else of the
+                entry, except the name, is in the metadata.
             cascade: Partitions get the new columns, too; otherwise they keep those that they have.
-            check: Called with the table, which is locked; its errors prevent the change.
+            check: Called with the table, which is locked unless it is an Iceberg table; its errors prevent the change.
             keeps_former: Keep the former definition as a version.
 
         Raises:
@@ -115,6 +153,19 @@ class TableMethods(DatabaseMethods):
             IndexedKeyError: A partition index prevents the change of a key.
         """
         given = replace(given, name=normalised(given.name))
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
+            if check is not None:
+                check(table)
+            return self._alter_iceberg(table, given, expected)
+        if (metadata := metadata_of(given)) is not None:
+            if check is not None:
+                check(table)
+            _require_expected(self.entry(table), expected)
+            self.catalog.iceberg.become_iceberg(
+                self.catalog.table_entries, normalised(name), metadata, table_json(hive_table(table))
+            )
+            return self.table(name)
 
         def decide(table: Table, has_partitions: bool) -> TableAlteration:
             if check is not None:
@@ -124,6 +175,19 @@ class TableMethods(DatabaseMethods):
 
         return hive_table(self.catalog.table_entries.alter(normalised(name), decide))
 
+    def _alter_iceberg(self, table: Table, given: HiveTable, expected: tuple[str, str | None] | None) -> HiveTable:
+        name, current = TableName(table.database, table.name), self.entry(table)
+        _require_expected(current, expected)
+        metadata = given.parameters.get(METADATA)
+        if metadata is not None and metadata != current.parameters[METADATA]:
+            base = given.parameters.get(PREVIOUS) or current.parameters[METADATA]
+            if expected is not None and expected[0] == METADATA and expected[1] is not None:
+                base = expected[1]
+            self.catalog.iceberg.point(identifier_of(name), metadata, expected=base)
+        if given.name != name:
+            self.catalog.iceberg.rename(identifier_of(name), identifier_of(given.name))
+        return self.table(given.name)
+
     def versions(self, name: TableName) -> list[TableVersion]:
         """Return the versions of a table, the current one first, then former ones that `alter_table` has replaced.
 
@@ -131,8 +195,8 @@ class TableMethods(DatabaseMethods):
             DatabaseNotFoundError, TableNotFoundError: It does not exist.
         """
         table = self._table(name)
-        former = self.catalog.table_versions.list(table)
-        current = TableVersion(current_version(table), hive_table(table), None)
+        former = {} if table.is_only_iceberg else self.catalog.table_versions.list(table)
+        current = TableVersion(current_version(table), self.entry(table), None)
         return [
             current,
             *(TableVersion(number, table_from_json(entry), at // 1000) for number, (entry, at) in former.items()),
@@ -150,7 +214,7 @@ class TableMethods(DatabaseMethods):
         """Drop a table with its partitions and indexes, or a view.
 
         Args:
-            delete_data: Delete all files in the folder of a managed table, whoever wrote them, after the commit, except
+            delete_data: Delete the files in the folder of a managed table, of all writers, after the commit, except
                 those of other tables.
 
         Raises:
@@ -174,12 +238,20 @@ def normalised(name: TableName) -> TableName:
     return TableName(normalise_identifier(name.database, "database"), normalise_identifier(name.name, "table"))
 
 
+def _type_of(table: Table) -> str | None:
+    return "EXTERNAL_TABLE" if is_shown_as_iceberg(table) else hive_table(table).table_type
+
+
+def _require_expected(entry: HiveTable, expected: tuple[str, str | None] | None) -> None:
+    if expected is not None and (actual := entry.parameters.get(expected[0])) != expected[1]:
+        raise EntryModifiedError(str(entry.name), expected[0], actual, expected[1])
+
+
 def _alteration(
     table: Table, given: HiveTable, expected: tuple[str, str | None] | None, cascade: bool, has_partitions: bool
 ) -> TableAlteration:
     before = hive_table(table)
-    if expected is not None and (actual := before.parameters.get(expected[0])) != expected[1]:
-        raise EntryModifiedError(table.full_name, expected[0], actual, expected[1])
+    _require_expected(before, expected)
     given = replace(
         given,
         location=before.location if given.location is None else given.location,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from catalog.catalog import Catalog
@@ -26,6 +26,7 @@ class Door:
 
     Attributes:
         catalog_id: The id of the catalog, which Glue's clients expect to be the number of an account.
+        latest: The latest tables of searches for partitions (`catalog.doors.glue.operations.partitions`).
     """
 
     catalog: Catalog
@@ -33,6 +34,7 @@ class Door:
     builds: IndexBuilds
     metrics: Metrics
     catalog_id: str
+    latest: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

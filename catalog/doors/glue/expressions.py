@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 from catalog.doors.glue.failures import GlueError, invalid_input
-from catalog.errors import ExpressionError, LiteralTypeError, UnknownColumnError, UnsupportedExpressionError
+from catalog.errors import (
+    ExpressionError,
+    LiteralTypeError,
+    PartitionValueError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+)
 from catalog.expressions import parse_expression
 from catalog.model import Table
 from catalog.types.key_types import (
@@ -23,6 +29,7 @@ from catalog.types.key_types import (
     KeyValueError,
     StringType,
     TimestampType,
+    recorded_key_type,
 )
 from catalog.types.key_types.base import unfit
 
@@ -54,6 +61,13 @@ def calve_expression(expression: str | None, table: Table) -> str | None:
     return text
 
 
+def unfit_value(error: PartitionValueError) -> str:
+    """Return Glue's message for a partition whose value is not of its key's type."""
+    key_type = recorded_key_type(error.expected_type)
+    noun = next((noun for kind, (noun, _) in _NOUNS.items() if isinstance(key_type, kind)), error.expected_type)
+    return f'"{error.value}" is not {noun}: {error}'
+
+
 class _GlueView(Table):
     """A table whose keys accept the literals that Glue accepts."""
 
@@ -66,8 +80,6 @@ class _GlueView(Table):
 
     @cached_property
     def key_types(self) -> tuple[KeyType, ...]:
-        from catalog.types.key_types import recorded_key_type
-
         return tuple(_glue_type(recorded_key_type(key.type)) for key in self.partition_keys)
 
 

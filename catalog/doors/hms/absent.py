@@ -1,4 +1,4 @@
-"""Calls about what Calve does not have: constraints, transactions, roles, workload management, schema registries …
+"""Calls about what Calve does not have: constraints, transactions, roles, workload management, schemas.
 
 Calls that read answer as a metastore in which there are none; the others are refused by an exception of the protocol.
 """

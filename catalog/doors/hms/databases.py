@@ -16,7 +16,7 @@ from hive_metastore.ttypes import (
 
 from catalog.doors.hms.base import Base
 from catalog.doors.hms.names import CATALOG, matching, parse_database
-from catalog.doors.hms.structures import database_from, to_database
+from catalog.doors.hms.structures import database_from, to_database, unqualified
 from catalog.errors import DatabaseNotEmptyError
 from catalog.files.folders import make_folders
 from catalog.model.identifiers import DEFAULT_DATABASE
@@ -93,7 +93,7 @@ class DatabaseCalls(Base):
         after = replace(
             after,
             name=known,
-            location=after.location or before.location,
+            location=unqualified(after.location, before.location) or before.location,
             description=before.description if after.description is None else after.description,
             owner_type=after.owner_type or before.owner_type,
             created_at=before.created_at,

@@ -11,6 +11,7 @@ from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TTransport import TTransportException
 
 from catalog.doors.hms.calls import Call, calls
+from catalog.doors.hms.encoding import EncodedPartitions
 from catalog.doors.hms.exceptions import MissingArgumentException, as_exception, closes_connection, of_declared
 from catalog.doors.hms.transport import MessageTransport
 from catalog.doors.serving.access import Client
@@ -21,6 +22,10 @@ from catalog.errors import CatalogError
 
 DOOR = "hms"
 """The name of this door in logs and metrics."""
+
+
+_REQUESTS = frozenset({"cr", "database", "db", "ids", "req", "request", "rqst", "stats_obj", "tbl", "txns"})
+"""Names of the arguments without which a call says nothing."""
 
 
 class Dispatcher:
@@ -69,8 +74,12 @@ class Dispatcher:
         try:
             self._rates.take(self._address)
             self._client.require(call.role, f"call {call.name}")
+            given = [getattr(arguments, field) for field in call.fields]
+            for field, value in zip(call.fields, given, strict=True):
+                if value is None and field in _REQUESTS:
+                    raise MissingArgumentException(f"argument {field}")
             method: Callable[..., Any] = getattr(self._handler, call.name)
-            return method(*[getattr(arguments, field) for field in call.fields])
+            return method(*given)
         except MissingArgumentException as error:
             if closes_connection(call.name, error.what) and not self._handler.is_of_release_4:
                 raise TTransportException(TTransportException.UNKNOWN, error.message) from None
@@ -103,6 +112,10 @@ def _write(protocol: Any, name: str, sequence: int, call: Call | None, outcome: 
         elif call.has_value:
             answer.success = outcome
     protocol.writeMessageBegin(name, kind, sequence)
-    answer.write(protocol)
+    if isinstance(outcome, EncodedPartitions):
+        for piece in outcome.as_result():
+            protocol.trans.write(piece)
+    else:
+        answer.write(protocol)
     protocol.writeMessageEnd()
     protocol.trans.flush()

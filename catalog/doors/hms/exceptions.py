@@ -85,7 +85,7 @@ class MissingArgumentException(ttypes.MetaException):  # type: ignore[misc]
 
 _ANY = frozenset[str]()
 _CLOSING: Mapping[str, frozenset[str]] = {
-    "add_partitions": _ANY,
+    "add_partitions": frozenset({"list of the partitions"}),
     "add_partitions_pspec": _ANY,
     "alter_function": _ANY,
     "alter_partition_with_environment_context": frozenset({"partition"}),
@@ -110,5 +110,5 @@ def closes_connection(call: str, what: str) -> bool:
 
     Clients of those releases rely on it, as Hive's own tests of 3.1 show; release 4 answers with a MetaException.
     """
-    whats = _CLOSING.get(call)
-    return whats is not None and (not whats or what in whats)
+    arguments = _CLOSING.get(call)
+    return arguments is not None and (not arguments or what in arguments)

@@ -1,14 +1,14 @@
 """The parser of the filters that clients send for partitions and tables.
 
-The language is that of Hive Metastore's `Filter.g` of releases 2.3 to 4.0: comparisons of a key with a literal on either
-side, LIKE, BETWEEN, `(key) IN (…)`, `(struct(key, …)) IN (const struct(…), …)`, AND, OR and parentheses. Unlike Hive,
-which ignores what follows a complete condition, Calve refuses a filter that it does not understand to its end.
+The language is that of Hive Metastore's `Filter.g` of releases 2.3 to 4.0: comparisons of a key with a literal on
+either side, LIKE, BETWEEN, `(key) IN (…)`, `(struct(key, …)) IN (const struct(…), …)`, AND, OR and parentheses. Unlike
+Hive, which ignores what follows a complete condition, Calve refuses a filter that it does not understand to its end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NoReturn, TypeAlias
@@ -122,7 +122,7 @@ class _Parser:
     def _all(self) -> Tree:
         return self._joined("and", self._condition)
 
-    def _joined(self, word: str, part):  # type: ignore[no-untyped-def]
+    def _joined(self, word: str, part: Callable[[], Tree]) -> Tree:
         parts = [part()]
         while self._took(word.upper()):
             parts.append(part())
@@ -278,5 +278,6 @@ class _Parser:
     def _fail(self, expected: str) -> NoReturn:
         found = repr(self._here.text[:40]) if self._here.kind != "end" else "the end"
         raise MetaException(
-            f"error parsing partition filter at position {self._here.place}: {found} cannot be read; expected {expected}"
+            f"error parsing partition filter at position {self._here.place}: {found} cannot be read; expected "
+            f"{expected}"
         )

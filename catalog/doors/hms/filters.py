@@ -1,7 +1,7 @@
 """Filters of partitions in Hive Metastore's language, as expressions of Calve, so that the indexes answer them.
 
-A metastore compares the strings of values. For string keys, the value `__HIVE_DEFAULT_PARTITION__` is one of them; Calve
-keeps it as null, so that a condition which that string meets also asks for null.
+A metastore compares the strings of values. For string keys, the value `__HIVE_DEFAULT_PARTITION__` is one of them;
+Calve keeps it as null, so that a condition which that string meets also asks for null.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _leaf(leaf: Leaf, types: Mapping[str, str]) -> str:
     if key_type == "date" and (day := _as_date(leaf.value)):
         return f"{key} {leaf.operator} '{day}'"
     raise MetaException(
-        f"key {name} is of type {key_type} and cannot be compared with {leaf.value!r}; filters compare string keys with "
-        "strings, date keys with dates and integer keys with whole numbers"
+        f"key {name} is of type {key_type} and cannot be compared with {leaf.value!r}; filters compare string keys "
+        "with strings, date keys with dates and integer keys with whole numbers"
     )
 
 

@@ -12,12 +12,21 @@ from thrift.Thrift import TApplicationException
 from catalog.doors.hms.base import Base
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, matching
-from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, FunctionNotFoundError, NotFoundError
-from catalog.tables.functions import Function
+from catalog.doors.hms.structures import OWNER_NUMBERS, OWNER_TYPES
+from catalog.errors import AlreadyExistsError, DatabaseNotFoundError, NotFoundError
+from catalog.metastores.types import HiveFunction
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
 _NAME = re.compile(r"\w+", re.ASCII)
+_KINDS = {ttypes.FunctionType.JAVA: "JAVA"}
+_KIND_NUMBERS = {name: number for number, name in _KINDS.items()}
+_RESOURCES = {
+    ttypes.ResourceType.JAR: "JAR",
+    ttypes.ResourceType.FILE: "FILE",
+    ttypes.ResourceType.ARCHIVE: "ARCHIVE",
+}
+_RESOURCE_NUMBERS = {name: number for number, name in _RESOURCES.items()}
 
 
 class FunctionCalls(Base):
@@ -27,71 +36,77 @@ class FunctionCalls(Base):
         _check_function(function)
         if function.dbName is None:
             raise NoSuchObjectException("the name of the database is missing; send one")
-        database = self._database(function.dbName, function.catName)
-        self.catalog.functions.create(database, function.functionName, self._details(function))
+        self.entries.create_function(_function_from(function, self._database(function.dbName, function.catName)))
 
     def alter_function(self, database: str | None, name: str | None, function: Any) -> None:
         known, name = self._database(database), self._given(name, "name of the function")
         try:
             _check_function(function)
             target = self._database(function.dbName, function.catName)
-            self.catalog.functions.get(known, name)
-            self.entries.database(target)
-        except FunctionNotFoundError as error:
-            raise MetaException(str(error)) from None
-        except (InvalidObjectException, DatabaseNotFoundError) as error:
-            raise self._undeclared(getattr(error, "message", None) or str(error)) from None
+        except InvalidObjectException as error:
+            raise self._undeclared(error.message) from None
         try:
-            self.catalog.functions.alter(known, name, target, function.functionName, self._details(function))
-        except (NotFoundError, AlreadyExistsError) as error:
+            self.entries.function(known, name)
+        except NotFoundError as error:
+            raise MetaException(str(error)) from None
+        try:
+            self.entries.alter_function(known, name, _function_from(function, target))
+        except DatabaseNotFoundError as error:
+            raise self._undeclared(str(error)) from None
+        except AlreadyExistsError as error:
             raise MetaException(str(error)) from None
 
-    def _undeclared(self, message: str) -> Exception:
+    def _undeclared(self, message: str) -> Any:
         """Return the exception for a reason that the protocol does not declare; release 4 wraps it."""
         if self.is_of_release_4:
             return MetaException(message)
         return TApplicationException(TApplicationException.INTERNAL_ERROR, message)
 
     def drop_function(self, database: str | None, name: str | None) -> None:
-        self.catalog.functions.drop(self._database(database), self._given(name, "name of the function"))
+        self.entries.drop_function(self._database(database), self._given(name, "name of the function"))
 
     def get_function(self, database: str | None, name: str | None) -> Any:
-        return _written(self.catalog.functions.get(self._database(database), self._given(name, "name of the function")))
+        return _to_function(self.entries.function(self._database(database), self._given(name, "name of the function")))
 
     def get_functions(self, database: str | None, pattern: str | None) -> list[str]:
         try:
-            known = self._database(database)
-        except NoSuchObjectException:
+            functions = self.entries.functions(self._database(database))
+        except (NoSuchObjectException, DatabaseNotFoundError):
             return []
-        return matching((function.name for function in self.catalog.functions.all(known)), pattern)
+        return matching((function.name for function in functions), pattern)
 
     def get_all_functions(self) -> Any:
-        return ttypes.GetAllFunctionsResponse(functions=[_written(found) for found in self.catalog.functions.all()])
-
-    def _details(self, function: Any) -> dict[str, Any]:
-        return {
-            "class": function.className,
-            "owner": function.ownerName,
-            "owner_type": function.ownerType,
-            "type": function.functionType,
-            "resources": None
-            if function.resourceUris is None
-            else [[resource.resourceType, resource.uri] for resource in function.resourceUris],
-        }
+        return ttypes.GetAllFunctionsResponse(functions=[_to_function(found) for found in self.entries.functions()])
 
 
-def _written(function: Function) -> Any:
-    details = function.details
-    resources = details.get("resources")
+def _function_from(function: Any, database: str) -> HiveFunction:
+    return HiveFunction(
+        database=database,
+        name=function.functionName.lower(),
+        class_name=function.className,
+        owner=function.ownerName,
+        owner_type=OWNER_TYPES.get(function.ownerType),
+        kind=_KINDS.get(function.functionType),
+        resources=tuple(
+            (_RESOURCES[resource.resourceType], resource.uri)
+            for resource in function.resourceUris or ()
+            if resource.resourceType in _RESOURCES
+        ),
+    )
+
+
+def _to_function(function: HiveFunction) -> Any:
     return ttypes.Function(
         functionName=function.name,
         dbName=function.database,
-        className=details.get("class"),
-        ownerName=details.get("owner"),
-        ownerType=details.get("owner_type"),
-        createTime=function.created_at_ms // 1000,
-        functionType=details.get("type"),
-        resourceUris=[ttypes.ResourceUri(resourceType=kind, uri=uri) for kind, uri in resources or ()],
+        className=function.class_name,
+        ownerName=function.owner,
+        ownerType=OWNER_NUMBERS.get(function.owner_type or ""),
+        createTime=function.created_at,
+        functionType=_KIND_NUMBERS.get(function.kind or ""),
+        resourceUris=[
+            ttypes.ResourceUri(resourceType=_RESOURCE_NUMBERS.get(kind), uri=uri) for kind, uri in function.resources
+        ],
         catName=CATALOG,
     )
 

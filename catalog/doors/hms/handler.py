@@ -9,15 +9,19 @@ from catalog.doors.hms.locks import LockCalls
 from catalog.doors.hms.partition_changes import PartitionChangeCalls
 from catalog.doors.hms.partition_reads import PartitionReadCalls
 from catalog.doors.hms.service import ServiceCalls
+from catalog.doors.hms.statistics import StatisticsCalls
 from catalog.doors.hms.tables import TableCalls
+from catalog.doors.hms.truncation import TruncateCalls
 
 
 class Handler(
     FunctionCalls,
     DatabaseCalls,
     TableCalls,
+    TruncateCalls,
     PartitionReadCalls,
     PartitionChangeCalls,
+    StatisticsCalls,
     LockCalls,
     ServiceCalls,
     AbsentCalls,

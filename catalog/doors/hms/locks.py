@@ -9,20 +9,20 @@ from hive_metastore.ttypes import NoSuchLockException, NoSuchTxnException
 
 from catalog.doors.hms.base import Base
 from catalog.errors import MetastoreLockNotFoundError
-from catalog.operations.metastore_locks import LockComponent, LockKind, LockState, MetastoreLock
+from catalog.operations.metastore_locks import LockComponent, LockState, LockType, MetastoreLock
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
-_KINDS = {
-    ttypes.LockType.SHARED_READ: LockKind.SHARED_READ,
-    ttypes.LockType.SHARED_WRITE: LockKind.SHARED_WRITE,
-    ttypes.LockType.EXCL_WRITE: LockKind.SHARED_WRITE,
-    ttypes.LockType.EXCLUSIVE: LockKind.EXCLUSIVE,
+_TYPES = {
+    ttypes.LockType.SHARED_READ: LockType.SHARED_READ,
+    ttypes.LockType.SHARED_WRITE: LockType.SHARED_WRITE,
+    ttypes.LockType.EXCL_WRITE: LockType.SHARED_WRITE,
+    ttypes.LockType.EXCLUSIVE: LockType.EXCLUSIVE,
 }
 _NUMBERS = {
-    LockKind.SHARED_READ: ttypes.LockType.SHARED_READ,
-    LockKind.SHARED_WRITE: ttypes.LockType.SHARED_WRITE,
-    LockKind.EXCLUSIVE: ttypes.LockType.EXCLUSIVE,
+    LockType.SHARED_READ: ttypes.LockType.SHARED_READ,
+    LockType.SHARED_WRITE: ttypes.LockType.SHARED_WRITE,
+    LockType.EXCLUSIVE: ttypes.LockType.EXCLUSIVE,
 }
 _STATES = {LockState.ACQUIRED: ttypes.LockState.ACQUIRED, LockState.WAITING: ttypes.LockState.WAITING}
 
@@ -35,26 +35,25 @@ class LockCalls(Base):
             raise NoSuchTxnException(f"there is no transaction {request.txnid}; lock without one")
         components = [
             LockComponent(
+                _TYPES[component.type],
                 self._database(component.dbname),
                 (component.tablename or "").lower() or None,
                 component.partitionname or None,
-                _KINDS[component.type],
             )
             for component in request.component or ()
         ]
-        return _response(
-            self.catalog.metastore_locks.request(request.user or self.user, request.hostname or "", components)
-        )
+        lock = self.entries.locks.lock(components, holder=request.user or self.user, host=request.hostname or "")
+        return _response(lock)
 
     def check_lock(self, request: Any) -> Any:
         try:
-            return _response(self.catalog.metastore_locks.check(request.lockid))
+            return _response(self.entries.locks.check(request.lockid))
         except MetastoreLockNotFoundError as error:
             raise NoSuchLockException(str(error)) from None
 
     def unlock(self, request: Any) -> None:
         try:
-            self.catalog.metastore_locks.release(request.lockid)
+            self.entries.locks.unlock(request.lockid)
         except MetastoreLockNotFoundError as error:
             raise NoSuchLockException(str(error)) from None
 
@@ -63,21 +62,14 @@ class LockCalls(Base):
             raise NoSuchTxnException(f"there is no transaction {request.txnid}")
         try:
             if request.lockid:
-                self.catalog.metastore_locks.heartbeat(request.lockid)
+                self.entries.locks.heartbeat(request.lockid)
         except MetastoreLockNotFoundError as error:
             raise NoSuchLockException(str(error)) from None
 
     def show_locks(self, request: Any) -> Any:
-        wanted = (request.dbname, request.tablename, request.partname) if request is not None else (None, None, None)
-        elements = [
-            _element(lock, component)
-            for lock in self.catalog.metastore_locks.all()
-            for component in lock.components
-            if all(
-                name is None or name.lower() == (own or "").lower()
-                for name, own in zip(wanted, (component.database, component.table, component.partition), strict=True)
-            )
-        ]
+        wanted = (request.dbname, request.tablename, request.partname) if request is not None else ()
+        locks = self.entries.locks.show(*[name.lower() if name else None for name in wanted])
+        elements = [_element(lock, component) for lock in locks for component in lock.components]
         return ttypes.ShowLocksResponse(locks=elements)
 
 
@@ -92,7 +84,7 @@ def _element(lock: MetastoreLock, component: LockComponent) -> Any:
         tablename=component.table,
         partname=component.partition,
         state=_STATES[lock.state],
-        type=_NUMBERS[component.kind],
+        type=_NUMBERS[component.type],
         txnid=0,
         lastheartbeat=lock.heartbeat_at_ms,
         acquiredat=lock.acquired_at_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -102,7 +103,7 @@ def matching(names: Iterable[str], pattern: str | None) -> list[str]:
     return [name for name in names if matches(name)]
 
 
-def _compiled(pattern: str):  # type: ignore[no-untyped-def]
+def _compiled(pattern: str) -> re.Pattern[str]:
     text = ""
     for character in pattern.replace(".*", "*"):
         text += {"*": "%", ".": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}.get(character, character)

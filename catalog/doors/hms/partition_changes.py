@@ -20,9 +20,10 @@ from catalog.doors.hms.filters import to_expression
 from catalog.doors.hms.names import exact_values, name_to_values
 from catalog.doors.hms.partition_reads import filter_of
 from catalog.doors.hms.partition_specs import from_specs
-from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, with_ddl_time
-from catalog.errors import AlreadyExistsError, NotFoundError
+from catalog.doors.hms.structures import PartitionWriter, database_of, partition_from, unqualified, with_ddl_time
+from catalog.errors import AlreadyExistsError, CatalogError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
+from catalog.model.identifiers import TableName
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
@@ -202,14 +203,20 @@ class PartitionChangeCalls(Base):
         self._change(table, [(partition.values, partition) for partition in partitions])
 
     def _change(self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]]) -> None:
+        known = [(tuple(self._given(values, "list of the values")), partition) for values, partition in changes]
+        for values, _ in known:
+            _require_values(table, values)
+        found = self.entries.partitions_by_values(table.name, [values for values, _ in known])
+        before = {partition.values: partition.location for partition in found}
         changed = []
-        for values, partition in changes:
-            for given in (values, partition.values):
-                _require_values(table, self._given(given, "list of the values"))
+        for values, partition in known:
+            _require_values(table, self._given(partition.values, "list of the values"))
             _require_storage(table, partition)
-            if partition.dbName is not None and database_of(partition).database != table.name.database:
-                raise MetaException(f"a partition does not belong to {table.name}")
-            changed.append((tuple(values or ()), _new(partition, table, int(time.time()), is_new=False)))
+            own = (database_of(partition).database or "", partition.tableName or "")
+            if TableName(*map(str.lower, own)) != table.name:
+                raise MetaException(f"a partition of {table.name} cannot become one of {'.'.join(own)}")
+            new = partition_from(partition, table)
+            changed.append((values, new._replace(location=unqualified(new.location, before.get(values)))))
         try:
             self.entries.alter_partitions(table.name, changed)
         except (NotFoundError, AlreadyExistsError) as error:
@@ -254,7 +261,7 @@ class PartitionChangeCalls(Base):
             )
         try:
             moved = self.entries.exchange_partitions(values, source.name, target.name)
-        except (NotFoundError, AlreadyExistsError) as error:
+        except CatalogError as error:
             raise MetaException(str(error)) from None
         return PartitionWriter(target).write_all(moved)
 
@@ -323,11 +330,9 @@ class PartitionChangeCalls(Base):
         return list(found.values()), len(expressions)
 
 
-def _new(partition: Any, table: HiveTable, now: int, *, is_new: bool = True) -> HivePartition:
+def _new(partition: Any, table: HiveTable, now: int) -> HivePartition:
     entry = partition_from(partition, table)
-    if is_new:
-        return entry._replace(created_at=now, parameters=with_ddl_time(entry.parameters, now))
-    return entry
+    return entry._replace(created_at=now, parameters=with_ddl_time(entry.parameters, now))
 
 
 def _require_values(table: HiveTable, values: Sequence[str]) -> None:

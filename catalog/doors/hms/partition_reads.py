@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Any
 
 from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
 
+from catalog.doors.entries.partitions import OpenedTable
 from catalog.doors.hms.base import Base, key_names
+from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
 from catalog.doors.hms.filters import of_partial_values, to_expression
-from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
-from catalog.metastores.types import HiveTable
+from catalog.metastores.types import HivePartition, HiveTable
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
 _AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
 """Parameter of a table whose partitions are shown with the privileges of the user who asks."""
+
+
+_SORTED = 10_000
+"""Most partitions whose order is worth the time to sort them; the protocol promises none."""
 
 
 class PartitionReadCalls(Base):
@@ -44,7 +51,7 @@ class PartitionReadCalls(Base):
         groups: list[str] | None,
     ) -> Any:
         table = self._table(database, name)
-        return _with_privileges(table, [self._one(table, values)], user, groups)[0]
+        return _privileged(table, [self._one(table, values)], user, groups)[0]
 
     def get_partition_by_name(self, database: str | None, name: str | None, partition: str | None) -> Any:
         table = self._table(database, name)
@@ -65,16 +72,16 @@ class PartitionReadCalls(Base):
 
     # --- many partitions ----------------------------------------------------------------------------------------
 
-    def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> list[Any]:
-        return self._found(self._table(database, name), None, limit)
+    def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> EncodedPartitions:
+        return _encoded(self._opened(database, name), None, limit)
 
     def get_partitions_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
-        return ttypes.PartitionsResponse(partitions=self._found(table, None, request.maxParts))
+        return ttypes.PartitionsResponse(partitions=_written(table, self._found(table, None, request.maxParts)))
 
     def get_partitions_with_auth(
         self, database: str | None, name: str | None, limit: int | None, user: str | None, groups: list[str] | None
-    ) -> list[Any]:
+    ) -> Any:
         table = self._table(database, name)
         return _with_privileges(table, self._found(table, None, limit), user, groups)
 
@@ -83,9 +90,9 @@ class PartitionReadCalls(Base):
 
     def get_partitions_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
-    ) -> list[Any]:
-        table = self._table(database, name)
-        return self._found(table, to_expression(text, table.partition_keys), limit)
+    ) -> EncodedPartitions:
+        table = self._opened(database, name)
+        return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
 
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
@@ -97,17 +104,21 @@ class PartitionReadCalls(Base):
         found = self.entries.partitions(table.name, to_expression(text, table.partition_keys))
         return sum(1 for _ in found)
 
-    def get_partitions_by_names(self, database: str | None, name: str | None, names: list[str] | None) -> list[Any]:
-        return self._by_names(self._table(database, name), names)
+    def get_partitions_by_names(
+        self, database: str | None, name: str | None, names: list[str] | None
+    ) -> EncodedPartitions:
+        table = self._table(database, name)
+        return PartitionEncoder(table).encode(self._by_names(table, names))
 
     def get_partitions_by_names_req(self, request: Any) -> Any:
         table = self._table(request.db_name, request.tbl_name)
-        return ttypes.GetPartitionsByNamesResult(partitions=self._by_names(table, request.names))
+        return ttypes.GetPartitionsByNamesResult(partitions=_written(table, self._by_names(table, request.names)))
 
     def get_partitions_ps(
         self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
-    ) -> list[Any]:
-        return self._by_partial_values(self._table(database, name), values, limit)
+    ) -> EncodedPartitions:
+        table = self._table(database, name)
+        return PartitionEncoder(table).encode(self._by_partial_values(table, values, limit))
 
     def get_partitions_ps_with_auth(
         self,
@@ -117,7 +128,7 @@ class PartitionReadCalls(Base):
         limit: int | None,
         user: str | None,
         groups: list[str] | None,
-    ) -> list[Any]:
+    ) -> Any:
         table = self._table(database, name)
         return _with_privileges(table, self._by_partial_values(table, values, limit), user, groups)
 
@@ -127,13 +138,14 @@ class PartitionReadCalls(Base):
             found = self._by_partial_values(table, request.partVals, request.maxParts)
         else:
             found = self._found(table, None, request.maxParts)
-        found = _with_privileges(table, found, request.userName, request.groupNames)
-        return ttypes.GetPartitionsPsWithAuthResponse(partitions=found)
+        written = _privileged(table, _written(table, found), request.userName, request.groupNames)
+        return ttypes.GetPartitionsPsWithAuthResponse(partitions=written)
 
     def get_partitions_with_specs(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
         filters = getattr(request.filterSpec, "filters", None) or []
         mode = getattr(request.filterSpec, "filterMode", None)
+        found: Iterable[HivePartition]
         if mode == ttypes.PartitionFilterMode.BY_NAMES:
             found = self._by_names(table, filters)
         elif mode == ttypes.PartitionFilterMode.BY_VALUES:
@@ -141,21 +153,26 @@ class PartitionReadCalls(Base):
         else:
             text = " and ".join(f"({part})" for part in filters)
             found = self._found(table, to_expression(text, table.partition_keys), -1)
-        return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, found))
+        return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
 
-    def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> list[Any]:
-        found = self.entries.partitions(table.name, expression, limit=_limit(limit))
-        return PartitionWriter(table).write_all(found)
+    def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
+        return _in_order(self.entries.partitions(table.name, expression, limit=_limit(limit)))
 
     def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
         table = self._table(database, name)
-        return to_specs(table, self._found(table, to_expression(text, table.partition_keys), limit))
+        found = self._found(table, to_expression(text, table.partition_keys), limit)
+        return to_specs(table, _written(table, found))
 
-    def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[Any]:
-        values = exact_values(self._given(names, "list of the names"), key_names(table))
-        return PartitionWriter(table).write_all(self.entries.partitions_by_values(table.name, values))
+    def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[HivePartition]:
+        keys = key_names(table)
+        found = self.entries.partitions_by_values(
+            table.name, exact_values(self._given(names, "list of the names"), keys)
+        )
+        return sorted(found, key=lambda partition: partition_name(keys, partition.values))
 
-    def _by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[Any]:
+    def _by_partial_values(
+        self, table: HiveTable, values: Sequence[str] | None, limit: int | None
+    ) -> Iterable[HivePartition]:
         expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)
         try:
             return self._found(table, expression, limit)
@@ -179,7 +196,7 @@ class PartitionReadCalls(Base):
         table = self._table(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr)
         expression = None if text is None else to_expression(text, table.partition_keys)
-        return self._found(table, expression, request.maxParts), text is None
+        return _written(table, self._found(table, expression, request.maxParts)), text is None
 
     # --- names and values ---------------------------------------------------------------------------------------
 
@@ -271,6 +288,18 @@ def filter_of(serialised: bytes | str | None) -> str | None:
     return text if text.isprintable() else None
 
 
+def _encoded(table: OpenedTable, expression: str | None, limit: int | None) -> EncodedPartitions:
+    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression, _limit(limit))))
+
+
+def _in_order(found: Iterator[HivePartition]) -> Iterable[HivePartition]:
+    """Return partitions; a few of them in the order of their values, as a metastore does."""
+    first = list(islice(found, _SORTED + 1))
+    if len(first) > _SORTED:
+        return chain(first, found)
+    return sorted(first, key=attrgetter("values"))
+
+
 def _limit(limit: int | None) -> int:
     return -1 if limit is None or limit < 0 else limit
 
@@ -283,9 +312,21 @@ def _places(table: HiveTable, fields: Iterable[Any] | None) -> list[int]:
         raise MetaException(f"a column is no partition key; the keys of {table.name} are {', '.join(keys)}") from None
 
 
-def _with_privileges(table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None) -> list[Any]:
+def _written(table: HiveTable, partitions: Iterable[HivePartition]) -> list[Any]:
+    return PartitionWriter(table).write_all(partitions)
+
+
+def _with_privileges(
+    table: HiveTable, partitions: Iterable[HivePartition], user: str | None, groups: list[str] | None
+) -> list[Any] | EncodedPartitions:
+    if _is_authorised(table):
+        return _privileged(table, _written(table, partitions), user, groups)
+    return PartitionEncoder(table).encode(partitions)
+
+
+def _privileged(table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None) -> list[Any]:
     """Return partitions with the privileges of a user: none, as of a metastore in which nobody granted any."""
-    if table.parameters.get(_AUTHORISED, "").lower() == "true":
+    if _is_authorised(table):
         privileges = ttypes.PrincipalPrivilegeSet(
             userPrivileges={} if user is None else {user: []},
             groupPrivileges={group: [] for group in groups or ()},
@@ -294,3 +335,7 @@ def _with_privileges(table: HiveTable, partitions: list[Any], user: str | None, 
         for partition in partitions:
             partition.privileges = privileges
     return partitions
+
+
+def _is_authorised(table: HiveTable) -> bool:
+    return table.parameters.get(_AUTHORISED, "").lower() == "true"

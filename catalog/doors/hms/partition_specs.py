@@ -39,7 +39,7 @@ def from_specs(specs: Sequence[Any]) -> list[Any]:
     Raises:
         MetaException: A part is missing.
     """
-    partitions = []
+    partitions: list[Any] = []
     for spec in specs:
         if spec.partitionList is not None:
             partitions += spec.partitionList.partitions or []

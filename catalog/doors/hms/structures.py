@@ -12,12 +12,12 @@ from catalog.metastores.types import HiveDatabase, HivePartition, HiveSkew, Hive
 from catalog.model import Column
 from catalog.model.identifiers import DEFAULT_DATABASE, TableName
 
-_OWNER_TYPES = {
+OWNER_TYPES = {
     ttypes.PrincipalType.USER: "USER",
     ttypes.PrincipalType.ROLE: "ROLE",
     ttypes.PrincipalType.GROUP: "GROUP",
 }
-_OWNER_NUMBERS = {name: number for number, name in _OWNER_TYPES.items()}
+OWNER_NUMBERS = {name: number for number, name in OWNER_TYPES.items()}
 
 DDL_TIME = "transient_lastDdlTime"
 """The parameter with the time of the last change, which Hive Metastore sets."""
@@ -33,6 +33,11 @@ def qualified(location: str | None) -> str | None:
     return f"file:{location}" if location is not None and location.startswith("/") else location
 
 
+def unqualified(location: str | None, before: str | None) -> str | None:
+    """Return the location that a client sends, as it was before, if it is the one that the client got."""
+    return before if location == qualified(before) else location
+
+
 # --- databases ------------------------------------------------------------------------------------------------------
 
 
@@ -45,7 +50,7 @@ def database_from(entry: Any) -> HiveDatabase:
         description=entry.description,
         parameters=dict(entry.parameters or {}),
         owner=entry.ownerName,
-        owner_type=_OWNER_TYPES.get(entry.ownerType),
+        owner_type=OWNER_TYPES.get(entry.ownerType),
         created_at=None,
         extra=extra,
     )
@@ -61,7 +66,7 @@ def to_database(database: HiveDatabase) -> Any:
         parameters=dict(database.parameters),
         privileges=None,
         ownerName=database.owner or ("public" if is_default else None),
-        ownerType=_OWNER_NUMBERS.get(database.owner_type or ("ROLE" if is_default else "")),
+        ownerType=OWNER_NUMBERS.get(database.owner_type or ("ROLE" if is_default else "")),
         catalogName=CATALOG,
         createTime=database.created_at,
         managedLocationUri=database.extra.get("managedLocationUri"),
@@ -177,7 +182,7 @@ def table_from(entry: Any) -> HiveTable:
         view_text=entry.viewExpandedText,
         original_view_text=entry.viewOriginalText,
         owner=entry.owner,
-        owner_type=_OWNER_TYPES.get(entry.ownerType),
+        owner_type=OWNER_TYPES.get(entry.ownerType),
         retention=entry.retention or 0,
         created_at=entry.createTime or None,
         accessed_at=entry.lastAccessTime or 0,
@@ -200,10 +205,10 @@ def to_table(table: HiveTable) -> Any:
         viewOriginalText=table.original_view_text,
         viewExpandedText=table.view_text,
         tableType=table.table_type,
-        temporary=False,
+        temporary=None,
         rewriteEnabled=table.extra.get("rewriteEnabled", False),
         catName=CATALOG,
-        ownerType=_OWNER_NUMBERS.get(table.owner_type or "USER", ttypes.PrincipalType.USER),
+        ownerType=OWNER_NUMBERS.get(table.owner_type or "USER", ttypes.PrincipalType.USER),
         **{name: table.extra.get(name) for name in _TABLE_EXTRA[1:]},
     )
 

@@ -18,11 +18,11 @@ from hive_metastore.ttypes import (
     UnknownTableException,
 )
 
-from catalog.doors.hms.base import Base, property_of
+from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, matching, parse_database
-from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, with_ddl_time
+from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
 from catalog.doors.hms.table_filters import matching_tables
-from catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
 from catalog.metastores.types import HiveTable
 from catalog.model.identifiers import TableName
 
@@ -120,8 +120,10 @@ class TableCalls(Base):
         try:
             known = self._database(database)
             names = self.entries.table_names(known)
-        except (NoSuchObjectException, DatabaseNotFoundError) as error:
-            raise UnknownDBException(getattr(error, "message", None) or str(error)) from None
+        except NoSuchObjectException as error:
+            raise UnknownDBException(error.message) from None
+        except DatabaseNotFoundError:
+            return []
         tables = self.entries.tables(TableName(known, table) for table in names)
         found = [table.name.name for table in matching_tables(tables, text)]
         return found if limit is None or limit < 0 else found[:limit]
@@ -216,6 +218,7 @@ class TableCalls(Base):
         return request.table
 
     def _create_table(self, entry: Any) -> None:
+        self._given(entry, "table")
         self._check_table(entry, InvalidObjectException)
         name = database_of(entry)
         if (name.catalog or CATALOG).lower() != CATALOG:
@@ -267,15 +270,31 @@ class TableCalls(Base):
         if target.catalog.lower() != CATALOG:
             raise InvalidOperationException("tables cannot be moved between catalogs")
         table = table_from(entry)
-        if property_of(context, "DO_NOT_UPDATE_STATS") != "true":
-            table = replace(table, parameters={**table.parameters, **with_ddl_time({}, int(time.time()))})
-        expected = property_of(context, _EXPECTED_KEY)
-        self.entries.alter_table(
-            table_name,
-            _typed(table),
-            expected=None if expected is None else (expected, property_of(context, _EXPECTED_VALUE)),
-            cascade=cascade,
+        if table.location is None and entry.sd.location is None and table.table_type != _VIEW:
+            raise MetaException("the location of the table is missing; send the one that it has")
+        before = self.entries.table(table_name)
+        if before.table_type != _VIEW and key_names(before) != key_names(table):
+            raise InvalidOperationException(
+                f"partition keys can not be changed; table {table_name} has {', '.join(key_names(before)) or 'none'}"
+            )
+        table = replace(
+            table,
+            location=unqualified(table.location, before.location),
+            parameters=with_ddl_time(table.parameters, int(time.time())),
         )
+        expected = property_of(context, _EXPECTED_KEY)
+        value = property_of(context, _EXPECTED_VALUE)
+        try:
+            self.entries.alter_table(
+                table_name, _typed(table), expected=None if expected is None else (expected, value), cascade=cascade
+            )
+        except EntryModifiedError:
+            found = self.entries.table(table_name).parameters.get(expected or "")
+            # Iceberg's HiveCatalog looks for these words, and tries its commit again.
+            raise MetaException(
+                f"The table has been modified. The parameter value for key '{expected}' is '{found}'. The expected was "
+                f"value was '{value}'"
+            ) from None
 
     def drop_table(self, database: str | None, name: str | None, delete_data: bool) -> None:
         self.entries.drop_table(self._table_name(database, name), delete_data=bool(delete_data))
@@ -296,7 +315,8 @@ class TableCalls(Base):
         if entry.tableName is None:
             raise MetaException("the name of the table is missing; send one")
         if entry.dbName is None:
-            raise refused("the name of the database is missing; send one")
+            missing = InvalidObjectException if refused is InvalidObjectException else MetaException
+            raise missing("the name of the database is missing; send one")
         if not _NAME.fullmatch(entry.tableName):
             raise refused(f"{entry.tableName} is not a valid object name")
         if entry.sd is None or entry.sd.cols is None or entry.sd.serdeInfo is None:
@@ -304,7 +324,7 @@ class TableCalls(Base):
         for field in (*(entry.sd.cols or ()), *(entry.partitionKeys or ())):
             if field.name is None or not field.type:
                 raise MetaException(f"column {field.name!r} has no name or no type; send both")
-            if field.type != _DERIVED and _FIRST_WORD.match(field.type).group() not in _TYPES:
+            if field.type != _DERIVED and _FIRST_WORD.findall(field.type)[0] not in _TYPES:
                 raise refused(f"Invalid column type: {field.type}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +178,7 @@ class Page:
         if size is not None and (not size.isascii() or not size.isdecimal() or not 0 < int(size) < _LARGEST):
             raise InvalidRequestError(f"pageSize is {size[:100]!r}; write a whole number from 1")
         try:
-            after = urlsafe_b64decode(token.encode()).decode() if token else None
+            after = b64decode(token, b"-_", validate=True).decode() if token else None
         except (Base64Error, ValueError):
             raise InvalidRequestError(f"pageToken is {token!r}"[:200] + ", which is not of this server") from None
         if after is not None and "\0" in after:

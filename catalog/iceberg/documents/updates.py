@@ -10,6 +10,7 @@ from catalog.errors import InvalidRequestError, InvalidTableError, RequirementFa
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.schemas import (
     FIRST_PARTITION_FIELD_ID,
+    UNSORTED,
     Json,
     check_sources,
     check_types,
@@ -68,7 +69,7 @@ class _Changes:
 
     # --- Schemas, partition specs and sort orders ---------------------------------------------------------------------
 
-    def add(self, group: str, key: str, entry: Json, known: int | None, first: int) -> None:
+    def add(self, group: str, key: str, entry: Json, known: int | None, first: int = 0) -> None:
         """Add a schema, partition spec or sort order, unless an equal one exists.
 
         Args:
@@ -77,6 +78,8 @@ class _Changes:
         """
         if known is None:
             new = max([first, *(line[key] + 1 for line in self.document[group])])
+            if key == "order-id" and not entry["fields"]:
+                new = UNSORTED["order-id"]
             self.document[group].append({**entry, key: new})
             self.added[group].append(new)
             self.is_changed, self.last_added[group] = True, new
@@ -223,7 +226,7 @@ def _add_spec(changes: _Changes, update: Json) -> None:
             raise InvalidTableError(
                 "Spec does not use sequential IDs that are required in v1; upgrade the table to format version 2"
             )
-    changes.add("partition-specs", "spec-id", {**given, "fields": fields}, known, 0)
+    changes.add("partition-specs", "spec-id", {**given, "fields": fields}, known)
     if known is None:
         document["last-partition-id"] = max([document["last-partition-id"], *(field["field-id"] for field in fields)])
 
@@ -258,8 +261,7 @@ def _add_sort_order(changes: _Changes, update: Json) -> None:
     order, orders = dict(update["sort-order"]), changes.document["sort-orders"]
     check_sources("sort order", order["fields"], changes.schema)
     known = next((line["order-id"] for line in orders if line["fields"] == order["fields"]), None)
-    # The order 0 is no order.
-    changes.add("sort-orders", "order-id", order, known, 1 if order["fields"] else 0)
+    changes.add("sort-orders", "order-id", order, known, first=1)
 
 
 def _set_default_sort_order(changes: _Changes, update: Json) -> None:

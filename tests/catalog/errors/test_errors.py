@@ -18,6 +18,7 @@ from catalog.errors import (
     ConflictError,
     DuplicateColumnError,
     DuplicateFilesError,
+    EntryModifiedError,
     ExpressionError,
     FileProblem,
     FolderBeingPurgedError,
@@ -85,6 +86,7 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     UnplacedFilesError: ("demo.t", [2, 3], 4, "CALL calve.system.place('demo.t')"),
     UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
     UnsupportedCommitError: ("demo.t", "it has the partition spec [c]", 7, "Undo it"),
+    EntryModifiedError: ("demo.t", "v", None, "1"),
     OperationReusedError: ("run", "rebalance of table demo.t"),
 }
 """The arguments of errors that build their message; subclasses have the same."""
@@ -112,7 +114,13 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
+    conflicts = {
+        ConflictError,
+        errors.RequirementFailedError,
+        OperationConflictError,
+        PlanConflictError,
+        MigrationConflictError,
+    }
     assert retryable == {
         *conflicts,
         CatalogFullError,

@@ -69,7 +69,7 @@ class PartitionWriter:
             _, rest = storages.get(id(storage)) or self._add(storage)
             place = "" if location is None else f'"Location":{quoted(location)},'
             accessed = f',"LastAccessTime":{accessed_at}' if accessed_at else ""
-            shown = json.dumps(parameters) if parameters else "{}"
+            shown = json.dumps(dict(parameters)) if parameters else "{}"
             written.append(
                 f'{start}{",".join(map(quote_value, values))}],"CreationTime":{created_at or 0}{accessed},'
                 f'"Parameters":{shown},"StorageDescriptor":{{{place}{rest}'

@@ -38,7 +38,7 @@ def columns_to_glue(columns: Iterable[Column], parameters: Mapping[str, Any] | N
 def column_parameters(*given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the parameters of those columns that have some, by their names in lower case."""
     columns = (column for columns in given for column in columns)
-    return {column["Name"].strip().lower(): column["Parameters"] for column in columns if column.get("Parameters")}
+    return {column["Name"].strip().lower(): column["Parameters"] for column in columns if "Parameters" in column}
 
 
 def storage_from_glue(given: Mapping[str, Any], *, with_columns: bool, **own: Any) -> HiveStorage:
@@ -49,7 +49,7 @@ def storage_from_glue(given: Mapping[str, Any], *, with_columns: bool, **own: An
         own: More of Glue's own fields.
     """
     serde = given.get("SerdeInfo", {})
-    own = {**{field: given[field] for field in _OWN_FIELDS if given.get(field)}, **own}
+    own = {**{field: given[field] for field in _OWN_FIELDS if field in given}, **own}
     columns, skew = given.get("Columns"), _skew_from_glue(given.get(_SKEW, {}))
     written = _skew_to_glue(skew)
     if any(written[field] != value for field, value in given.get(_SKEW, {}).items()):

@@ -56,8 +56,9 @@ def _update(call: Call) -> Answer:
     given, name = call.members["DatabaseInput"], to_calve(call.members["Name"], "database")
     if (new_name := to_calve(given["Name"], "database")) != name:
         raise invalid_input(f"database {name} cannot be renamed to {new_name}; DatabaseInput needs the same Name")
-    find_database(call, call.members["Name"])
-    call.door.entries.alter_database(name, database_from_glue(given, name))
+    before = find_database(call, call.members["Name"])
+    entry = replace(database_from_glue(given, name), created_at=before.created_at)
+    call.door.entries.alter_database(name, entry)
     return {}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from catalog.doors.entries.forms import hive_table
 from catalog.doors.glue.calls import Call, Door
 from catalog.doors.glue.failures import not_found
 from catalog.doors.glue.forms.tables import metadata_location, table_to_glue
 from catalog.doors.glue.names import table_name
-from catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from catalog.errors import DatabaseNotFoundError, NotFoundError, TableNotFoundError
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
 from catalog.tables.table_versions import current_version
@@ -37,16 +37,24 @@ def find_table(call: Call, database: str, name: str) -> Found:
         GlueError: It does not exist, or its database.
     """
     try:
-        return found(call.door.catalog.get_table(str(table_name(database, name))))
+        return found(call.door, call.door.catalog.get_table(str(table_name(database, name))))
     except TableNotFoundError:
         raise not_found(f"Table {name} not found.") from None
     except DatabaseNotFoundError:
         raise not_found(f"Database {database} not found.") from None
 
 
-def found(table: Table) -> Found:
+def found(door: Door, table: Table) -> Found:
     """Return a table with its entry."""
-    return Found(table, hive_table(table))
+    return Found(table, door.entries.entry(table))
+
+
+def found_whole(door: Door, table: Table) -> Found:
+    """Return a table of a list with its entry; lists have no columns of Iceberg tables that an engine has made."""
+    if table.is_only_iceberg:
+        with suppress(NotFoundError):
+            table = door.catalog.get_table(table.full_name)
+    return found(door, table)
 
 
 def of_members(call: Call) -> Found:

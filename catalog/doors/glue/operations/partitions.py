@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.glue.calls import Answer, Call, Operation
-from catalog.doors.glue.expressions import calve_expression
+from catalog.doors.glue.expressions import calve_expression, unfit_value
 from catalog.doors.glue.failures import GlueError, invalid_input, not_found
 from catalog.doors.glue.forms.partitions import PartitionWriter, partition_from_glue
 from catalog.doors.glue.operations.finding import Found, of_members
@@ -17,17 +17,25 @@ from catalog.doors.glue.tokens import make_token, read_token
 from catalog.doors.serving.access import Role
 from catalog.errors import (
     AlreadyExistsError,
+    CatalogError,
     ConflictError,
     InvalidRequestError,
     NotFoundError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
+    PartitionValueError,
 )
 from catalog.metastores.types import HivePartition
-from catalog.partitions.paging import Position, Segment
+from catalog.partitions.paging import Page, Position, Segment
 
 _PAGE = 1_000
 """Partitions on a page. Source: AWS Glue API, `PageSize`."""
+
+_MAXIMUM_LATEST = 1_000
+"""Tables that are known from the latest searches.
+
+A search tells by itself which version of the table it was of, so that a table which has not changed need not be read.
+"""
 
 _OF_MEMBERS = (InvalidRequestError, NotFoundError, AlreadyExistsError, ConflictError, GlueError)
 """Errors of single members of a batch; others are of the whole request."""
@@ -37,18 +45,43 @@ _OF_MEMBERS = (InvalidRequestError, NotFoundError, AlreadyExistsError, ConflictE
 
 
 def _list(call: Call) -> Answer:
+    key = call.members["DatabaseName"], call.members["TableName"]
+    table = call.door.latest.get(key)
+    if table is not None:
+        try:
+            page = _page(call, table)
+            if page.table.version == table.table.version:
+                return _shown(call, table, page)
+        except CatalogError:
+            # The table may be another one meanwhile.
+            pass
     table = of_members(call)
     if table.is_iceberg:
         return {"Partitions": []}
+    page = _page(call, table)
+    if len(call.door.latest) >= _MAXIMUM_LATEST:
+        call.door.latest.clear()
+    call.door.latest[key] = table
+    return _shown(call, table, page)
+
+
+def _page(call: Call, table: Found) -> Page:
     expression = calve_expression(call.members.get("Expression"), table.table)
     position = read_token(call.operation, call.members, [int, int])
-    page = call.door.catalog.partition_page(
-        table.table.full_name,
-        expression,
-        limit=call.members.get("MaxResults", _PAGE),
-        position=None if position is None else Position(*position),
-        segment=_segment(call),
-    )
+    try:
+        return call.door.catalog.partition_page(
+            table.table.full_name,
+            expression,
+            limit=call.members.get("MaxResults", _PAGE),
+            position=None if position is None else Position(*position),
+            segment=_segment(call),
+            is_strict=True,
+        )
+    except PartitionValueError as error:
+        raise GlueError("InvalidStateException", unfit_value(error)) from None
+
+
+def _shown(call: Call, table: Found, page: Page) -> Answer:
     if page.is_by_index is not None:
         call.door.metrics.searched(page.table.full_name, page.is_by_index)
     forms = PartitionForms(call.door.catalog.storage, page.table)

@@ -13,12 +13,13 @@ from catalog.doors.glue.failures import glue_error, invalid_input
 from catalog.doors.glue.forms.tables import ICEBERG, TABLE_TYPE, metadata_location, table_from_glue
 from catalog.doors.glue.names import table_name, to_glue
 from catalog.doors.glue.operations.databases import find_database
-from catalog.doors.glue.operations.finding import find_table, found, shown
+from catalog.doors.glue.operations.finding import find_table, found, found_whole, shown
 from catalog.doors.glue.operations.indexes import definitions_of
 from catalog.doors.glue.operations.versions import require_version
 from catalog.doors.glue.tokens import make_token, read_token, sorted_page
 from catalog.doors.serving.access import Role
 from catalog.errors import CatalogError
+from catalog.metastores.types import HiveTable
 from catalog.model import Table
 
 _NAME_FIELDS = ("Name", "DatabaseName", "CatalogId")
@@ -36,9 +37,26 @@ def _create(call: Call) -> Answer:
     find_database(call, call.members["DatabaseName"])
     entry = table_from_glue(given, name)
     if "OpenTableFormatInput" in call.members:
-        entry = replace(entry, parameters={**entry.parameters, TABLE_TYPE: ICEBERG})
-    call.door.entries.create_table(entry, indexes=definitions_of(call.members.get("PartitionIndexes", ())))
+        _create_iceberg(call, entry)
+    else:
+        call.door.entries.create_table(entry, indexes=definitions_of(call.members.get("PartitionIndexes", ())))
     return {}
+
+
+def _create_iceberg(call: Call, entry: HiveTable) -> None:
+    """Create an Iceberg table with its first metadata; without columns, there are no metadata yet."""
+    if entry.columns:
+        call.door.catalog.create_table(
+            str(entry.name),
+            columns=entry.columns,
+            partition_keys=entry.partition_keys,
+            format=ICEBERG,
+            location=entry.location,
+            properties=entry.parameters,
+            description=entry.description,
+        )
+    else:
+        call.door.entries.create_table(replace(entry, parameters={**entry.parameters, TABLE_TYPE: ICEBERG}))
 
 
 def _table_input(call: Call) -> dict[str, Any]:
@@ -59,7 +77,7 @@ def _update(call: Call) -> Answer:
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
     def check(table: Table) -> None:
-        require_version(call, found(table))
+        require_version(call, found(call.door, table))
 
     call.door.entries.alter_table(
         before.entry.name, entry, check=check, keeps_former=not call.members.get("SkipArchive", False)
@@ -120,7 +138,9 @@ def _list(call: Call) -> Answer:
     if expression := call.members.get("Expression"):
         tables = matching(expression, tables, lambda table: to_glue(table.name))
     page, token = sorted_page(call.operation, call.members, tables, lambda table: table.name)
-    answer: dict[str, Any] = {"TableList": [_chosen(call, shown(call.door, found(table))) for table in page]}
+    answer: dict[str, Any] = {
+        "TableList": [_chosen(call, shown(call.door, found_whole(call.door, table))) for table in page]
+    }
     return answer if token is None else {**answer, "NextToken": token}
 
 
@@ -148,7 +168,7 @@ def matching(expression: str, items: Sequence[Any], name_of: Callable[[Any], str
 
 
 def _search(call: Call) -> Answer:
-    tables = [found(table) for table in call.door.catalog.list_tables()]
+    tables = [found_whole(call.door, table) for table in call.door.catalog.list_tables()]
     entries = [shown(call.door, table) for table in tables]
     text = call.members.get("SearchText")
     predicates = call.members.get("Filters", ())

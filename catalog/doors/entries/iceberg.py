@@ -1,0 +1,70 @@
+"""Entries of Iceberg tables, as Iceberg's HiveCatalog and GlueCatalog write and read them.
+
+Such an entry names the metadata file, and nothing else in it decides: columns and properties are those of the metadata.
+Source: `HMSTablePropertyHelper` and `HiveOperationsBase.storageDescriptor` of Apache Iceberg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.doors.entries.forms import EXTERNAL, hive_table
+from catalog.engine_tables.names import Identifier, Namespace
+from catalog.metastores.types import HiveStorage, HiveTable
+from catalog.model import Table
+from catalog.model.identifiers import TableName
+
+TABLE_TYPE, ICEBERG = "table_type", "ICEBERG"
+METADATA, PREVIOUS = "metadata_location", "previous_metadata_location"
+
+_STORAGE = HiveStorage(
+    "org.apache.hadoop.mapred.FileInputFormat",
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+    output_format="org.apache.hadoop.mapred.FileOutputFormat",
+    bucket_count=-1,
+    is_stored_as_subdirectories=False,
+)
+
+
+def is_shown_as_iceberg(table: Table) -> bool:
+    """Return whether engines read a table as an Iceberg table."""
+    return pointer_of(table) is not None
+
+
+def pointer_of(table: Table) -> str | None:
+    """Return the metadata file of a table that engines read as an Iceberg table; None for other tables."""
+    return table.metadata_location if table.is_iceberg else table.live_location
+
+
+def metadata_of(given: HiveTable) -> str | None:
+    """Return the metadata file that an entry names, if it is that of an Iceberg table."""
+    is_iceberg = given.parameters.get(TABLE_TYPE, "").upper() == ICEBERG
+    return (given.parameters.get(METADATA) or None) if is_iceberg else None
+
+
+def iceberg_entry(table: Table, previous: str | None) -> HiveTable:
+    """Return the entry of an Iceberg table, with the columns of its metadata.
+
+    Args:
+        previous: The metadata file before the current one.
+    """
+    location = pointer_of(table)
+    assert location is not None
+    entry = hive_table(table)
+    parameters = {**entry.parameters, EXTERNAL: "TRUE", TABLE_TYPE: ICEBERG, METADATA: location}
+    parameters.pop(PREVIOUS, None)
+    if previous is not None:
+        parameters[PREVIOUS] = previous
+    return replace(
+        entry,
+        table_type="EXTERNAL_TABLE",
+        columns=(*entry.columns, *entry.partition_keys),
+        partition_keys=(),
+        storage=_STORAGE,
+        parameters=parameters,
+    )
+
+
+def identifier_of(name: TableName) -> Identifier:
+    """Return the name of a table as Iceberg's catalogs have it."""
+    return Identifier.of(Namespace.of([name.database]), name.name)

@@ -1,0 +1,486 @@
+"""The REST door keeps the protocol: names, pages, errors, tags, transactions, views, roles and repeated requests."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from catalog import Catalog
+from catalog.doors.serving.access import Access, Client, Key, Role
+from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
+from tests.support.rest_server import rest_server
+
+Create = Callable[..., httpx.Response]
+JSON = dict[str, Any]
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str]:
+    error = answer.json()["error"]
+    assert error["code"] == answer.status_code
+    assert error["message"]
+    return answer.status_code, error["type"]
+
+
+def set_property(name: str, value: str) -> JSON:
+    return {"action": "set-properties", "updates": {name: value}}
+
+
+def properties_of(http: httpx.Client, name: str = "t") -> JSON:
+    properties: JSON = http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["properties"]
+    return properties
+
+
+# --- Namespaces -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_namespaces_of_one_level_are_databases(http: httpx.Client, catalog: Catalog) -> None:
+    given = {"namespace": ["Shop"], "properties": {"comment": "sales", "owner": "ann"}}
+    assert http.post("/namespaces", json=given).json()["namespace"] == ["shop"]
+    database = catalog.get_database("shop")
+    assert (database.description, database.properties) == ("sales", {"owner": "ann"})
+    changes = {"removals": ["owner", "none"], "updates": {"team": "a"}}
+    assert http.post("/namespaces/SHOP/properties", json=changes).json() == {
+        "updated": ["team"],
+        "removed": ["owner"],
+        "missing": ["none"],
+    }
+    properties = http.get("/namespaces/shop").json()["properties"]
+    assert properties == {"comment": "sales", "team": "a", "location": database.location}
+    assert error_of(http.post("/namespaces", json=given)) == (409, "AlreadyExistsException")
+    catalog.create_table("shop.t", columns=[("id", "int")])
+    assert error_of(http.delete("/namespaces/shop")) == (409, "NamespaceNotEmptyException")
+    catalog.drop_table("shop.t")
+    assert http.delete("/namespaces/shop").status_code == 204
+    assert error_of(http.get("/namespaces/shop")) == (404, "NoSuchNamespaceException")
+    assert http.head("/namespaces/shop").status_code == 404
+
+
+def test_namespaces_of_several_levels_and_odd_names(http: httpx.Client, catalog: Catalog) -> None:
+    for levels in (["a", "b", "c"], ["a.b"], ["x/y"], ["ü 'q'"], ["a", "b.c"]):
+        assert http.post("/namespaces", json={"namespace": levels, "properties": {"k": "v"}}).status_code == 200
+    assert [database.name for database in catalog.list_databases()] == ["a", "demo"]
+    listed = http.get("/namespaces").json()["namespaces"]
+    assert listed == [["a"], ["a.b"], ["demo"], ["x/y"], ["ü 'q'"]]
+    assert http.get("/namespaces", params={"parent": "a"}).json()["namespaces"] == [["a", "b"], ["a", "b.c"]]
+    assert http.get("/namespaces?parent=a%1Fb").json()["namespaces"] == [["a", "b", "c"]]
+    for path in ("a%1Fb%1Fc", "a.b", "x%2Fy", "%C3%BC+%27q%27", "a%1fb.c"):
+        assert http.get(f"/namespaces/{path}").json()["properties"] == {"k": "v"}, path
+    assert error_of(http.delete("/namespaces/a")) == (409, "NamespaceNotEmptyException")
+    assert error_of(http.delete("/namespaces/a%1Fb")) == (409, "NamespaceNotEmptyException")
+    for path in ("a%1Fb%1Fc", "a%1Fb", "a%1Fb.c", "a"):
+        assert http.delete(f"/namespaces/{path}").status_code == 204, path
+
+
+def test_tables_of_odd_names(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    http.post("/namespaces", json={"namespace": ["demo", "in.ner"]})
+    for namespace, name in (("demo", "ta.ble"), ("demo", "tab/le"), ("demo%1Fin.ner", "t")):
+        schema = {"type": "struct", "fields": []}
+        made = http.post(f"/namespaces/{namespace}/tables", json={"name": name, "schema": schema})
+        assert made.status_code == 200, made.text
+        assert Path(made.json()["metadata-location"]).exists()
+        assert http.head(f"/namespaces/{namespace}/tables/{name.replace('/', '%2F')}").status_code == 204
+    assert catalog.list_tables() == []
+    create("plain")
+    assert [table.full_name for table in catalog.list_tables()] == ["demo.plain"]
+
+
+def test_lists_come_in_pages(http: httpx.Client, create: Create) -> None:
+    for number in range(5):
+        create(f"t{number}")
+        http.post("/namespaces", json={"namespace": [f"n{number}"]})
+    for path, key in (("/namespaces/demo/tables", "identifiers"), ("/namespaces", "namespaces")):
+        seen, token = [], ""
+        while token is not None:
+            page = http.get(path, params={"pageToken": token, "pageSize": 2}).json()
+            assert len(page[key]) <= 2
+            seen += page[key]
+            token = page["next-page-token"]
+        assert seen == http.get(path).json()[key]
+        assert len(seen) >= 5
+    for query in ("pageSize=0", "pageSize=x", "pageToken=%00", "pageToken=5"):
+        assert http.get(f"/namespaces/demo/tables?{query}").status_code == 400, query
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_loads_have_tags(http: httpx.Client, create: Create) -> None:
+    tag = create().headers["etag"]
+    loaded = http.get("/namespaces/demo/tables/t")
+    assert loaded.headers["etag"] == tag
+    assert http.get("/namespaces/demo/tables/t", headers={"If-None-Match": tag}).status_code == 304
+    http.post("/namespaces/demo/tables/t", json={"requirements": [], "updates": [set_property("a", "1")]})
+    assert http.get("/namespaces/demo/tables/t", headers={"If-None-Match": tag}).status_code == 200
+    assert error_of(http.get("/namespaces/demo/tables/t?snapshots=some")) == (400, "BadRequestException")
+
+
+def test_a_staged_table_exists_after_its_commit(http: httpx.Client, create: Create) -> None:
+    staged = create("later", **{"stage-create": True}).json()
+    assert "metadata-location" not in staged
+    assert http.head("/namespaces/demo/tables/later").status_code == 404
+    metadata = staged["metadata"]
+    updates = [
+        {"action": "assign-uuid", "uuid": metadata["table-uuid"]},
+        {"action": "add-schema", "schema": metadata["schemas"][0]},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": metadata["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": metadata["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": metadata["location"]},
+    ]
+    change = {"requirements": [{"type": "assert-create"}], "updates": updates}
+    made = http.post("/namespaces/demo/tables/later", json=change)
+    assert made.status_code == 200, made.text
+    assert made.json()["metadata"]["table-uuid"] == metadata["table-uuid"]
+    assert error_of(http.post("/namespaces/demo/tables/later", json=change)) == (409, "CommitFailedException")
+
+
+@pytest.mark.smoke
+def test_a_transaction_changes_all_tables_or_none(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    create("a")
+    create("b")
+    make_scheme_table(catalog, "demo.visits")
+
+    def change(name: str, value: str, *requirements: JSON) -> JSON:
+        return {
+            "identifier": {"namespace": ["demo"], "name": name},
+            "requirements": list(requirements),
+            "updates": [set_property("k", value)],
+        }
+
+    uuid_of_b = http.get("/namespaces/demo/tables/b").json()["metadata"]["table-uuid"]
+    right, wrong = ({"type": "assert-table-uuid", "uuid": text} for text in (uuid_of_b, str(uuid.uuid4())))
+    before = set(Path(catalog.get_database("demo").location).rglob("*.json"))
+    refused = {"table-changes": [change("a", "1"), change("visits", "1"), change("b", "1", wrong)]}
+    assert error_of(http.post("/transactions/commit", json=refused)) == (409, "CommitFailedException")
+    assert set(Path(catalog.get_database("demo").location).rglob("*.json")) == before
+    taken = {"table-changes": [change("a", "2"), change("visits", "2"), change("b", "2", right)]}
+    assert http.post("/transactions/commit", json=taken).status_code == 204
+    assert [properties_of(http, name)["k"] for name in ("a", "b", "visits")] == ["2", "2", "2"]
+    assert catalog.get_table("demo.visits").properties["k"] == "2"
+    missing = {"table-changes": [change("a", "3"), change("none", "3")]}
+    assert error_of(http.post("/transactions/commit", json=missing)) == (404, "NoSuchTableException")
+    twice = {"table-changes": [change("a", "3"), change("A", "4")]}
+    assert error_of(http.post("/transactions/commit", json=twice)) == (400, "BadRequestException")
+    assert properties_of(http, "a")["k"] == "2"
+
+
+@pytest.mark.smoke
+def test_transactions_over_two_tables_exclude_each_other(http: httpx.Client, create: Create) -> None:
+    create("a")
+    create("b")
+
+    def transact(number: int) -> int:
+        names = ("a", "b") if number % 2 else ("b", "a")
+        changes = []
+        for name in names:
+            metadata = http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]
+            # Taken only if the schema is the one that was read, so that exactly one of those that read it succeeds.
+            fields = [*metadata["schemas"][-1]["fields"]]
+            last = metadata["last-column-id"]
+            fields.append({"id": last + 1, "name": f"c{last + 1}", "type": "int", "required": False})
+            changes.append(
+                {
+                    "identifier": {"namespace": ["demo"], "name": name},
+                    "requirements": [{"type": "assert-last-assigned-field-id", "last-assigned-field-id": last}],
+                    "updates": [
+                        {"action": "add-schema", "schema": {"type": "struct", "fields": fields}},
+                        {"action": "set-current-schema", "schema-id": -1},
+                    ],
+                }
+            )
+        return http.post("/transactions/commit", json={"table-changes": changes}).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(transact, range(18)))
+    assert set(statuses) <= {204, 409}
+    last = [http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["last-column-id"] for name in ("a", "b")]
+    assert last == [2 + statuses.count(204)] * 2
+    assert statuses.count(204) >= 1
+
+
+def test_locations_outside_of_allowed_folders_are_refused(
+    http: httpx.Client, catalog: Catalog, create: Create, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "")
+    elsewhere = str(tmp_path / "elsewhere")
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"password": "x"}')
+    create("mine")
+    metadata = http.get("/namespaces/demo/tables/mine").json()["metadata"]
+    snapshot = {"snapshot-id": 1, "timestamp-ms": metadata["last-updated-ms"], "sequence-number": 1, "summary": {}}
+    updates: list[JSON] = [
+        {"action": "set-location", "location": elsewhere},
+        set_property("write.data.path", elsewhere),
+        {"action": "add-snapshot", "snapshot": {**snapshot, "manifest-list": f"{elsewhere}/list.avro"}},
+        {"action": "set-statistics", "statistics": {"snapshot-id": 1, "statistics-path": f"{elsewhere}/s.puffin"}},
+    ]
+    for update in updates:
+        answer = http.post("/namespaces/demo/tables/mine", json={"requirements": [], "updates": [update]})
+        assert error_of(answer) == (400, "BadRequestException"), update
+    assert create("t", location=elsewhere).status_code == 400
+    registered = http.post("/namespaces/demo/register", json={"name": "t", "metadata-location": str(secret)})
+    assert registered.status_code == 400
+    assert "password" not in registered.text
+    assert http.get("/namespaces/demo/tables/mine").json()["metadata"] == metadata
+
+
+def test_a_folder_of_a_calve_table_is_no_location_of_a_table(
+    http: httpx.Client, catalog: Catalog, create: Create
+) -> None:
+    orders = catalog.create_table("demo.orders", columns=[("id", "int")])
+    answer = create("t", location=f"{orders.location}/inner")
+    assert error_of(answer) == (400, "BadRequestException")
+    assert "demo.orders" in answer.text
+
+
+def test_a_purge_keeps_what_another_table_reaches(http: httpx.Client, create: Create) -> None:
+    made = create("a").json()
+    location = made["metadata-location"]
+    registered = http.post("/namespaces/demo/register", json={"name": "b", "metadata-location": location})
+    assert registered.status_code == 200
+    assert http.delete("/namespaces/demo/tables/a?purgeRequested=true").status_code == 204
+    assert Path(location).exists()
+    assert http.get("/namespaces/demo/tables/b").status_code == 200
+    assert http.delete("/namespaces/demo/tables/b?purgeRequested=true").status_code == 204
+    assert not Path(location).exists()
+
+
+def test_former_metadata_are_deleted_where_the_table_asks_for_it(http: httpx.Client, create: Create) -> None:
+    wish = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+    locations = [create(properties=wish).json()["metadata-location"]]
+    for number in range(5):
+        change = {"requirements": [], "updates": [set_property("k", str(number))]}
+        locations.append(http.post("/namespaces/demo/tables/t", json=change).json()["metadata-location"])
+    assert [Path(location).exists() for location in locations] == [False, False, False, True, True, True]
+    log = http.get("/namespaces/demo/tables/t").json()["metadata"]["metadata-log"]
+    assert [line["metadata-file"] for line in log] == locations[3:5]
+
+
+def test_a_missing_metadata_file_is_said_and_the_table_can_be_dropped(
+    http: httpx.Client, catalog: Catalog, create: Create
+) -> None:
+    location = create().json()["metadata-location"]
+    Path(location).unlink()
+    assert error_of(http.get("/namespaces/demo/tables/t")) == (404, "NotFoundException")
+    assert catalog.get_table("demo.t").columns == ()
+    assert http.delete("/namespaces/demo/tables/t").status_code == 204
+
+
+# --- Views ------------------------------------------------------------------------------------------------------------
+
+
+def test_views(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    text = {"type": "sql", "sql": "select 1", "dialect": "spark"}
+    version = {
+        "version-id": 1,
+        "timestamp-ms": 5,
+        "schema-id": 0,
+        "summary": {},
+        "representations": [text],
+        "default-namespace": ["demo"],
+    }
+    schema = {"type": "struct", "fields": [{"id": 0, "name": "x", "type": "int", "required": False}]}
+    body = {"name": "v", "schema": schema, "view-version": version, "properties": {}}
+    made = http.post("/namespaces/demo/views", json=body)
+    assert made.status_code == 200, made.text
+    assert error_of(create("v")) == (409, "AlreadyExistsException")
+    assert error_of(http.get("/namespaces/demo/tables/v")) == (404, "NoSuchTableException")
+    assert http.get("/namespaces/demo/views").json()["identifiers"] == [{"namespace": ["demo"], "name": "v"}]
+    assert catalog.list_tables("demo") == []
+    other = {**version, "representations": [{**text, "sql": "select 2"}], "version-id": 9}
+    change = {
+        "requirements": [{"type": "assert-view-uuid", "uuid": made.json()["metadata"]["view-uuid"]}],
+        "updates": [
+            {"action": "add-view-version", "view-version": other},
+            {"action": "set-current-view-version", "view-version-id": -1},
+        ],
+    }
+    changed = http.post("/namespaces/demo/views/v", json=change).json()["metadata"]
+    assert (len(changed["versions"]), len(changed["version-log"])) == (2, 2)
+    names = {"source": {"namespace": ["demo"], "name": "v"}, "destination": {"namespace": ["demo"], "name": "w"}}
+    assert http.post("/views/rename", json=names).status_code == 204
+    assert http.head("/namespaces/demo/views/w").status_code == 204
+    assert error_of(http.get("/namespaces/demo/views/v")) == (404, "NoSuchViewException")
+    assert http.delete("/namespaces/demo/views/w").status_code == 204
+
+
+# --- Repeated requests ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Create) -> None:
+    create()
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    change = {"requirements": [], "updates": [set_property("a", "1")]}
+    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    other = {"requirements": [], "updates": [set_property("a", "2")]}
+    assert http.post("/namespaces/demo/tables/t", json=other, headers=key).status_code == 400
+    assert properties_of(http)["a"] == "1"
+    drop = {"Idempotency-Key": str(uuid.uuid4())}
+    assert [http.delete("/namespaces/demo/tables/t", headers=drop).status_code for _ in range(2)] == [204, 204]
+    assert http.delete("/namespaces/demo/tables/t").status_code == 404
+    gone = {"Idempotency-Key": str(uuid.uuid4())}
+    assert [http.delete("/namespaces/demo/tables/t", headers=gone).status_code for _ in range(2)] == [404, 404]
+    assert http.delete("/namespaces/demo/tables/t", headers={"Idempotency-Key": "x"}).status_code == 400
+
+
+def test_one_of_many_equal_requests_is_carried_out(http: httpx.Client, create: Create) -> None:
+    create()
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    names = {"namespace": ["once"]}
+    barrier = threading.Barrier(6)
+
+    def send(_number: int) -> int:
+        barrier.wait()
+        return http.post("/namespaces", json=names, headers=key).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(send, range(6)))
+    assert set(statuses) <= {200, 409}
+    assert http.post("/namespaces", json=names, headers=key).status_code == 200
+
+
+# --- Clients ----------------------------------------------------------------------------------------------------------
+
+ACCESS = Access(
+    keys={
+        name: Key(name, f"secret-of-{name}-0123", Client(name, role))
+        for name, role in (("reader", Role.READER), ("writer", Role.WRITER), ("owner", Role.OWNER))
+    }
+)
+
+
+@pytest.fixture
+def guarded(catalog: Catalog) -> Iterator[str]:
+    """The address of a server with credentials."""
+    with rest_server(catalog, ACCESS) as url:
+        yield url
+
+
+def token(address: str, name: str, secret: str | None = None) -> httpx.Response:
+    form = {"grant_type": "client_credentials", "client_id": name, "client_secret": secret or f"secret-of-{name}-0123"}
+    return httpx.post(f"{address}/v1/oauth/tokens", data=form)
+
+
+def test_roles(guarded: str, catalog: Catalog) -> None:
+    assert httpx.get(f"{guarded}/v1/config").status_code == 401
+    clients = {}
+    for name in ACCESS.keys:
+        bearer = token(guarded, name).json()["access_token"]
+        clients[name] = httpx.Client(base_url=f"{guarded}/v1", headers={"Authorization": f"Bearer {bearer}"})
+    body = {"name": "t", "schema": {"type": "struct", "fields": []}}
+    change = {"requirements": [], "updates": [set_property("a", "1")]}
+    creation = {"requirements": [{"type": "assert-create"}], "updates": []}
+    assert error_of(clients["writer"].post("/namespaces/demo/tables", json=body)) == (403, "ForbiddenException")
+    assert clients["owner"].post("/namespaces/demo/tables", json=body).status_code == 200
+    assert clients["reader"].get("/namespaces/demo/tables/t").status_code == 200
+    assert clients["reader"].post("/namespaces/demo/tables/t", json=change).status_code == 403
+    assert clients["writer"].post("/namespaces/demo/tables/t", json=change).status_code == 200
+    assert clients["writer"].post("/namespaces/demo/tables/new", json=creation).status_code == 403
+    assert clients["writer"].delete("/namespaces/demo/tables/t").status_code == 403
+    for client in clients.values():
+        client.close()
+
+
+def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert token(guarded, "owner", "wrong").json()["error"] == "invalid_client"
+    assert token(guarded, "nobody").status_code == 401
+    answer = token(guarded, "owner").json()
+    assert (answer["token_type"], answer["expires_in"]) == ("bearer", 3600)
+    good = answer["access_token"]
+
+    def status(text: str) -> int:
+        return httpx.get(f"{guarded}/v1/config", headers={"Authorization": f"Bearer {text}".encode()}).status_code
+
+    assert status(good) == 200
+    mark, claims, signature = good.split(".")
+    for bad in (
+        "x",
+        good[:-2],
+        f"{mark}.{claims[:-2]}.{signature}",
+        f"{mark}..{signature}",
+        f"{mark}.é.{signature}",
+    ):
+        assert status(bad) == 401, bad
+    exchange = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": good,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+    }
+    renewed = httpx.post(f"{guarded}/v1/oauth/tokens", data=exchange).json()["access_token"]
+    assert status(renewed) == 200
+    foreign = {**exchange, "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
+    assert httpx.post(f"{guarded}/v1/oauth/tokens", data=foreign).json()["error"] == "unsupported_grant_type"
+    with monkeypatch.context() as later:
+        later.setattr("catalog.doors.rest.tokens.time.time", lambda: 4e9)
+        assert status(good) == 401
+
+
+# --- Malformed requests -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        '{"name": 5}',
+        '{"name": "t", "schema": 5}',
+        '{"name": "t", "schema": {"type": "struct"}}',
+        "NaN",
+    ],
+)
+def test_malformed_bodies_are_refused(http: httpx.Client, content: str) -> None:
+    assert http.post("/namespaces/demo/tables", content=content).status_code == 400
+    assert http.post("/namespaces", content=content).status_code == 400
+    assert http.post("/transactions/commit", content=content).status_code == 400
+
+
+def test_unknown_paths_and_methods(http: httpx.Client) -> None:
+    assert error_of(http.get("/nothing")) == (404, "NotFoundException")
+    assert error_of(http.put("/namespaces")) == (405, "UnsupportedOperationException")
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"action": "unknown"},
+        {"action": "add-schema"},
+        {"action": "add-schema", "schema": {"type": "struct", "fields": [{"id": 1}]}},
+        {"action": "set-current-schema", "schema-id": 77},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-snapshot", "snapshot": {"snapshot-id": "x"}},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 5},
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "stem", "snapshot-id": 5},
+        {"action": "upgrade-format-version", "format-version": 1},
+        {"action": "upgrade-format-version", "format-version": 9},
+        {"action": "set-properties", "updates": {"a": 1}},
+        {"action": "remove-schemas", "schema-ids": [0]},
+        {"action": "remove-partition-specs", "spec-ids": [0]},
+        {"action": "add-spec", "spec": {"fields": [{"name": "x", "transform": "identity", "source-id": 99}]}},
+        {"action": "set-location", "location": ""},
+        {"action": "assign-uuid", "uuid": "x"},
+        5,
+    ],
+    ids=json.dumps,
+)
+def test_impossible_updates_change_nothing(http: httpx.Client, create: Create, update: object) -> None:
+    location = create().json()["metadata-location"]
+    answer = http.post("/namespaces/demo/tables/t", json={"requirements": [], "updates": [update]})
+    assert answer.status_code == 400, answer.text
+    assert http.get("/namespaces/demo/tables/t").json()["metadata-location"] == location

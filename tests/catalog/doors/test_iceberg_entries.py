@@ -1,0 +1,174 @@
+"""Iceberg tables as entries: pointers that move only from where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+from catalog import Catalog
+from catalog.doors.entries import Entries
+from catalog.doors.entries.iceberg import identifier_of
+from catalog.engine_tables.model import Commit, NewTable
+from catalog.errors import (
+    EntryModifiedError,
+    IcebergTableError,
+    LocationNotAllowedError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
+from catalog.model import Column
+from catalog.model.identifiers import TableName
+from catalog.schemes.hashing import HashScheme
+from tests.support.entries import NAME, ORDERS, PARQUET
+
+EVENTS = TableName("demo", "events")
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 1, "name": "id", "required": False, "type": "long"},
+        {"id": 2, "name": "Day", "required": False, "type": "date"},
+    ],
+}
+
+
+@pytest.fixture
+def entries(catalog: Catalog) -> Entries:
+    return Entries(catalog)
+
+
+@pytest.fixture
+def metadata(entries: Entries) -> list[str]:
+    """The locations of three metadata files of a table that the catalog has no longer, in order."""
+    tables, identifier = entries.catalog.iceberg, identifier_of(TableName("demo", "made"))
+    locations = [tables.create(identifier, NewTable(SCHEMA, properties={"owner": "ann"})).location]
+    for number in range(2):
+        updates = [{"action": "set-properties", "updates": {"n": str(number)}}]
+        locations.append(tables.commit([Commit(identifier, [], updates)])[0].location)
+    tables.drop(identifier)
+    return [str(location) for location in locations]
+
+
+def entry(metadata: str, **parameters: str) -> HiveTable:
+    """Return an entry as Iceberg's HiveCatalog writes it."""
+    named = {"EXTERNAL": "TRUE", "table_type": "ICEBERG", "metadata_location": metadata, **parameters}
+    return HiveTable(EVENTS, "EXTERNAL_TABLE", (Column("id", "bigint"),), (), HiveStorage(), parameters=named)
+
+
+def test_an_entry_with_metadata_is_an_iceberg_table(entries: Entries, metadata: list[str]) -> None:
+    created = entries.create_table(entry(metadata[0]))
+    assert created.columns == (Column("id", "bigint"), Column("day", "date"))
+    assert (created.table_type, created.partition_keys) == ("EXTERNAL_TABLE", ())
+    assert created.parameters == {
+        "EXTERNAL": "TRUE",
+        "table_type": "ICEBERG",
+        "metadata_location": metadata[0],
+        "owner": "ann",
+        "write.parquet.compression-codec": "zstd",
+    }
+    assert entries.tables([EVENTS]) == [entries.table(EVENTS)] == [created]
+    assert entries.table_names("demo", kind="EXTERNAL_TABLE") == ["events"]
+    assert entries.catalog.get_table("demo.events").is_only_iceberg
+    assert list(entries.partitions(EVENTS)) == entries.partition_names(EVENTS) == []
+    assert entries.statistics(EVENTS) == []
+    with pytest.raises(IcebergTableError):
+        entries.add_partitions(EVENTS, [HivePartition(("1",), PARQUET)])
+    with pytest.raises(TableAlreadyExistsError):
+        entries.create_table(entry(metadata[0]))
+    with pytest.raises(TableAlreadyExistsError):
+        entries.create_table(replace(ORDERS, name=EVENTS))
+    entries.drop_table(EVENTS, delete_data=True)
+    with pytest.raises(TableNotFoundError):
+        entries.table(EVENTS)
+    # Engines delete the files themselves.
+    assert entries.create_table(entry(metadata[0])).parameters["metadata_location"] == metadata[0]
+
+
+def test_a_pointer_moves_from_the_metadata_that_are_expected(entries: Entries, metadata: list[str]) -> None:
+    entries.create_table(entry(metadata[0]))
+    second = entry(metadata[1], previous_metadata_location=metadata[0])
+    moved = entries.alter_table(EVENTS, second, expected=("metadata_location", metadata[0]))
+    assert moved.parameters["metadata_location"] == metadata[1]
+    assert moved.parameters["previous_metadata_location"] == metadata[0]
+    assert moved.parameters["n"] == "0"
+    third = entry(metadata[2], previous_metadata_location=metadata[0])
+    for expected in (None, ("metadata_location", metadata[0])):
+        with pytest.raises(EntryModifiedError, match="metadata_location"):
+            entries.alter_table(EVENTS, third, expected=expected)
+    assert entries.table(EVENTS) == moved
+    third = entry(metadata[2], previous_metadata_location=metadata[1])
+    assert entries.alter_table(EVENTS, third).parameters["n"] == "1"
+
+
+def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str]) -> None:
+    created = entries.create_table(entry(metadata[0]))
+    new = TableName("default", "renamed")
+    assert entries.alter_table(EVENTS, replace(created, name=new)) == replace(created, name=new)
+    assert entries.table_names("demo") == []
+
+
+def test_metadata_elsewhere_are_refused(entries: Entries, metadata: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    entries.create_table(entry(metadata[0]))
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "/nowhere")
+    monkeypatch.delenv("CALVE_WAREHOUSE")
+    with pytest.raises(LocationNotAllowedError):
+        entries.alter_table(EVENTS, entry(metadata[1]))
+    with pytest.raises(LocationNotAllowedError):
+        entries.create_table(replace(entry(metadata[1]), name=TableName("demo", "more")))
+
+
+def test_a_table_with_a_scheme_is_shown_as_iceberg(entries: Entries) -> None:
+    entries.catalog.create_table(
+        "demo.placed", columns=[("id", "bigint"), ("v", "string")], scheme=HashScheme("id", "bigint", count=2)
+    )
+    shown = entries.table(TableName("demo", "placed"))
+    assert shown.parameters["table_type"] == "ICEBERG"
+    assert shown.parameters["metadata_location"] == entries.catalog.get_table("demo.placed").live_location
+    assert {column.name for column in shown.columns} == {"id", "v"}
+    assert entries.tables([shown.name]) == [shown]
+
+
+def test_a_hive_table_becomes_an_iceberg_table(entries: Entries, metadata: list[str]) -> None:
+    orders = entries.create_table(ORDERS)
+    entries.add_partitions(NAME, [HivePartition(("DE", "1"), PARQUET)])
+    named = {**orders.parameters, "table_type": "iceberg", "metadata_location": metadata[0]}
+    migrated = entries.alter_table(NAME, replace(orders, parameters=named))
+    assert migrated.parameters["metadata_location"] == metadata[0]
+    assert migrated.columns == (Column("id", "bigint"), Column("day", "date"))
+    assert migrated.owner == "ann"
+    table = entries.catalog.get_table("demo.orders")
+    assert table.is_iceberg
+    assert not table.is_only_iceberg
+    assert entries.partition_names(NAME) == []
+    assert [version.number for version in entries.versions(NAME)] == [1, 0]
+    moved = entries.alter_table(NAME, replace(migrated, parameters={**named, "metadata_location": metadata[1]}))
+    assert moved.parameters["previous_metadata_location"] == metadata[0]
+
+
+def move(url: str, before: str, after: str, results: Any) -> None:
+    with Catalog.open(url, warehouse="/tmp") as catalog:
+        entries = Entries(catalog)
+        try:
+            entries.alter_table(EVENTS, entry(after), expected=("metadata_location", before))
+            results.put(after)
+        except EntryModifiedError:
+            results.put(None)
+
+
+def test_of_two_commits_at_once_one_wins(entries: Entries, metadata: list[str], catalog_url: str) -> None:
+    entries.create_table(entry(metadata[0]))
+    context = get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=move, args=(catalog_url, metadata[0], after, results)) for after in metadata[1:]]
+    for worker in workers:
+        worker.start()
+    ends = {results.get(timeout=60) for _ in workers}
+    for worker in workers:
+        worker.join(60)
+    [winner] = ends - {None}
+    assert None in ends
+    assert entries.table(EVENTS).parameters["metadata_location"] == winner
