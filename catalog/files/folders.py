@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from catalog.errors import LocationNotEmptyError, StorageError
+from catalog.errors import CatalogError, LocationNotEmptyError, MissingFileError, StorageError
 from catalog.files.locations import is_local, local_path
 
 
@@ -46,24 +46,33 @@ def _make(path: str, made: list[str]) -> None:
     made.append(path)
 
 
-def move_folder(location: str, target: str) -> bool:
+def move_folder(location: str, target: str, *, must_exist: bool = False) -> bool:
     """Move a folder on a local disk, with its contents; return whether anything was moved.
 
     Safe to repeat: a folder that is not there any longer, while the target is, was moved before.
 
+    Args:
+        must_exist: Refuse to move a folder that does not exist; else its target is made.
+
     Raises:
+        MissingFileError: Neither the folder nor its target exists.
         LocationNotEmptyError: The target has files, which are not those of the folder.
         StorageError: The folder cannot be moved.
     """
     before, after = local_path(location), local_path(target)
     try:
         if not os.path.isdir(before):
+            if must_exist and not os.path.isdir(after):
+                raise MissingFileError(f"{location} does not exist, so it cannot be moved to {target}")
             os.makedirs(after, exist_ok=True)
             return False
         if os.path.isdir(after) and os.listdir(after):
             raise LocationNotEmptyError(f"{location} cannot be moved to {target}, which has files; choose another name")
         os.makedirs(os.path.dirname(after), exist_ok=True)
         os.rename(before, after)
+    except CatalogError:
+        # Errors of storage are errors of the system, too.
+        raise
     except OSError as error:
         raise StorageError(f"{location} cannot be moved to {target}: {error.strerror}") from None
     return True

@@ -61,13 +61,14 @@ class _Moves:
     """Folders to move before the commit, and those that were moved."""
 
     wanted: list[tuple[str, str]] = field(default_factory=list)
+    must_exist: bool = False
     done: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
         for location, target in self.wanted:
             # Before the move, so that an interrupted one is undone, too.
             self.done.append((location, target))
-            move_folder(location, target)
+            move_folder(location, target, must_exist=self.must_exist)
 
     def undo(self) -> None:
         for location, target in reversed(self.done):
@@ -114,11 +115,13 @@ class PartitionEntries:
             TableNotFoundError, PartitionNotFoundError: A table, or a partition of the source, was dropped meanwhile.
             PartitionAlreadyExistsError: The target has one of the partitions.
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+            MissingFileError: The folder of a partition does not exist.
         """
         with self._transaction() as (connection, moves):
             for table in sorted((source, target), key=lambda table: table.id):
                 held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=True)
                 refuse_stored_as_iceberg(held, "exchanging partitions", "Copy the rows with INSERT INTO … SELECT")
+            moves.must_exist = True
             new = [_exchanged(source, target, partition, moves) for _, partition in partitions]
             if drop_partitions(connection, source, [number for number, _ in partitions]) < len(partitions):
                 raise PartitionNotFoundError(

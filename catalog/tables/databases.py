@@ -81,6 +81,11 @@ class DatabaseDefinitions:
         require_location(location)
         return location
 
+    @property
+    def warehouse(self) -> str | None:
+        """The folder for databases that have no location of their own; None if there is none."""
+        return self._warehouse
+
     def usual_location(self, name: str) -> str:
         """Return the location of a database or namespace that is created without one.
 

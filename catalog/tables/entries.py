@@ -6,6 +6,7 @@ or changes the table.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,16 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from catalog.errors import CommitOutcomeUnknownError, InvalidTableError, UnsupportedChangeError
+from catalog.errors import (
+    CommitOutcomeUnknownError,
+    FilesNeededError,
+    InvalidTableError,
+    UnreadableMetadataError,
+    UnsupportedChangeError,
+)
+from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders, move_folder
-from catalog.files.locations import is_local, local_path
+from catalog.files.locations import comparable, is_local, is_within, local_path
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
@@ -27,10 +35,15 @@ from catalog.tables.buckets import buckets_json
 from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
+from catalog.tables.neighbours import neighbours
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location
+from catalog.tables.own_files import PurgedFiles, delete_own_files
 from catalog.tables.own_properties import check_own_properties, without_records
 from catalog.tables.ownership import is_own_folder
+from catalog.tables.purging import refuse_reached_folders
 from catalog.tables.table_versions import VERSION, add_version
+
+log = logging.getLogger(__name__)
 
 Details = Mapping[str, Any]
 
@@ -269,6 +282,31 @@ class TableEntries:
             InvalidRequestError: The name or the location is not allowed.
         """
         return self._definitions.database_folder(normalise_identifier(name, "database"), location)
+
+    def delete_database_folder(self, location: str) -> PurgedFiles:
+        """Delete the folder of a dropped database: inside the warehouse, with the files of all writers.
+
+        Folders outside the warehouse, which others may use, are deleted only if they are empty. Files of tables that
+        lie in the folder, and of Iceberg tables, stay.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        folder, warehouse = comparable(location), self._definitions.warehouse
+        root = None if warehouse is None else comparable(warehouse)
+        if root is None or folder == root or not is_within(folder, root):
+            Folder(location).delete_if_empty()
+            return PurgedFiles()
+        try:
+            refuse_reached_folders(self._storage, location, [location])
+        except (FilesNeededError, UnreadableMetadataError) as error:
+            log.warning("kept the folder of a dropped database: %s", error)
+            return PurgedFiles()
+        with self._storage.read() as connection:
+            others = list(neighbours(connection, [location]))
+        if any(not other.path for other in others):
+            return PurgedFiles()
+        return delete_own_files(location, None, [other.path for other in others if other.path])
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Replace the location, description, properties and details of a database.

@@ -9,7 +9,6 @@ from catalog.catalog import Catalog
 from catalog.doors.entries.forms import database_of, hive_database
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.errors import InvalidRequestError
-from catalog.files.filesystem import Folder
 from catalog.metastores.types import HiveDatabase
 from catalog.model import Table, TableKind
 
@@ -96,8 +95,8 @@ class DatabaseMethods:
 
         Args:
             cascade: Drop its tables, too.
-            delete_data: Delete the files of managed tables, as `drop_table` does, and the database's folder if it is
-                empty then.
+            delete_data: Delete the files of managed tables, as `drop_table` does, and the database's folder: inside the
+                warehouse with all files that are left, elsewhere only if it is empty.
 
         Raises:
             DatabaseNotFoundError: It does not exist.
@@ -109,4 +108,4 @@ class DatabaseMethods:
                 self.catalog.drop_table(table.full_name, purge=is_purgeable(table), all_files=True)
         self.catalog.drop_database(database.name, cascade=cascade)
         if delete_data:
-            Folder(database.location).delete_if_empty()
+            self.catalog.table_entries.delete_database_folder(database.location)

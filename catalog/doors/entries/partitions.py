@@ -148,6 +148,7 @@ class PartitionMethods(TableMethods):
             InvalidTableError: The tables differ in their columns or partition keys.
             InvalidPartitionSpecError: A name is not a partition key.
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+            MissingFileError: The folder of a partition does not exist; nothing was moved.
         """
         before, after = self._forms(source), self._forms(target)
         if (before.table.columns, before.table.partition_keys) != (after.table.columns, after.table.partition_keys):

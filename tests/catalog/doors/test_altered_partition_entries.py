@@ -15,6 +15,7 @@ from catalog.errors import (
     InvalidPartitionSpecError,
     InvalidTableError,
     LocationInUseError,
+    MissingFileError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
 )
@@ -118,6 +119,16 @@ def test_partitions_move_to_another_table(entries: Entries, orders: HiveTable, t
     assert entries.partition(ARCHIVE, ("DE", "7")).location == str(tmp_path / "away")
     assert entries.partition_names(NAME) == []
     assert is_exact(entries)
+
+
+def test_a_partition_without_a_folder_is_not_exchanged(entries: Entries, orders: HiveTable) -> None:
+    entries.create_table(replace(ORDERS, name=ARCHIVE))
+    os.rmdir(f"{orders.location}/country=DE/day=2")
+    with pytest.raises(MissingFileError, match="day=2 does not exist"):
+        entries.exchange_partitions({"country": "DE"}, NAME, ARCHIVE)
+    assert len(entries.partition_names(NAME)) == 3
+    assert os.path.exists(f"{orders.location}/country=DE/day=1/000000_0")
+    assert entries.partition_names(ARCHIVE) == []
 
 
 def test_what_cannot_be_exchanged_stays(entries: Entries, orders: HiveTable) -> None:

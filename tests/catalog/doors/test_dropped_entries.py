@@ -11,7 +11,7 @@ import pytest
 from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import DatabaseNotEmptyError, DatabaseNotFoundError
-from catalog.metastores.types import HivePartition, HiveTable
+from catalog.metastores.types import HiveDatabase, HivePartition, HiveTable
 from catalog.model.identifiers import TableName
 from tests.support.entries import NAME, ORDERS, PARQUET
 
@@ -79,9 +79,27 @@ def test_a_database_goes_with_its_tables(entries: Entries, orders: HiveTable) ->
     with pytest.raises(DatabaseNotEmptyError):
         entries.drop_database("demo")
     folder = str(entries.database("demo").location)
+    Path(folder, "left").mkdir()
+    Path(folder, "left/over").write_text("")
     entries.drop_database("demo", cascade=True, delete_data=True)
     assert not os.path.exists(folder)
     with pytest.raises(DatabaseNotFoundError):
         entries.database("demo")
     with pytest.raises(DatabaseNotFoundError):
         entries.drop_database("demo")
+
+
+def test_what_others_have_in_the_folder_of_a_database_stays(entries: Entries, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "file").write_text("")
+    entries.create_database(HiveDatabase("elsewhere", str(away)))
+    entries.drop_database("elsewhere", delete_data=True)
+    assert (away / "file").exists()
+    inside = str(entries.database("demo").location)
+    entries.create_table(replace(ORDERS, name=TableName("default", "guest"), location=f"{inside}/guest"))
+    Path(f"{inside}/guest/file").write_text("")
+    Path(f"{inside}/left").write_text("")
+    entries.drop_database("demo", delete_data=True)
+    assert os.listdir(inside) == ["guest"]
+    assert os.path.exists(f"{inside}/guest/file")
