@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,3 +190,44 @@ def test_no_text_makes_the_parser_fail_in_another_way() -> None:
     outcomes, _, _ = fuzz(5_000)
     usual = {error.__name__ for error in ExpressionError.__subclasses__()} - {ExpressionTooComplexError.__name__}
     assert {"parsed", *usual} <= set(outcomes)
+
+
+MOMENTS = Table(
+    database="demo",
+    name="m",
+    columns=(Column("v", "int"),),
+    partition_keys=(Column("t", "timestamp"),),
+    format=FileFormat.PARQUET,
+    location="/demo/m",
+)
+NANOSECONDS = st.integers(-3_000, 3_000)
+
+
+def moment(nanoseconds: int) -> str:
+    """Return the literal of a time near 2024-01-01, in nanoseconds."""
+    day = "2024-01-01 00:00:00" if nanoseconds >= 0 else "2023-12-31 23:59:59"
+    return f"'{day}.{nanoseconds % 10**9:09}'"
+
+
+@given(stored=st.integers(-3, 3), low=NANOSECONDS, high=NANOSECONDS, data=st.data())
+def test_literals_of_nanoseconds_are_compared_exactly(stored: int, low: int, high: int, data: st.DataObject) -> None:
+    """A partition has microseconds, and null is neither inside nor outside."""
+    value, time = 1_000 * stored, int(MOMENTS.key_types[0].parse("2024-01-01 00:00:00")) + stored
+    expression, expected = data.draw(
+        st.sampled_from(
+            [
+                (f"t = {moment(low)}", value == low),
+                (f"t <> {moment(low)}", value != low),
+                (f"t < {moment(low)}", value < low),
+                (f"t <= {moment(low)}", value <= low),
+                (f"{moment(low)} < t", value > low),
+                (f"t >= {moment(low)}", value >= low),
+                (f"t between {moment(low)} and {moment(high)}", low <= value <= high),
+                (f"t in ({moment(low)}, {moment(high)})", value in (low, high)),
+                (f"t not in ({moment(low)}, {moment(high)})", value not in (low, high)),
+            ]
+        )
+    )
+    for text, answer in ((expression, expected), (f"not ({expression})", not expected)):
+        condition: Filter[KeyValue | None] = Filter(parse_expression(text, MOMENTS), {0: lambda known: known})
+        assert list(islice(condition.mask({0: (time, None)}), 2)) == [answer, False], text

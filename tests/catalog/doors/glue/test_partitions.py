@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from itertools import product
 from typing import Any
@@ -370,6 +371,27 @@ def test_a_batch_survives_its_worst_member(glue: Any) -> None:
     answer = glue.batch_get_partition(**ORDERS, PartitionsToGet=asked)
     assert values_of(answer["Partitions"]) == [("3",), ("1",)]
     assert answer["UnprocessedKeys"] == []
+
+
+def test_nothing_is_lost_with_many_clients(door: GlueDoor, glue: Any) -> None:
+    glue.create_table(**DEMO, TableInput=table_input("orders", {"number": "int"}))
+    glue.create_partition_index(**ORDERS, PartitionIndex={"IndexName": "i", "Keys": ["number"]})
+
+    def add(client: int) -> None:
+        own = door.client("WRITER")
+        for batch in range(4):
+            numbers = range(1_000 * client + 10 * batch, 1_000 * client + 10 * batch + 10)
+            inputs = [{"Values": [str(number)]} for number in numbers]
+            # Every client adds the partition 7, too; one of them succeeds.
+            answer = own.batch_create_partition(**ORDERS, PartitionInputList=[*inputs, {"Values": ["7"]}])
+            assert {tuple(error["PartitionValues"]) for error in answer.get("Errors", [])} <= {("7",)}
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(1, 9)))
+    expected = {str(1_000 * client + number) for client in range(1, 9) for number in range(40)} | {"7"}
+    assert sorted(listed(glue)) == sorted((number,) for number in expected)
+    assert listed(glue, Expression="number = 8039") == [("8039",)]
+    assert door.catalog.verify_partition_index("demo.orders", "i").is_exact
 
 
 def test_errors_of_partitions(glue: Any) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog
+from tests.support.effort import effort
 from tests.support.glue_door import GlueDoor, table_input
 
 DEMO = {"DatabaseName": "demo"}
@@ -168,7 +169,9 @@ def assert_within(given_value: Any, shown: Any, place: str = "") -> None:
 
 
 @given(table=TABLE)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=effort(10, 100), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_tables_come_back_as_they_went_in(glue: Any, table: dict[str, Any]) -> None:
     glue.create_table(**DEMO, TableInput=table)
     try:
