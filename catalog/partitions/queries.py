@@ -83,9 +83,8 @@ class Queries:
     def partitions_by_id(self, ids: Sequence[int]) -> Query:
         """Return the query of the partitions with these ids."""
         if self.is_postgresql:
-            return Query(
-                f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id = ANY(%b::bigint[])", (list(ids),)
-            )
+            chosen = "p.id = ANY(ARRAY(SELECT unnest(%b::bigint[])))"
+            return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE {chosen}", (list(ids),))
         marks = ", ".join("?" * len(ids))
         return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id IN ({marks})", tuple(ids))
 
@@ -114,6 +113,10 @@ class Queries:
             return Query(
                 f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id = ANY(ARRAY({ids}))", parameters
             )
+        if len(ranges) > 1:
+            # In their order, neighbours are read from one page of the file. Without the limit, SQLite omits the sort.
+            source = f"(SELECT i.partition_id FROM {source} WHERE {condition} ORDER BY i.partition_id LIMIT -1) AS i"
+            condition = "true"
         joined = f"{source} CROSS JOIN calve_partition AS p WHERE p.id = i.partition_id AND {condition}"
         return Query(f"SELECT {self._partition} FROM {joined}", parameters)
 
