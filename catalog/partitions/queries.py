@@ -113,10 +113,6 @@ class Queries:
             return Query(
                 f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id = ANY(ARRAY({ids}))", parameters
             )
-        if len(ranges) > 1:
-            # In their order, neighbours are read from one page of the file. Without the limit, SQLite omits the sort.
-            source = f"(SELECT i.partition_id FROM {source} WHERE {condition} ORDER BY i.partition_id LIMIT -1) AS i"
-            condition = "true"
         joined = f"{source} CROSS JOIN calve_partition AS p WHERE p.id = i.partition_id AND {condition}"
         return Query(f"SELECT {self._partition} FROM {joined}", parameters)
 
