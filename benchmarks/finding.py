@@ -75,6 +75,14 @@ QUERIES = (
         is_selective=True,
     ),
     SKIP_SCAN,
+    Query(
+        "two_skipped_keys",
+        "category = 'category-00' and month = 2",
+        "by_month",
+        "month = ? and category = ?",
+        (2, "category-00"),
+    ),
+    Query("three_skipped_keys", "month >= 12", "by_month", "month >= ?", (12,)),
     Query("non_indexed_key", "day = 15", "by_day", "day = ?", (15,)),
     Query("everything", None, "by_country"),
 )

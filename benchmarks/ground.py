@@ -25,6 +25,7 @@ HAND_WRITTEN_TABLES = {
     "by_country": ("country", "category", "year", "month", "day"),
     "by_category": ("category", "year", "month", "day", "country"),
     "by_day": ("day", "country", "category", "year", "month"),
+    "by_month": ("month", "category", "country", "year", "day"),
 }
 """Names and keys of the hand-written tables for the queries."""
 

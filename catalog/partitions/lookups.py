@@ -30,6 +30,8 @@ _SAMPLE = 8
 _FIRST_LIMIT = 256
 _GROWTH = 8
 _BATCH = 1_000
+_RANGES = 5_000
+"""The number of spans, and of ranges, in one statement: SQLite has 32,766 parameters."""
 
 
 class LookUps:
@@ -52,9 +54,14 @@ class LookUps:
         self._queries = queries
         self._index_id = index_id
         self._is_measured = is_measured
+        self._is_prepared = False
 
     def __call__(self, skip: Skip, spans: Sequence[Span]) -> Sequence[bytes] | None:
         """Return the keys in some spans up to the skipped key, without duplicates; None if it takes too long."""
+        if self._queries.is_postgresql and not self._is_prepared:
+            # PostgreSQL estimates ten times the steps, and would compile a query that takes milliseconds.
+            self._connection.exec_driver_sql("SET LOCAL jit = off")
+            self._is_prepared = True
         most = MAXIMUM_LOOK_UPS // len(skip.tails)
         sample, others = list(spans), []
         if not self._is_measured:
@@ -115,7 +122,7 @@ class LookUps:
 def count_items(connection: Connection, queries: Queries, index_id: int, ranges: Ranges, limit: int) -> int:
     """Return the number of items of an index in some ranges, at most `limit`."""
     count = 0
-    for batch in batched(ranges, _BATCH):
+    for batch in in_batches(ranges):
         items = queries.items(index_id, batch).limited(limit - count)
         [(counted,)] = read_all(connection, Query(f"SELECT count(*) FROM ({items.sql}) AS counted", items.parameters))
         count += counted
@@ -125,5 +132,5 @@ def count_items(connection: Connection, queries: Queries, index_id: int, ranges:
 
 
 def in_batches(ranges: Ranges) -> Iterator[Ranges]:
-    """Yield the ranges of one statement each: more would not fit into a statement of SQLite."""
-    yield from batched(ranges, _BATCH)
+    """Yield the ranges of one statement each."""
+    yield from batched(ranges, _RANGES)

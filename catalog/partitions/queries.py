@@ -83,9 +83,8 @@ class Queries:
     def partitions_by_id(self, ids: Sequence[int]) -> Query:
         """Return the query of the partitions with these ids."""
         if self.is_postgresql:
-            return Query(
-                f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id = ANY(%b::bigint[])", (list(ids),)
-            )
+            chosen = "p.id = ANY(ARRAY(SELECT unnest(%b::bigint[])))"
+            return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE {chosen}", (list(ids),))
         marks = ", ".join("?" * len(ids))
         return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id IN ({marks})", tuple(ids))
 

@@ -36,7 +36,8 @@ from catalog import Catalog
 SCALES = [100, 200]
 EFFORT = Effort(budget_seconds=0.02, least_runs=1)
 FIELDS = ["name", "ours", "peer", "limit", "unit", "ratio", "goal", "met", "runs"]
-QUERIES = ["prefix", "prefix_range", "in_list", "skip_scan", "non_indexed_key", "everything"]
+SKIPPING = ["skip_scan", "two_skipped_keys", "three_skipped_keys"]
+QUERIES = ["prefix", "prefix_range", "in_list", *SKIPPING, "non_indexed_key", "everything"]
 
 
 @pytest.fixture(scope="module")

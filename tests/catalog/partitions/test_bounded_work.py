@@ -9,6 +9,8 @@ from sqlalchemy import func, insert, select
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import TableNotFoundError
+from catalog.indexes.keys import after_prefix
+from catalog.indexes.skipping import prefix_span
 from catalog.model import OnInvalid
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind
@@ -24,6 +26,7 @@ from catalog.storage.schema import (
 )
 from catalog.tables.neighbours import neighbours
 from catalog.tables.own_files import PurgedFiles
+from catalog.types.ranges import KeyRange
 from tests.support import killed_changes
 from tests.support.effort import sampled
 from tests.support.processes import context
@@ -56,6 +59,52 @@ def test_partitions_of_an_operation_are_found_by_an_index(catalog: Catalog) -> N
         explain = "EXPLAIN" if is_postgresql else "EXPLAIN QUERY PLAN"
         plan = str(connection.exec_driver_sql(f"{explain} {query.sql}", query.parameters).all())
     assert "ix_calve_partition_table_id_operation_number" in plan
+
+
+# --- plans of the database ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statistics", ["none", "of an empty table"])
+def test_postgresql_reads_each_range_from_the_index_whatever_its_statistics(catalog: Catalog, statistics: str) -> None:
+    if not catalog.storage.is_postgresql:
+        pytest.skip("SQLite plans these queries without statistics")
+    catalog.create_table(
+        TABLE,
+        columns=[("x", "int")],
+        partition_keys=[("a", "int"), ("b", "string"), ("c", "int")],
+        indexes=[IndexDefinition("by_a", ("a", "b", "c"))],
+    )
+    tables = ("calve_partition", "calve_index_item")
+    with catalog.storage.write() as connection:
+        for name in tables:
+            connection.exec_driver_sql(f"ALTER TABLE {name} SET (autovacuum_enabled = false)")
+            if statistics != "none":
+                connection.exec_driver_sql(f"ANALYZE {name}")
+    values = [(str(a), str(b), str(c)) for a in range(20) for b in range(20) for c in range(50)]
+    catalog.add_partitions(TABLE, list(map(NewPartition, values)))
+    table, [index] = catalog.get_table(TABLE), catalog.get_partition_indexes(TABLE)
+    encode = [key_type.encode for key_type in table.key_types]
+    prefixes = [encode[0](a) + encode[1](str(b)) for a in range(20) for b in range(20)]
+    point = encode[2](7)
+    ranges = [KeyRange(prefix + point, prefix + after_prefix(point)) for prefix in prefixes]
+    queries = Queries(is_postgresql=True)
+    for query, scans in (
+        (queries.items(index.id, ranges), 1),
+        (queries.partitions_in_ranges(index.id, ranges), 2),
+        (queries.distinct_values(index.id, list(map(prefix_span, prefixes)), table.key_types[2]), 2),
+        (queries.partitions_by_id(list(range(1, 5_000))), 1),
+    ):
+        with catalog.storage.read() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            lines = [line for (line,) in driver.execute(f"EXPLAIN (ANALYZE) {query.sql}", query.parameters)]
+        plan = "\n".join(lines)
+        assert len([line for line in lines if "using pk_" in line or "on pk_" in line]) == scans, plan
+        refused = ("Seq Scan", "Materialize", "Hash", "Merge", "Bitmap Index Scan on pk_calve_index_item")
+        assert not any(word in plan for word in refused), plan
+        # Both bounds of a range are in the condition of the index.
+        conditions = [line for line in lines if "Index Cond" in line and "index_id" in line]
+        assert all("key >=" in line and "key <" in line for line in conditions), plan
 
 
 # --- open iterators -------------------------------------------------------------------------------------------------

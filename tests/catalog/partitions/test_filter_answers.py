@@ -22,7 +22,7 @@ from tests.support.filters import Given, Oracle, cases, distinct, fits
 pytestmark = pytest.mark.smoke
 
 TABLE_NUMBERS = count()
-ALWAYS_SKIPPING = {"ITEMS_OF_A_LOOK_UP": 0, "_SAMPLE": 2, "_FIRST_LIMIT": 1, "_GROWTH": 2, "_BATCH": 2}
+ALWAYS_SKIPPING = {"ITEMS_OF_A_LOOK_UP": 0, "_SAMPLE": 2, "_FIRST_LIMIT": 1, "_GROWTH": 2, "_BATCH": 2, "_RANGES": 2}
 SELDOM_SKIPPING = {"FEW_LOOK_UPS": 2, "ITEMS_OF_A_LOOK_UP": 2, "_SAMPLE": 1, "MAXIMUM_LOOK_UPS": 6}
 """Constants of `catalog.partitions.lookups`, with which small tables are searched as large ones are."""
 
