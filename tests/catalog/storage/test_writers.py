@@ -17,6 +17,8 @@ WRITERS = {
     "DatabaseRow": {"tables"},
     "FailedSampleRow": {"loading"},
     "FormerFileRow": {"datafiles"},
+    "GivenAnswerRow": {"engine_tables"},
+    "IcebergNamespaceRow": {"engine_tables", "tables"},
     "IcebergTableRow": {"iceberg"},
     "IndexItemRow": {"partitions"},
     "JobRow": {"operations"},
