@@ -133,7 +133,8 @@ class Maintenance:
         if table.is_view:
             return 0
         try:
-            self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
+            if not table.is_only_iceberg:
+                self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 self._vacuum_versions(table, reachability, cutoff_ms, tally, is_dry_run)
