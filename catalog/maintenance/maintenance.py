@@ -110,7 +110,7 @@ class Maintenance:
             try:
                 if not is_dry_run:
                     finish_drop(self._storage, self._operations, operation)
-                if operation.request["location"] is not None:
+                if operation.request["location"] is not None or "metadata_location" in operation.request:
                     purged.append(operation.table)
             except FilesNotDeletedError as error:
                 tally.problems.append(str(error))

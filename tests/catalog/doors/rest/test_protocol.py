@@ -15,6 +15,8 @@ import pytest
 
 from catalog import Catalog
 from catalog.doors.serving.access import Access, Client, Key, Role
+from catalog.engine_tables.answers import GivenAnswers
+from catalog.tables.own_files import PurgedFiles
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.rest_server import rest_server
 
@@ -257,6 +259,20 @@ def test_a_purge_keeps_what_another_table_reaches(http: httpx.Client, create: Cr
     assert not Path(location).exists()
 
 
+def test_vacuum_finishes_an_interrupted_purge(
+    http: httpx.Client, catalog: Catalog, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Path(create().json()["metadata-location"])
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("catalog.engine_tables.entries.finish_drop", lambda *_arguments: PurgedFiles())
+        assert http.delete("/namespaces/demo/tables/t?purgeRequested=true").status_code == 204
+    assert location.exists()
+    assert catalog.vacuum(dry_run=True).purged == ("demo.t",)
+    assert catalog.vacuum().purged == ("demo.t",)
+    assert not location.exists()
+    assert catalog.vacuum().purged == ()
+
+
 def test_former_metadata_are_deleted_where_the_table_asks_for_it(http: httpx.Client, create: Create) -> None:
     wish = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
     locations = [create(properties=wish).json()["metadata-location"]]
@@ -335,6 +351,27 @@ def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Cre
     gone = {"Idempotency-Key": str(uuid.uuid4())}
     assert [http.delete("/namespaces/demo/tables/t", headers=gone).status_code for _ in range(2)] == [404, 404]
     assert http.delete("/namespaces/demo/tables/t", headers={"Idempotency-Key": "x"}).status_code == 400
+
+
+def test_the_answer_to_a_commit_is_stored_with_it(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+    # A process that dies right after the commit has stored the answer.
+    monkeypatch.setattr(GivenAnswers, "finish", lambda *_arguments: pytest.fail("it is stored already"))
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    location = http.get("/namespaces/demo/tables/t").json()["metadata"]["location"]
+    snapshot = {
+        "snapshot-id": 1,
+        "sequence-number": 1,
+        "timestamp-ms": 4_000_000_000_000,
+        "manifest-list": f"{location}/metadata/snap-1.avro",
+        "summary": {"operation": "append"},
+    }
+    change = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
+    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    assert len(second.json()["metadata"]["snapshots"]) == 1
 
 
 def test_one_of_many_equal_requests_is_carried_out(http: httpx.Client, create: Create) -> None:
@@ -451,6 +488,23 @@ def test_malformed_bodies_are_refused(http: httpx.Client, content: str) -> None:
     assert http.post("/transactions/commit", content=content).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, {"format-version": 2}, {"format-version": 2, "schemas": [5]}, {"format-version": 1, "schema": 5}],
+    ids=json.dumps,
+)
+def test_what_is_no_metadata_file_is_not_registered(http: httpx.Client, tmp_path: Path, document: object) -> None:
+    path = tmp_path / "x.metadata.json"
+    path.write_text(json.dumps(document))
+    for kind in ("register", "register-view"):
+        answer = http.post(f"/namespaces/demo/{kind}", json={"name": "t", "metadata-location": str(path)})
+        assert answer.status_code == 400, answer.text
+    path.write_text("secret")
+    answer = http.post("/namespaces/demo/register", json={"name": "t", "metadata-location": str(path)})
+    assert answer.status_code == 400
+    assert "secret" not in answer.text
+
+
 def test_unknown_paths_and_methods(http: httpx.Client) -> None:
     assert error_of(http.get("/nothing")) == (404, "NotFoundException")
     assert error_of(http.put("/namespaces")) == (405, "UnsupportedOperationException")
@@ -462,6 +516,10 @@ def test_unknown_paths_and_methods(http: httpx.Client) -> None:
         {"action": "unknown"},
         {"action": "add-schema"},
         {"action": "add-schema", "schema": {"type": "struct", "fields": [{"id": 1}]}},
+        {
+            "action": "add-schema",
+            "schema": {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "moon", "required": False}]},
+        },
         {"action": "set-current-schema", "schema-id": 77},
         {"action": "set-current-schema", "schema-id": -1},
         {"action": "add-snapshot", "snapshot": {"snapshot-id": "x"}},
