@@ -16,6 +16,7 @@ import pytest
 from catalog import Catalog
 from catalog.doors.serving.access import Access, Client, Key, Role
 from catalog.engine_tables.answers import GivenAnswers
+from catalog.errors import AlreadyExistsError
 from catalog.tables.own_files import PurgedFiles
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.rest_server import rest_server
@@ -209,6 +210,44 @@ def test_transactions_over_two_tables_exclude_each_other(http: httpx.Client, cre
     last = [http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["last-column-id"] for name in ("a", "b")]
     assert last == [2 + statuses.count(204)] * 2
     assert statuses.count(204) >= 1
+
+
+@pytest.mark.smoke
+def test_one_of_many_creations_succeeds(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    barrier = threading.Barrier(6)
+
+    def race(number: int) -> int:
+        barrier.wait()
+        if number == 5:
+            # Calve itself wants the name, too.
+            try:
+                catalog.create_table("demo.t", columns=[("id", "int")])
+            except AlreadyExistsError:
+                return 409
+            return 200
+        return create("t").status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(race, range(6)))
+    assert sorted(statuses) == [200] + [409] * 5
+    assert [table.full_name for table in catalog.list_tables("demo")] == ["demo.t"]
+    written = list(Path(catalog.get_database("demo").location).rglob("*.metadata.json"))
+    assert len(written) == (0 if statuses[5] == 200 else 1)
+
+
+@pytest.mark.smoke
+def test_no_table_remains_in_a_dropped_namespace(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as pool:
+            made = pool.submit(create)
+            dropped = pool.submit(http.delete, "/namespaces/demo")
+        outcome = made.result().status_code, dropped.result().status_code
+        assert outcome in ((200, 409), (404, 204)), outcome
+        if outcome[0] == 200:
+            assert http.delete("/namespaces/demo/tables/t").status_code == 204
+        else:
+            http.post("/namespaces", json={"namespace": ["demo"]})
+    assert catalog.list_tables() == []
 
 
 def test_locations_outside_of_allowed_folders_are_refused(
