@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,31 +14,13 @@ import httpx
 import pytest
 
 from catalog import Catalog
-from catalog.doors.serving.access import Access, Client, Key, Role
-from catalog.engine_tables.answers import GivenAnswers
 from catalog.errors import AlreadyExistsError
 from catalog.tables.own_files import PurgedFiles
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
-from tests.support.rest_server import rest_server
+from tests.support.rest_server import error_of, properties_of, set_property
 
 Create = Callable[..., httpx.Response]
 JSON = dict[str, Any]
-
-
-def error_of(answer: httpx.Response) -> tuple[int, str]:
-    error = answer.json()["error"]
-    assert error["code"] == answer.status_code
-    assert error["message"]
-    return answer.status_code, error["type"]
-
-
-def set_property(name: str, value: str) -> JSON:
-    return {"action": "set-properties", "updates": {name: value}}
-
-
-def properties_of(http: httpx.Client, name: str = "t") -> JSON:
-    properties: JSON = http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["properties"]
-    return properties
 
 
 # --- Namespaces -------------------------------------------------------------------------------------------------------
@@ -369,140 +351,6 @@ def test_views(http: httpx.Client, catalog: Catalog, create: Create) -> None:
     assert http.head("/namespaces/demo/views/w").status_code == 204
     assert error_of(http.get("/namespaces/demo/views/v")) == (404, "NoSuchViewException")
     assert http.delete("/namespaces/demo/views/w").status_code == 204
-
-
-# --- Repeated requests ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.smoke
-def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Create) -> None:
-    create()
-    key = {"Idempotency-Key": str(uuid.uuid4())}
-    change = {"requirements": [], "updates": [set_property("a", "1")]}
-    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
-    assert (first.status_code, first.json()) == (second.status_code, second.json())
-    other = {"requirements": [], "updates": [set_property("a", "2")]}
-    assert http.post("/namespaces/demo/tables/t", json=other, headers=key).status_code == 400
-    assert properties_of(http)["a"] == "1"
-    drop = {"Idempotency-Key": str(uuid.uuid4())}
-    assert [http.delete("/namespaces/demo/tables/t", headers=drop).status_code for _ in range(2)] == [204, 204]
-    assert http.delete("/namespaces/demo/tables/t").status_code == 404
-    gone = {"Idempotency-Key": str(uuid.uuid4())}
-    assert [http.delete("/namespaces/demo/tables/t", headers=gone).status_code for _ in range(2)] == [404, 404]
-    assert http.delete("/namespaces/demo/tables/t", headers={"Idempotency-Key": "x"}).status_code == 400
-
-
-def test_the_answer_to_a_commit_is_stored_with_it(
-    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create()
-    # A process that dies right after the commit has stored the answer.
-    monkeypatch.setattr(GivenAnswers, "finish", lambda *_arguments: pytest.fail("it is stored already"))
-    key = {"Idempotency-Key": str(uuid.uuid4())}
-    location = http.get("/namespaces/demo/tables/t").json()["metadata"]["location"]
-    snapshot = {
-        "snapshot-id": 1,
-        "sequence-number": 1,
-        "timestamp-ms": 4_000_000_000_000,
-        "manifest-list": f"{location}/metadata/snap-1.avro",
-        "summary": {"operation": "append"},
-    }
-    change = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
-    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
-    assert (first.status_code, first.json()) == (second.status_code, second.json())
-    assert len(second.json()["metadata"]["snapshots"]) == 1
-
-
-def test_one_of_many_equal_requests_is_carried_out(http: httpx.Client, create: Create) -> None:
-    create()
-    key = {"Idempotency-Key": str(uuid.uuid4())}
-    names = {"namespace": ["once"]}
-    barrier = threading.Barrier(6)
-
-    def send(_number: int) -> int:
-        barrier.wait()
-        return http.post("/namespaces", json=names, headers=key).status_code
-
-    with ThreadPoolExecutor(6) as pool:
-        statuses = list(pool.map(send, range(6)))
-    assert set(statuses) <= {200, 409}
-    assert http.post("/namespaces", json=names, headers=key).status_code == 200
-
-
-# --- Clients ----------------------------------------------------------------------------------------------------------
-
-ACCESS = Access(
-    keys={
-        name: Key(name, f"secret-of-{name}-0123", Client(name, role))
-        for name, role in (("reader", Role.READER), ("writer", Role.WRITER), ("owner", Role.OWNER))
-    }
-)
-
-
-@pytest.fixture
-def guarded(catalog: Catalog) -> Iterator[str]:
-    """The address of a server with credentials."""
-    with rest_server(catalog, ACCESS) as url:
-        yield url
-
-
-def token(address: str, name: str, secret: str | None = None) -> httpx.Response:
-    form = {"grant_type": "client_credentials", "client_id": name, "client_secret": secret or f"secret-of-{name}-0123"}
-    return httpx.post(f"{address}/v1/oauth/tokens", data=form)
-
-
-def test_roles(guarded: str, catalog: Catalog) -> None:
-    assert httpx.get(f"{guarded}/v1/config").status_code == 401
-    clients = {}
-    for name in ACCESS.keys:
-        bearer = token(guarded, name).json()["access_token"]
-        clients[name] = httpx.Client(base_url=f"{guarded}/v1", headers={"Authorization": f"Bearer {bearer}"})
-    body = {"name": "t", "schema": {"type": "struct", "fields": []}}
-    change = {"requirements": [], "updates": [set_property("a", "1")]}
-    creation = {"requirements": [{"type": "assert-create"}], "updates": []}
-    assert error_of(clients["writer"].post("/namespaces/demo/tables", json=body)) == (403, "ForbiddenException")
-    assert clients["owner"].post("/namespaces/demo/tables", json=body).status_code == 200
-    assert clients["reader"].get("/namespaces/demo/tables/t").status_code == 200
-    assert clients["reader"].post("/namespaces/demo/tables/t", json=change).status_code == 403
-    assert clients["writer"].post("/namespaces/demo/tables/t", json=change).status_code == 200
-    assert clients["writer"].post("/namespaces/demo/tables/new", json=creation).status_code == 403
-    assert clients["writer"].delete("/namespaces/demo/tables/t").status_code == 403
-    for client in clients.values():
-        client.close()
-
-
-def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert token(guarded, "owner", "wrong").json()["error"] == "invalid_client"
-    assert token(guarded, "nobody").status_code == 401
-    answer = token(guarded, "owner").json()
-    assert (answer["token_type"], answer["expires_in"]) == ("bearer", 3600)
-    good = answer["access_token"]
-
-    def status(text: str) -> int:
-        return httpx.get(f"{guarded}/v1/config", headers={"Authorization": f"Bearer {text}".encode()}).status_code
-
-    assert status(good) == 200
-    mark, claims, signature = good.split(".")
-    for bad in (
-        "x",
-        good[:-2],
-        f"{mark}.{claims[:-2]}.{signature}",
-        f"{mark}..{signature}",
-        f"{mark}.é.{signature}",
-    ):
-        assert status(bad) == 401, bad
-    exchange = {
-        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "subject_token": good,
-        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
-    }
-    renewed = httpx.post(f"{guarded}/v1/oauth/tokens", data=exchange).json()["access_token"]
-    assert status(renewed) == 200
-    foreign = {**exchange, "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
-    assert httpx.post(f"{guarded}/v1/oauth/tokens", data=foreign).json()["error"] == "unsupported_grant_type"
-    with monkeypatch.context() as later:
-        later.setattr("catalog.doors.rest.tokens.time.time", lambda: 4e9)
-        assert status(good) == 401
 
 
 # --- Malformed requests -----------------------------------------------------------------------------------------------
