@@ -28,15 +28,17 @@ def guarded(catalog: Catalog) -> Iterator[str]:
 
 def token(address: str, name: str, secret: str | None = None) -> httpx.Response:
     form = {"grant_type": "client_credentials", "client_id": name, "client_secret": secret or f"secret-of-{name}-0123"}
-    return httpx.post(f"{address}/v1/oauth/tokens", data=form)
+    return httpx.post(f"{address}/v1/oauth/tokens", data=form, timeout=60)
 
 
 def test_roles(guarded: str, catalog: Catalog) -> None:
-    assert httpx.get(f"{guarded}/v1/config").status_code == 401
+    assert httpx.get(f"{guarded}/v1/config", timeout=60).status_code == 401
     clients = {}
     for name in ACCESS.keys:
         bearer = token(guarded, name).json()["access_token"]
-        clients[name] = httpx.Client(base_url=f"{guarded}/v1", headers={"Authorization": f"Bearer {bearer}"})
+        clients[name] = httpx.Client(
+            timeout=60, base_url=f"{guarded}/v1", headers={"Authorization": f"Bearer {bearer}"}
+        )
     body = {"name": "t", "schema": {"type": "struct", "fields": []}}
     change = {"requirements": [], "updates": [set_property("a", "1")]}
     creation = {"requirements": [{"type": "assert-create"}], "updates": []}
@@ -51,6 +53,13 @@ def test_roles(guarded: str, catalog: Catalog) -> None:
         client.close()
 
 
+def test_a_server_without_credentials_gives_tokens_to_all(address: str) -> None:
+    answer = token(address, "somebody")
+    assert answer.status_code == 200
+    bearer = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+    assert httpx.get(f"{address}/v1/config", timeout=60, headers=bearer).status_code == 200
+
+
 def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert token(guarded, "owner", "wrong").json()["error"] == "invalid_client"
     assert token(guarded, "nobody").status_code == 401
@@ -59,7 +68,9 @@ def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     good = answer["access_token"]
 
     def status(text: str) -> int:
-        return httpx.get(f"{guarded}/v1/config", headers={"Authorization": f"Bearer {text}".encode()}).status_code
+        return httpx.get(
+            f"{guarded}/v1/config", timeout=60, headers={"Authorization": f"Bearer {text}".encode()}
+        ).status_code
 
     assert status(good) == 200
     mark, claims, signature = good.split(".")
@@ -76,10 +87,12 @@ def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "subject_token": good,
         "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
     }
-    renewed = httpx.post(f"{guarded}/v1/oauth/tokens", data=exchange).json()["access_token"]
+    renewed = httpx.post(f"{guarded}/v1/oauth/tokens", data=exchange, timeout=60).json()["access_token"]
     assert status(renewed) == 200
     foreign = {**exchange, "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
-    assert httpx.post(f"{guarded}/v1/oauth/tokens", data=foreign).json()["error"] == "unsupported_grant_type"
+    assert (
+        httpx.post(f"{guarded}/v1/oauth/tokens", data=foreign, timeout=60).json()["error"] == "unsupported_grant_type"
+    )
     with monkeypatch.context() as later:
         later.setattr("catalog.doors.rest.tokens.time.time", lambda: 4e9)
         assert status(good) == 401
