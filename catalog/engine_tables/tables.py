@@ -32,6 +32,7 @@ from catalog.iceberg.documents.files import delete_documents, read_document, wri
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
 from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.shapes import check_table, check_view
 from catalog.iceberg.documents.tables import normalised, written
 from catalog.iceberg.documents.updates import apply_updates
 from catalog.iceberg.documents.views import apply_view_updates, new_view
@@ -157,7 +158,11 @@ class EngineTables(EngineEntries):
         require_location(location, "metadata-location")
         check_length(location)
         document = read_document(location)
-        document = document if is_view else normalised(document)
+        if is_view:
+            check_view(document)
+        else:
+            document = normalised(document)
+            check_table(document)
         check_places([], document)
         return document
 

@@ -48,7 +48,9 @@ class ConflictError(CatalogError):
 
 
 class RequirementFailedError(ConflictError):
-    """A requirement of a commit does not hold, because another commit came first; read the table again and retry."""
+    """A requirement of a commit does not hold, because another commit came first; read it again and commit."""
+
+    retryable: ClassVar[bool] = False
 
     def __init__(self, finding: str) -> None:
         """Build the message from the difference."""

@@ -53,14 +53,21 @@ def with_live_columns(table: Table) -> Table:
         TableNotFoundError: Another engine has dropped the table.
         UnreadableMetadataError: The metadata cannot be read.
     """
+    return _with_columns(table, _metadata(table))
+
+
+def _metadata(table: Table) -> TableMetadata:
     location = require_metadata(table)
     try:
-        metadata = read_metadata(location)
+        return read_metadata(location)
     except (OSError, ValueError, ValidationError) as error:
         raise UnreadableMetadataError(table.full_name, location, str(error).split("\n")[0]) from error
+
+
+def _with_columns(table: Table, metadata: TableMetadata) -> Table:
     sources = _identity_sources(metadata)
     fields = metadata.schema().fields
-    columns = [Column(field.name.lower(), _type_text(field.field_type), id=field.field_id) for field in fields]
+    columns = [Column(field.name.lower(), _type_text(field.field_type), field.doc, field.field_id) for field in fields]
     first = len(columns)
     while first and columns[first - 1].id in sources:
         first -= 1
@@ -73,12 +80,11 @@ def with_live_definition(table: Table) -> Table:
     Raises:
         TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
     """
-    described = with_live_columns(table)
-    metadata = read_metadata(require_metadata(table))
+    metadata = _metadata(table)
     properties = dict(metadata.properties)
     words = {form.value: form for form in (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)}
     return replace(
-        described,
+        _with_columns(table, metadata),
         location=metadata.location,
         properties=properties,
         description=properties.get("comment"),

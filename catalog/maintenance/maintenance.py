@@ -110,7 +110,7 @@ class Maintenance:
             try:
                 if not is_dry_run:
                     finish_drop(self._storage, self._operations, operation)
-                if operation.request["location"] is not None:
+                if operation.request["location"] is not None or "metadata_location" in operation.request:
                     purged.append(operation.table)
             except FilesNotDeletedError as error:
                 tally.problems.append(str(error))
@@ -133,7 +133,8 @@ class Maintenance:
         if table.is_view:
             return 0
         try:
-            self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
+            if not table.is_only_iceberg:
+                self._abort_uploads(table, cutoff_ms, tally, is_dry_run)
             delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 self._vacuum_versions(table, reachability, cutoff_ms, tally, is_dry_run)

@@ -265,9 +265,8 @@ class MigrationStates:
 
 def is_candidate(table: Table) -> bool:
     """Return whether a table can have a migration state: it is a Hive table, or was one before its migration."""
-    return not (table.is_view or table.scheme is not None or table.is_stored_as_iceberg) and (
-        SNAPSHOT_OF not in table.properties
-    )
+    others = table.is_view or table.scheme is not None or table.is_stored_as_iceberg or table.is_only_iceberg
+    return not others and SNAPSHOT_OF not in table.properties
 
 
 def state_of(table: Table, latest: LatestMigration | None, check: PreFlight | None) -> TableState:

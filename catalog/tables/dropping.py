@@ -44,7 +44,6 @@ from catalog.storage.schema import (
     VersionState,
 )
 from catalog.tables.definitions import Definitions
-from catalog.tables.iceberg_purging import purge_named_files
 from catalog.tables.own_files import ALL_FILES, PurgedFiles
 from catalog.tables.purged_folders import claim_folders, release_folders
 from catalog.tables.purging import purge
@@ -197,6 +196,9 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
     if operation.request["location"] is not None:
         others = purge(storage, operations, operation)
     elif operation.request.get("metadata_location") is not None:
+        # Imported late, because few commands need it.
+        from catalog.tables.iceberg_purging import purge_named_files
+
         others = purge_named_files(storage, operation)
     with storage.write() as connection:
         release_folders(connection, operation.number)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from catalog.errors import CatalogError, FilesNotDeletedError
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.files.locations import comparable, is_within
+from catalog.files.locations import comparable, is_local, is_within
 from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -62,10 +63,26 @@ def _purge(storage: Storage, root: str, location: str) -> PurgedFiles:
         reached = reachability.reached(own)
         unreached = [path for path in own if path not in reached]
         names = (comparable(path).removeprefix(f"{inside}/") for path in unreached)
-        for _ in in_parallel(folder.delete_file, names):
+        for _ in in_parallel(partial(_delete, folder), names):
             pass
         purged += PurgedFiles(len(others), tuple(others[:SHOWN]), deleted=len(unreached))
+    _delete_empty_folders(folder)
     return purged
+
+
+def _delete(folder: Folder, name: str) -> None:
+    folder.delete_file(name)
+    if is_local(folder.location):
+        # Hadoop's checksum of the file.
+        parent, slash, base = name.rpartition("/")
+        folder.delete_file(f"{parent}{slash}.{base}.crc")
+
+
+def _delete_empty_folders(folder: Folder) -> None:
+    inside = [entry.path for entry, is_folder in folder.entries(recursive=True) if is_folder]
+    for path in sorted(inside, reverse=True):
+        Folder(path).delete_if_empty()
+    folder.delete_if_empty()
 
 
 def _named(location: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
@@ -75,14 +76,16 @@ def add_files(catalog: Catalog, name: str, files: Sequence[NewFile]) -> None:
         publish(connection, table, FileSwap(added=files))
 
 
-def duckdb_reader() -> duckdb.DuckDBPyConnection:
-    """Return DuckDB with its Iceberg extension, from wheels."""
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
+def duckdb_reader(*more: str) -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with its Iceberg extension, from wheels.
 
+    Args:
+        more: Further extensions, loaded before it.
+    """
     connection = duckdb.connect(config={"allow_unsigned_extensions": True})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        (path,) = Path(package.__file__).parent.rglob(f"{name}.duckdb_extension")
+    for name in (*more, "avro", "iceberg"):
+        package = import_module(f"duckdb_extension_{name}")
+        (path,) = Path(str(package.__file__)).parent.rglob(f"{name}.duckdb_extension")
         connection.load_extension(str(path))
     return connection
 

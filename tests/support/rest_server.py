@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import httpx
 import uvicorn
 
 from catalog import Catalog
@@ -32,6 +34,25 @@ def rest_server(catalog: Catalog, access: Access = WITHOUT_CREDENTIALS) -> Itera
         finally:
             server.should_exit = True
             thread.join(20)
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status of a refusal, and its type."""
+    error = answer.json()["error"]
+    assert error["code"] == answer.status_code
+    assert error["message"]
+    return answer.status_code, error["type"]
+
+
+def set_property(name: str, value: str) -> dict[str, Any]:
+    """Return the update that sets a table's property."""
+    return {"action": "set-properties", "updates": {name: value}}
+
+
+def properties_of(http: httpx.Client, name: str = "t") -> dict[str, str]:
+    """Return the properties of a table of the database `demo`."""
+    properties: dict[str, str] = http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["properties"]
+    return properties
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from sqlalchemy import insert, update
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.datafiles.files import NewFile
+from catalog.engine_tables.model import NewTable
+from catalog.engine_tables.names import Identifier, Namespace
 from catalog.model import Column
 from catalog.storage.schema import PartitionCheckRow, PartitionIndexRow, PartitionRow
 from catalog.tables.schemes import scheme_from_properties
@@ -30,6 +32,7 @@ KINDS = {
     "shop.listed": "LIST scheme",
     "shop.stored": "Iceberg",
     "shop.migrated": "Iceberg",
+    "shop.of_engines": "Iceberg",
 }
 """The kind of each table that `make_tables` makes."""
 
@@ -59,6 +62,9 @@ def make_tables(catalog: Catalog) -> None:
     append(catalog, "load-1", "shop.stored", {("1",): [1, 2], ("2",): [3]})
     make_orders(catalog, "shop.migrated")
     migrate(catalog, "shop.migrated")
+    fields = [{"id": 1, "name": "id", "type": "long", "required": True}]
+    identifier = Identifier.of(Namespace.of(["shop"]), "of_engines")
+    catalog.iceberg.create(identifier, NewTable({"type": "struct", "fields": fields}))
 
 
 def _orders(catalog: Catalog, chance: random.Random) -> None:

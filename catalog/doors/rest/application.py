@@ -123,7 +123,7 @@ class _Repeatable:
     def answer(self, route: Route) -> Answer:
         """Return the answer that was given before, or a new one, which is kept if it is final."""
         if (given := self._answers.claim(self._key, self._digest)) is not None:
-            return Answer(given.status, headers={"X-Repeated": "true"}, **_body(given))
+            return Answer(given.status, None if given.body is None else parse(given.body.encode()))
         is_stored = False
 
         def finalise(connection: Any, answer: Answer) -> None:
@@ -144,10 +144,6 @@ class _Repeatable:
         if not is_stored:
             self._answers.finish(self._key, GivenAnswer(answer.status, answer.text))
         return answer
-
-
-def _body(given: GivenAnswer) -> dict[str, Any]:
-    return {"body": None if given.body is None else parse(given.body.encode())}
 
 
 def _configuration() -> Answer:

@@ -18,6 +18,7 @@ from catalog.errors import (
     LocationInUseError,
     MissingFileError,
     NotFoundError,
+    RequirementFailedError,
     StorageError,
     TableNotFoundError,
     TooManyRequestsError,
@@ -51,7 +52,8 @@ def error_answer(error: CatalogError, *, is_view: bool = False) -> Answer:
         is_view: The request is about a view.
     """
     status, kind = next(((status, kind) for base, status, kind in _KINDS if isinstance(error, base)), (400, ""))
-    if kind == "CommitFailedException" and not error.retryable:
+    if kind == "CommitFailedException" and not (error.retryable or isinstance(error, RequirementFailedError)):
+        # Clients would commit again and again.
         status, kind = 400, "BadRequestException"
     if kind == "NoSuchTableException" and is_view:
         kind = "NoSuchViewException"

@@ -39,16 +39,20 @@ def token_answer(access: Access, content: bytes, authorization: str | None) -> A
     except (ValueError, UnicodeDecodeError):
         return _refusal(400, "invalid_request", "the body is not a form; send grant_type and more as a form")
     grant = form.get("grant_type")
+    if grant is None:
+        return _refusal(400, "invalid_request", "the form has no grant_type; add grant_type=client_credentials")
+    is_renewal = grant == _EXCHANGE and form.get("subject_token_type") == _ACCESS_TOKEN and "actor_token" not in form
+    if grant != "client_credentials" and not is_renewal:
+        return _refusal(
+            400, "unsupported_grant_type", f"grant type {grant[:100]!r} is not supported; use client_credentials"
+        )
     try:
-        if grant == "client_credentials":
-            key = _key_of(access, form, authorization)
-        elif grant == _EXCHANGE and form.get("subject_token_type") == _ACCESS_TOKEN and "actor_token" not in form:
-            key = _verified(access, form.get("subject_token", ""))
-        elif grant is None:
-            return _refusal(400, "invalid_request", "the form has no grant_type; add grant_type=client_credentials")
+        if access.anonymous is not None:
+            # Requests need no token, but clients with credentials ask for one.
+            key = Key("", "", access.anonymous)
         else:
-            return _refusal(
-                400, "unsupported_grant_type", f"grant type {grant[:100]!r} is not supported; use client_credentials"
+            key = (
+                _verified(access, form.get("subject_token", "")) if is_renewal else _key_of(access, form, authorization)
             )
     except CredentialsError as error:
         return _refusal(401, "invalid_client", str(error))

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterable
 from uuid import uuid4
 
-from catalog.errors import MissingFileError, StorageError
+from catalog.errors import InvalidTableError, MissingFileError
 from catalog.files.failures import storage_errors
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.metadata import VERSION
@@ -28,7 +28,8 @@ def read_document(location: str) -> Json:
 
     Raises:
         MissingFileError: There is no such file.
-        StorageError: It cannot be read, or is not a metadata file.
+        StorageError: It cannot be read.
+        InvalidTableError: It is not a metadata file.
     """
     try:
         with storage_errors(location), file_io(location).new_input(location).open() as stream:
@@ -38,9 +39,9 @@ def read_document(location: str) -> Json:
     try:
         document = json.loads(gzip.decompress(contents) if contents.startswith(_GZIP) else contents)
     except (ValueError, OSError, EOFError, RecursionError) as error:
-        raise StorageError(f"{location} is not a metadata file of Iceberg: it has no JSON") from error
+        raise InvalidTableError(f"{location} is not a metadata file of Iceberg: it has no JSON") from error
     if not isinstance(document, dict):
-        raise StorageError(f"{location} is not a metadata file of Iceberg: it has no JSON object")
+        raise InvalidTableError(f"{location} is not a metadata file of Iceberg: it has no JSON object")
     return document
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,13 @@ from catalog.errors import InvalidRequestError, InvalidTableError
 
 Shape = Mapping[str, type]
 """Field → type; the name of an optional field ends with `?`."""
+
+_PRIMITIVE = re.compile(
+    r"boolean|int|long|float|double|date|time|timestamp(tz)?(_ns)?|string|uuid|binary|variant|unknown"
+    r"|decimal\( *[0-9]+ *, *[0-9]+ *\)|fixed\[ *[0-9]+ *\]|(geometry|geography)( *\([^()]*\))?"
+)
+_TRANSFORM = re.compile(r"[a-z_]+(\[[0-9]+\])?")
+_DIRECTIONS, _NULL_ORDERS = ("asc", "desc"), ("nulls-first", "nulls-last")
 
 _NAMES = {int: "a whole number", str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 
@@ -54,6 +62,17 @@ _OF_UPDATES: Mapping[str, Mapping[str, Shape]] = {
     "add-encryption-key": {"encryption-key": {"key-id": str}},
     "remove-encryption-key": {"": {"key-id": str}},
     "set-current-view-version": {"": {"view-version-id": int}},
+}
+_TABLE: Shape = {
+    **{"format-version": int, "location": str, "last-updated-ms": int, "last-column-id": int, "table-uuid?": str},
+    **{"current-schema-id": int, "default-spec-id": int, "default-sort-order-id": int, "last-partition-id": int},
+    **{"last-sequence-number": int, "schemas": list, "partition-specs": list, "sort-orders": list, "refs": dict},
+    **{"snapshots": list, "snapshot-log": list, "metadata-log": list, "properties": dict},
+    **{"statistics": list, "partition-statistics": list, "current-snapshot-id?": int},
+}
+_VIEW: Shape = {
+    **{"view-uuid": str, "format-version": int, "location": str, "schemas": list, "current-version-id": int},
+    **{"versions": list, "version-log": list, "properties?": dict},
 }
 _VERSION: Shape = {
     "version-id?": int,
@@ -134,6 +153,8 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
     if depth > _DEEPEST:
         raise InvalidTableError(f"{where} is nested more than {_DEEPEST} levels deep; flatten it")
     if isinstance(kind, str):
+        if not _PRIMITIVE.fullmatch(kind):
+            raise InvalidTableError(f"{where} has the type {_shown(kind)}, which Iceberg does not have")
         return
     shapes: Mapping[str, Shape] = {
         "struct": {"fields": list},
@@ -171,6 +192,8 @@ def check_spec(spec: object) -> None:
     for field in require_fields("the partition spec", spec, {"fields": list})["fields"]:
         require_fields("a field of the partition spec", field, {"name": str, "transform": str, "field-id?": int})
         _check_sources(field)
+        if not field["name"]:
+            raise InvalidRequestError("a field of the partition spec has an empty name; give it one")
 
 
 def check_sort_order(order: object) -> None:
@@ -182,9 +205,16 @@ def check_sort_order(order: object) -> None:
     for field in require_fields("the sort order", order, {"fields": list})["fields"]:
         require_fields("a field of the sort order", field, {"transform": str, "direction": str, "null-order": str})
         _check_sources(field)
+        if field["direction"] not in _DIRECTIONS or field["null-order"] not in _NULL_ORDERS:
+            raise InvalidRequestError(
+                f"a field of the sort order has {field['direction']!r} and {field['null-order']!r}; write asc or desc, "
+                "and nulls-first or nulls-last"
+            )
 
 
 def _check_sources(field: Any) -> None:
+    if not _TRANSFORM.fullmatch(field["transform"]):
+        raise InvalidRequestError(f"transform is {_shown(field['transform'])}; write bucket[16], for instance")
     sources = field.get("source-ids") or [field.get("source-id")]
     if not isinstance(sources, list) or not all(_has_type(source, int) for source in sources):
         raise InvalidRequestError(f"a field has the source {sources!r}; write the id of a column as source-id")
@@ -232,6 +262,52 @@ def _check_uuid(text: str) -> None:
 
 def _shown(value: object) -> str:
     return f"{value!r}"[:100]
+
+
+def check_table(document: object) -> None:
+    """Check the normalised metadata of a table that a client brings along.
+
+    Raises:
+        InvalidRequestError: A field is missing, or has another type.
+    """
+    fields = require_fields("the metadata", document, _TABLE)
+    for schema in fields["schemas"]:
+        check_schema(schema)
+    for spec in fields["partition-specs"]:
+        require_fields("a partition spec", spec, {"spec-id": int})
+        check_spec(spec)
+    for order in fields["sort-orders"]:
+        require_fields("a sort order", order, {"order-id": int})
+        check_sort_order(order)
+    for snapshot in fields["snapshots"]:
+        check_update({"action": "add-snapshot", "snapshot": snapshot})
+    for name, ref in fields["refs"].items():
+        check_update({"action": "set-snapshot-ref", "ref-name": name, **require_fields("a branch or tag", ref, {})})
+    for entry in fields["metadata-log"]:
+        require_fields("an entry of the metadata log", entry, {"metadata-file": str, "timestamp-ms": int})
+    for entry in fields["snapshot-log"]:
+        require_fields("an entry of the snapshot log", entry, {"snapshot-id": int, "timestamp-ms": int})
+    for name in ("statistics", "partition-statistics"):
+        for statistics in fields[name]:
+            check_update({"action": f"set-{name}", name: statistics})
+    _check_texts("the properties", fields["properties"])
+
+
+def check_view(document: object) -> None:
+    """Check the metadata of a view that a client brings along.
+
+    Raises:
+        InvalidRequestError: A field is missing, or has another type.
+    """
+    fields = require_fields("the metadata", document, _VIEW)
+    for schema in fields["schemas"]:
+        check_schema(schema)
+    for version in fields["versions"]:
+        require_fields("a version of the view", version, {"version-id": int, "timestamp-ms": int})
+        check_version(version)
+    if all(version["version-id"] != fields["current-version-id"] for version in fields["versions"]):
+        raise InvalidRequestError(f"the view has no version {fields['current-version-id']}, its current one")
+    _check_texts("the properties", fields.get("properties") or {})
 
 
 def check_updates(updates: Sequence[object]) -> None:

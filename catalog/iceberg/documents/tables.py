@@ -25,11 +25,38 @@ def normalised(document: Json) -> Json:
     """
     document = deepcopy(document)
     version = check_version(document.get("format-version"))
-    _complete(document)
+    try:
+        _complete(document)
+        _add_lists(document)
+    except KeyError as error:
+        raise InvalidTableError(f"the metadata have no field {error}, which they need") from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise InvalidTableError(f"the metadata have a field of another type than expected: {error}") from None
+    if version >= LINEAGE_VERSION:
+        document.setdefault("next-row-id", 0)
+    return document
+
+
+def _complete(document: Json) -> None:
+    """Add the lists of schemas, partition specs and orders, which the first version of the format did not have."""
+    if not document.get("schemas"):
+        document["schemas"] = [{"schema-id": 0, **document["schema"]}]
+        document["current-schema-id"] = document["schemas"][0]["schema-id"]
+    if not document.get("partition-specs"):
+        fields = [
+            {"field-id": FIRST_PARTITION_FIELD_ID + number, **field}
+            for number, field in enumerate(document["partition-spec"])
+        ]
+        document["partition-specs"] = [{"spec-id": 0, "fields": fields}]
+        document["default-spec-id"] = 0
     if document.get("last-partition-id") is None:
         document["last-partition-id"] = _last_partition_id(document["partition-specs"])
     if not document.get("sort-orders"):
         document["sort-orders"], document["default-sort-order-id"] = [dict(UNSORTED)], 0
+
+
+def _add_lists(document: Json) -> None:
+    """Add the fields that may be left out, and the main branch."""
     for name in ("snapshots", "snapshot-log", "metadata-log", "statistics", "partition-statistics"):
         document[name] = document.get(name) or []
     for name in ("properties", "refs"):
@@ -40,26 +67,6 @@ def normalised(document: Json) -> Json:
         document["current-snapshot-id"] = None
     else:
         document["refs"].setdefault(MAIN, {"snapshot-id": current, "type": "branch"})
-    if version >= LINEAGE_VERSION:
-        document.setdefault("next-row-id", 0)
-    return document
-
-
-def _complete(document: Json) -> None:
-    """Add the lists of schemas and partition specs, which the first version of the format did not have."""
-    try:
-        if not document.get("schemas"):
-            document["schemas"] = [{"schema-id": 0, **document["schema"]}]
-            document["current-schema-id"] = document["schemas"][0]["schema-id"]
-        if not document.get("partition-specs"):
-            ids = range(FIRST_PARTITION_FIELD_ID, FIRST_PARTITION_FIELD_ID + len(document["partition-spec"]))
-            fields = [
-                {"field-id": field_id, **field} for field_id, field in zip(ids, document["partition-spec"], strict=True)
-            ]
-            document["partition-specs"] = [{"spec-id": 0, "fields": fields}]
-            document["default-spec-id"] = 0
-    except KeyError as error:
-        raise InvalidTableError(f"the metadata have no field {error}, which they need") from None
 
 
 def empty(version: int = DEFAULT_VERSION) -> Json:

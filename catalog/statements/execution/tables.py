@@ -158,7 +158,10 @@ def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
 
 
 def _purge_result(table: Table, purged: PurgedFiles) -> StatementResult:
-    if table.kind is TableKind.EXTERNAL:
+    if table.is_only_iceberg:
+        left = f". Left {purged.count:,} file(s) outside of its folder" if purged.count else ""
+        text = f"Dropped {table.full_name} and deleted {purged.deleted:,} file(s) that its metadata name{left}"
+    elif table.kind is TableKind.EXTERNAL:
         text = f"Dropped {table.full_name}. Its files stay, because it is an external table: {table.location}"
     else:
         left = f". Left {purged}" if purged.count else ""

@@ -341,7 +341,7 @@ def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEnt
     """Return what was written to a table and to its metastore entry since its migration; None if nothing was."""
     from catalog.migration.reverting import written_since_migration
 
-    if table.metadata_location is None:
+    if table.metadata_location is None or table.is_only_iceberg:
         return None
     written = written_since_migration(table.metadata_location)
     changed = catalog.migrations.changed_entry(table)
@@ -425,6 +425,8 @@ def _drop_key(catalog: Catalog, table: Table) -> str | None:
     from catalog.model import TableKind
     from catalog.partitions.counting import digest_contents
 
+    if table.is_only_iceberg:
+        return key_of(table.full_name, table.metadata_location)
     if table.kind is not TableKind.MANAGED:
         return None
     return key_of(table.id, digest_contents(catalog.storage, table))
@@ -435,6 +437,11 @@ def _contents(catalog: Catalog, table: Table) -> str:
     from catalog.partitions.counting import count_visible
     from catalog.tables.own_files import find_own_files
 
+    if table.is_only_iceberg:
+        found = catalog.browsing.snapshots(table.full_name)
+        if found is None or found.files is None:
+            return "an unknown number of files"
+        return f"{found.files:,} files with {found.rows or 0:,} rows ({size(found.size_bytes or 0)})"
     if table.scheme is not None:
         partitions = catalog.scheme_partitions(table.full_name)
         rows = sum(partition.row_count for partition in partitions)

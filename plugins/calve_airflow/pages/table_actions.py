@@ -76,6 +76,8 @@ def actions_of(table: Table) -> list[Action]:
     select = statement("Run a statement", "Rows", f"SELECT * FROM {sql_name(table)} LIMIT 20")
     if table.is_view:
         return [select]
+    if table.is_only_iceberg:
+        return [select, compaction_of(table)]
     load = Action("Load files", load_dag(table), "Rows", {"table": table.full_name})
     if table.is_iceberg:
         return [load, select, *_of_iceberg(table)]

@@ -325,7 +325,7 @@ def test_groups_lead_to_their_partitions(open_page: Callable[..., Page]) -> None
 
 def test_tables_are_sorted_and_chosen_by_kind(get: Callable[..., httpx.Response]) -> None:
     assert cells(get("/calve/tables?sort=rows").text)[0].startswith("shop.orders")
-    assert cells(get("/calve/tables?kind=Iceberg").text) == ["shop.migrated", "shop.stored"]
+    assert cells(get("/calve/tables?kind=Iceberg").text) == ["shop.migrated", "shop.of_engines", "shop.stored"]
     assert "1 failed index" in get("/calve/tables").text
     assert "There is only 1 page" in get("/calve/tables?page=9").text
     assert "There is no table of this kind." in get("/calve/tables?kind=other").text

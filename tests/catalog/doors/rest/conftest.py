@@ -28,7 +28,7 @@ def rest(address: str) -> RestCatalog:
 @pytest.fixture
 def http(address: str) -> Iterator[httpx.Client]:
     """A client of HTTP, for the paths below the prefix."""
-    with httpx.Client(base_url=f"{address}/v1/calve", timeout=30) as client:
+    with httpx.Client(base_url=f"{address}/v1/calve", timeout=60) as client:
         yield client
 
 

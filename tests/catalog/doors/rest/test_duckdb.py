@@ -15,7 +15,8 @@ from tests.support.published import duckdb_reader
 @pytest.fixture
 def duck(address: str) -> duckdb.DuckDBPyConnection:
     """DuckDB with the catalog `lake`."""
-    connection = duckdb_reader()
+    pytest.importorskip("duckdb_extension_httpfs", reason="the wheel duckdb-extension-httpfs is not installed")
+    connection = duckdb_reader("httpfs")
     connection.execute(f"ATTACH 'calve' AS lake (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
     return connection
 
@@ -28,6 +29,8 @@ def test_duckdb_reads_and_appends(catalog: Catalog, rest: RestCatalog, duck: duc
     duck.execute("INSERT INTO lake.demo.notes VALUES (3, 'c')")
     assert rest.load_table("demo.notes").scan().to_arrow().num_rows == 3
     assert duck.sql("SELECT note FROM lake.demo.visits WHERE id > 10").fetchall() == [("b",)]
+    # Tables with a scheme have a sort order, which DuckDB does not apply: their files need not be sorted.
+    duck.execute("SET unsafe_iceberg_ignore_sort_order = true")
     duck.execute("INSERT INTO lake.demo.visits VALUES ('c', 25)")
     partitions = catalog.scheme_partitions("demo.visits")
     assert sum(partition.row_count for partition in partitions) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,13 @@ import httpx
 import pytest
 
 from catalog import Catalog
-from catalog.doors.serving.access import Access, Client, Key, Role
+from catalog.errors import AlreadyExistsError
+from catalog.tables.own_files import PurgedFiles
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
-from tests.support.rest_server import rest_server
+from tests.support.rest_server import error_of, properties_of, set_property
 
 Create = Callable[..., httpx.Response]
 JSON = dict[str, Any]
-
-
-def error_of(answer: httpx.Response) -> tuple[int, str]:
-    error = answer.json()["error"]
-    assert error["code"] == answer.status_code
-    assert error["message"]
-    return answer.status_code, error["type"]
-
-
-def set_property(name: str, value: str) -> JSON:
-    return {"action": "set-properties", "updates": {name: value}}
-
-
-def properties_of(http: httpx.Client, name: str = "t") -> JSON:
-    properties: JSON = http.get(f"/namespaces/demo/tables/{name}").json()["metadata"]["properties"]
-    return properties
 
 
 # --- Namespaces -------------------------------------------------------------------------------------------------------
@@ -209,6 +194,44 @@ def test_transactions_over_two_tables_exclude_each_other(http: httpx.Client, cre
     assert statuses.count(204) >= 1
 
 
+@pytest.mark.smoke
+def test_one_of_many_creations_succeeds(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    barrier = threading.Barrier(6)
+
+    def race(number: int) -> int:
+        barrier.wait()
+        if number == 5:
+            # Calve itself wants the name, too.
+            try:
+                catalog.create_table("demo.t", columns=[("id", "int")])
+            except AlreadyExistsError:
+                return 409
+            return 200
+        return create("t").status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(race, range(6)))
+    assert sorted(statuses) == [200] + [409] * 5
+    assert [table.full_name for table in catalog.list_tables("demo")] == ["demo.t"]
+    written = list(Path(catalog.get_database("demo").location).rglob("*.metadata.json"))
+    assert len(written) == (0 if statuses[5] == 200 else 1)
+
+
+@pytest.mark.smoke
+def test_no_table_remains_in_a_dropped_namespace(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as pool:
+            made = pool.submit(create)
+            dropped = pool.submit(http.delete, "/namespaces/demo")
+        outcome = made.result().status_code, dropped.result().status_code
+        assert outcome in ((200, 409), (404, 204)), outcome
+        if outcome[0] == 200:
+            assert http.delete("/namespaces/demo/tables/t").status_code == 204
+        else:
+            http.post("/namespaces", json={"namespace": ["demo"]})
+    assert catalog.list_tables() == []
+
+
 def test_locations_outside_of_allowed_folders_are_refused(
     http: httpx.Client, catalog: Catalog, create: Create, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +278,20 @@ def test_a_purge_keeps_what_another_table_reaches(http: httpx.Client, create: Cr
     assert http.get("/namespaces/demo/tables/b").status_code == 200
     assert http.delete("/namespaces/demo/tables/b?purgeRequested=true").status_code == 204
     assert not Path(location).exists()
+
+
+def test_vacuum_finishes_an_interrupted_purge(
+    http: httpx.Client, catalog: Catalog, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Path(create().json()["metadata-location"])
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("catalog.engine_tables.entries.finish_drop", lambda *_arguments: PurgedFiles())
+        assert http.delete("/namespaces/demo/tables/t?purgeRequested=true").status_code == 204
+    assert location.exists()
+    assert catalog.vacuum(dry_run=True).purged == ("demo.t",)
+    assert catalog.vacuum().purged == ("demo.t",)
+    assert not location.exists()
+    assert catalog.vacuum().purged == ()
 
 
 def test_former_metadata_are_deleted_where_the_table_asks_for_it(http: httpx.Client, create: Create) -> None:
@@ -316,119 +353,6 @@ def test_views(http: httpx.Client, catalog: Catalog, create: Create) -> None:
     assert http.delete("/namespaces/demo/views/w").status_code == 204
 
 
-# --- Repeated requests ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.smoke
-def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Create) -> None:
-    create()
-    key = {"Idempotency-Key": str(uuid.uuid4())}
-    change = {"requirements": [], "updates": [set_property("a", "1")]}
-    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
-    assert (first.status_code, first.json()) == (second.status_code, second.json())
-    other = {"requirements": [], "updates": [set_property("a", "2")]}
-    assert http.post("/namespaces/demo/tables/t", json=other, headers=key).status_code == 400
-    assert properties_of(http)["a"] == "1"
-    drop = {"Idempotency-Key": str(uuid.uuid4())}
-    assert [http.delete("/namespaces/demo/tables/t", headers=drop).status_code for _ in range(2)] == [204, 204]
-    assert http.delete("/namespaces/demo/tables/t").status_code == 404
-    gone = {"Idempotency-Key": str(uuid.uuid4())}
-    assert [http.delete("/namespaces/demo/tables/t", headers=gone).status_code for _ in range(2)] == [404, 404]
-    assert http.delete("/namespaces/demo/tables/t", headers={"Idempotency-Key": "x"}).status_code == 400
-
-
-def test_one_of_many_equal_requests_is_carried_out(http: httpx.Client, create: Create) -> None:
-    create()
-    key = {"Idempotency-Key": str(uuid.uuid4())}
-    names = {"namespace": ["once"]}
-    barrier = threading.Barrier(6)
-
-    def send(_number: int) -> int:
-        barrier.wait()
-        return http.post("/namespaces", json=names, headers=key).status_code
-
-    with ThreadPoolExecutor(6) as pool:
-        statuses = list(pool.map(send, range(6)))
-    assert set(statuses) <= {200, 409}
-    assert http.post("/namespaces", json=names, headers=key).status_code == 200
-
-
-# --- Clients ----------------------------------------------------------------------------------------------------------
-
-ACCESS = Access(
-    keys={
-        name: Key(name, f"secret-of-{name}-0123", Client(name, role))
-        for name, role in (("reader", Role.READER), ("writer", Role.WRITER), ("owner", Role.OWNER))
-    }
-)
-
-
-@pytest.fixture
-def guarded(catalog: Catalog) -> Iterator[str]:
-    """The address of a server with credentials."""
-    with rest_server(catalog, ACCESS) as url:
-        yield url
-
-
-def token(address: str, name: str, secret: str | None = None) -> httpx.Response:
-    form = {"grant_type": "client_credentials", "client_id": name, "client_secret": secret or f"secret-of-{name}-0123"}
-    return httpx.post(f"{address}/v1/oauth/tokens", data=form)
-
-
-def test_roles(guarded: str, catalog: Catalog) -> None:
-    assert httpx.get(f"{guarded}/v1/config").status_code == 401
-    clients = {}
-    for name in ACCESS.keys:
-        bearer = token(guarded, name).json()["access_token"]
-        clients[name] = httpx.Client(base_url=f"{guarded}/v1", headers={"Authorization": f"Bearer {bearer}"})
-    body = {"name": "t", "schema": {"type": "struct", "fields": []}}
-    change = {"requirements": [], "updates": [set_property("a", "1")]}
-    creation = {"requirements": [{"type": "assert-create"}], "updates": []}
-    assert error_of(clients["writer"].post("/namespaces/demo/tables", json=body)) == (403, "ForbiddenException")
-    assert clients["owner"].post("/namespaces/demo/tables", json=body).status_code == 200
-    assert clients["reader"].get("/namespaces/demo/tables/t").status_code == 200
-    assert clients["reader"].post("/namespaces/demo/tables/t", json=change).status_code == 403
-    assert clients["writer"].post("/namespaces/demo/tables/t", json=change).status_code == 200
-    assert clients["writer"].post("/namespaces/demo/tables/new", json=creation).status_code == 403
-    assert clients["writer"].delete("/namespaces/demo/tables/t").status_code == 403
-    for client in clients.values():
-        client.close()
-
-
-def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert token(guarded, "owner", "wrong").json()["error"] == "invalid_client"
-    assert token(guarded, "nobody").status_code == 401
-    answer = token(guarded, "owner").json()
-    assert (answer["token_type"], answer["expires_in"]) == ("bearer", 3600)
-    good = answer["access_token"]
-
-    def status(text: str) -> int:
-        return httpx.get(f"{guarded}/v1/config", headers={"Authorization": f"Bearer {text}".encode()}).status_code
-
-    assert status(good) == 200
-    mark, claims, signature = good.split(".")
-    for bad in (
-        "x",
-        good[:-2],
-        f"{mark}.{claims[:-2]}.{signature}",
-        f"{mark}..{signature}",
-        f"{mark}.é.{signature}",
-    ):
-        assert status(bad) == 401, bad
-    exchange = {
-        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "subject_token": good,
-        "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
-    }
-    renewed = httpx.post(f"{guarded}/v1/oauth/tokens", data=exchange).json()["access_token"]
-    assert status(renewed) == 200
-    foreign = {**exchange, "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
-    assert httpx.post(f"{guarded}/v1/oauth/tokens", data=foreign).json()["error"] == "unsupported_grant_type"
-    with monkeypatch.context() as later:
-        later.setattr("catalog.doors.rest.tokens.time.time", lambda: 4e9)
-        assert status(good) == 401
-
-
 # --- Malformed requests -----------------------------------------------------------------------------------------------
 
 
@@ -451,6 +375,23 @@ def test_malformed_bodies_are_refused(http: httpx.Client, content: str) -> None:
     assert http.post("/transactions/commit", content=content).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, {"format-version": 2}, {"format-version": 2, "schemas": [5]}, {"format-version": 1, "schema": 5}],
+    ids=json.dumps,
+)
+def test_what_is_no_metadata_file_is_not_registered(http: httpx.Client, tmp_path: Path, document: object) -> None:
+    path = tmp_path / "x.metadata.json"
+    path.write_text(json.dumps(document))
+    for kind in ("register", "register-view"):
+        answer = http.post(f"/namespaces/demo/{kind}", json={"name": "t", "metadata-location": str(path)})
+        assert answer.status_code == 400, answer.text
+    path.write_text("secret")
+    answer = http.post("/namespaces/demo/register", json={"name": "t", "metadata-location": str(path)})
+    assert answer.status_code == 400
+    assert "secret" not in answer.text
+
+
 def test_unknown_paths_and_methods(http: httpx.Client) -> None:
     assert error_of(http.get("/nothing")) == (404, "NotFoundException")
     assert error_of(http.put("/namespaces")) == (405, "UnsupportedOperationException")
@@ -462,6 +403,10 @@ def test_unknown_paths_and_methods(http: httpx.Client) -> None:
         {"action": "unknown"},
         {"action": "add-schema"},
         {"action": "add-schema", "schema": {"type": "struct", "fields": [{"id": 1}]}},
+        {
+            "action": "add-schema",
+            "schema": {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "moon", "required": False}]},
+        },
         {"action": "set-current-schema", "schema-id": 77},
         {"action": "set-current-schema", "schema-id": -1},
         {"action": "add-snapshot", "snapshot": {"snapshot-id": "x"}},

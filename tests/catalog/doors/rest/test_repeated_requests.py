@@ -1,0 +1,71 @@
+"""A request with an idempotency key is carried out once, and answered again."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from catalog.engine_tables.answers import GivenAnswers
+from tests.support.rest_server import properties_of, set_property
+
+Create = Callable[..., httpx.Response]
+
+
+@pytest.mark.smoke
+def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Create) -> None:
+    create()
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    change = {"requirements": [], "updates": [set_property("a", "1")]}
+    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    other = {"requirements": [], "updates": [set_property("a", "2")]}
+    assert http.post("/namespaces/demo/tables/t", json=other, headers=key).status_code == 400
+    assert properties_of(http)["a"] == "1"
+    drop = {"Idempotency-Key": str(uuid.uuid4())}
+    assert [http.delete("/namespaces/demo/tables/t", headers=drop).status_code for _ in range(2)] == [204, 204]
+    assert http.delete("/namespaces/demo/tables/t").status_code == 404
+    gone = {"Idempotency-Key": str(uuid.uuid4())}
+    assert [http.delete("/namespaces/demo/tables/t", headers=gone).status_code for _ in range(2)] == [404, 404]
+    assert http.delete("/namespaces/demo/tables/t", headers={"Idempotency-Key": "x"}).status_code == 400
+
+
+def test_the_answer_to_a_commit_is_stored_with_it(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+    # A process that dies right after the commit has stored the answer.
+    monkeypatch.setattr(GivenAnswers, "finish", lambda *_arguments: pytest.fail("it is stored already"))
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    location = http.get("/namespaces/demo/tables/t").json()["metadata"]["location"]
+    snapshot = {
+        "snapshot-id": 1,
+        "sequence-number": 1,
+        "timestamp-ms": 4_000_000_000_000,
+        "manifest-list": f"{location}/metadata/snap-1.avro",
+        "summary": {"operation": "append"},
+    }
+    change = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
+    first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    assert len(second.json()["metadata"]["snapshots"]) == 1
+
+
+def test_one_of_many_equal_requests_is_carried_out(http: httpx.Client, create: Create) -> None:
+    create()
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    names = {"namespace": ["once"]}
+    barrier = threading.Barrier(6)
+
+    def send(_number: int) -> int:
+        barrier.wait()
+        return http.post("/namespaces", json=names, headers=key).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(send, range(6)))
+    assert set(statuses) <= {200, 409}
+    assert http.post("/namespaces", json=names, headers=key).status_code == 200
