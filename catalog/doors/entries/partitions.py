@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
+from catalog.catalog import Catalog
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
-from catalog.doors.entries.tables import TableMethods
+from catalog.doors.entries.tables import TableMethods, normalised
 from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
-from catalog.model import AddResult, NewPartition, Partition, PartitionState, TableKind
+from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
+from catalog.partitions.scanning import Scan
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
+
+_KEPT = 256
+"""The number of tables whose forms are kept for the next search."""
 
 
 class PartitionMethods(TableMethods):
@@ -24,6 +29,11 @@ class PartitionMethods(TableMethods):
 
     Partitions that a quality check has hidden from readers are hidden here, too.
     """
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Set the catalog."""
+        super().__init__(catalog)
+        self._known_forms: dict[tuple[int, int], PartitionForms] = {}
 
     def add_partitions(
         self, name: TableName, given: Iterable[HivePartition], *, if_not_exists: bool = False
@@ -65,19 +75,28 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
-        if is_shown_as_iceberg(self._table(name)):
-            return iter(())
-        forms = self._forms(name)
-        found = self.catalog.get_partitions(forms.table.full_name, expression)
-        return forms.read(found if limit < 0 else islice(found, limit))
+        return self._read(self._scan(name, expression), limit)
+
+    def _read(self, scan: Scan | None, limit: int) -> Iterator[HivePartition]:
+        found = _limited(scan, limit)
+        first = next(found, None)
+        if scan is not None and first is not None:
+            # Only after the first result, the table is that of the search.
+            yield from self._forms_of(scan.table).read(chain([first], found))
+
+    def _scan(self, name: TableName, expression: str | None) -> Scan | None:
+        """Return a search; None for an Iceberg table."""
+        try:
+            scan = self.catalog.scan_partitions(str(normalised(name)), expression)
+        except IcebergTableError:
+            return None
+        return None if is_shown_as_iceberg(scan.table) else scan
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
-        if is_shown_as_iceberg(self._table(name)):
-            return []
-        forms = self._forms(name)
-        found = self.catalog.get_partitions(forms.table.full_name, expression)
-        return sorted(forms.name(partition.values) for partition in (found if limit < 0 else islice(found, limit)))
+        scan = self._scan(name, expression)
+        found = list(_limited(scan, limit))
+        return [] if scan is None else sorted(map(self._forms_of(scan.table).name, (row.values for row in found)))
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.
@@ -197,7 +216,22 @@ class PartitionMethods(TableMethods):
                 f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
                 "catalog; read and change it as Iceberg"
             )
-        return PartitionForms(self.catalog.storage, table)
+        return self._forms_of(table)
+
+    def _forms_of(self, table: Table) -> PartitionForms:
+        # Each change of a table gives it another version.
+        key = table.id, table.version
+        if (forms := self._known_forms.get(key)) is None:
+            if len(self._known_forms) >= _KEPT:
+                self._known_forms.clear()
+            forms = self._known_forms[key] = PartitionForms(self.catalog.storage, table)
+        return forms
+
+
+def _limited(scan: Scan | None, limit: int) -> Iterator[Partition]:
+    if scan is None:
+        return iter(())
+    return scan.partitions if limit < 0 else islice(scan.partitions, limit)
 
 
 def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:
