@@ -45,8 +45,8 @@ class-archive: setup
 	@$(BIN)/python -m standalone.class_archive > .calve/class-archive.log 2>&1 || \
 		echo "Spark starts slowly, because its class archive could not be created: see .calve/class-archive.log" >&2
 
-bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions
-	@$(BIN)/python -m benchmarks --scale $(SCALE)
+bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions, ONLY="adding finding" runs those
+	@$(BIN)/python -m benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 bench-trino: setup ## Compare migrations with Trino's, which is downloaded; needs Maven and Java 24 or later
 	@$(BIN)/python -m benchmarks --scale $(SCALE) --trino

@@ -65,6 +65,7 @@ BENCHMARKS = (
     small_loads,
     large_loads,
 )
+BY_NAME = {benchmark.__name__.rpartition(".")[-1]: benchmark for benchmark in BENCHMARKS}
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 
@@ -76,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--scale", choices=SCALES, default="full", help="small takes a tenth of the partitions")
     parser.add_argument("--trino", action="store_true", help="only compare migrations with Trino, which is downloaded")
+    parser.add_argument("--only", metavar="NAME", choices=sorted(BY_NAME), nargs="+", help="run these benchmarks only")
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
     parser.add_argument("--chart", type=Path, help="copy the chart to this file, for instance docs/benchmark.svg")
     options = parser.parse_args(arguments)
@@ -85,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s ...")
     logging.getLogger("benchmarks").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    folder, benchmarks = (home / "bench-trino", (trino,)) if options.trino else (home / "bench", BENCHMARKS)
+    folder, benchmarks = home / "bench", [BY_NAME[name] for name in options.only or BY_NAME]
+    if options.trino:
+        folder, benchmarks = home / "bench-trino", [trino]
     try:
         run(folder, SCALES[options.scale], Effort(), benchmarks)
     except (BenchmarkError, CatalogError, StandaloneError) as error:
