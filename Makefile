@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino ui up down cluster cluster-down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers ui up down cluster cluster-down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: checked ## Run the checks and the tests, in three processes
 
 test-all: checked ## Run the checks, the tests and the long tests, which take hours
 	CALVE_TEST_EFFORT=all $(BIN)/pytest $(IN_PARALLEL)
+
+test-peers: setup ## Run the suites of Hive's client, moto's Glue and Iceberg's REST client on `calve serve`; needs Maven
+	$(BIN)/python -m tests.peers $(PEERS)
 
 checked: setup
 	@$(MAKE) --no-print-directory --jobs 2 check class-archive

@@ -21,6 +21,7 @@ from benchmarks import (
     carbon,
     changing,
     chart,
+    doors,
     executors,
     finding,
     large_loads,
@@ -47,6 +48,7 @@ from standalone.errors import StandaloneError
 
 BENCHMARKS = (
     finding,
+    doors,
     adding,
     building,
     changing,

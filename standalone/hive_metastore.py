@@ -42,6 +42,7 @@ class HiveMetastoreServer:
         settings: Mapping[str, str] | None = None,
         options: str = "",
         java_options: Sequence[str] = (),
+        jars: Sequence[Path] = (),
     ) -> None:
         """Use an empty folder for the database, the warehouse and the log.
 
@@ -49,11 +50,13 @@ class HiveMetastoreServer:
             settings: Additional settings of Hadoop and the metastore, such as those of TLS and Kerberos.
             options: Options of the source address, such as `tls=true`.
             java_options: Options of the JVM.
+            jars: More jars, such as the driver of another database.
         """
         self._folder = folder
         self._custom_settings = dict(settings or {})
         self._query = f"?{options}" if options else ""
         self._java_options = java_options
+        self._jars = jars
         self.warehouse = folder / "warehouse"
         self.port = free_port()
         self._process = ServerProcess("The metastore", folder, folder / "metastore.log")
@@ -113,7 +116,7 @@ class HiveMetastoreServer:
             f"-Dderby.stream.error.file={self._folder / 'derby.log'}",
             *opened,
             "-cp",
-            f"{conf}{os.pathsep}{jars}",
+            os.pathsep.join(map(str, (conf, jars, *self._jars))),
             _MAIN,
             "-p",
             str(self.port),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -32,8 +32,13 @@ class ServerProcess:
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, command: Sequence[str], is_ready: Callable[[], bool]) -> None:
+    def start(
+        self, command: Sequence[str], is_ready: Callable[[], bool], environment: Mapping[str, str] | None = None
+    ) -> None:
         """Run a command, and wait until the server is ready.
+
+        Args:
+            environment: All variables of the process; by default those of this one.
 
         Raises:
             StackError: The server ended, or is not ready in time; the message has the end of its log.
@@ -41,7 +46,12 @@ class ServerProcess:
         self._log = self._log_path.open("wb")
         try:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                command,
+                cwd=self._folder,
+                env=environment,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
             )
             self._wait(self._process, is_ready)
         except BaseException:
@@ -59,6 +69,18 @@ class ServerProcess:
                 self._process.wait()
         if self._log is not None:
             self._log.close()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, which has been started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
 
     @property
     def memory_mb(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from catalog.partitions.browsing import Browsing
     from catalog.partitions.entries import PartitionEntries
     from catalog.partitions.indexing import Indexing
+    from catalog.partitions.paging import PartitionPages
     from catalog.partitions.previews import Previews
     from catalog.partitions.scanning import Scanner
     from catalog.partitions.statistics import ColumnStatistics
@@ -50,6 +51,8 @@ class Core:
         self._definitions = Definitions(storage, warehouse)
         self._definitions.follow_files = _follow_files
         self.operations = Operations(storage)
+        self.searched: Callable[[str, bool], None] | None = None
+        """Called for each search by an expression, with `database.table` and whether an index answers it."""
 
     @cached_property
     def approvals(self) -> Approvals:
@@ -127,6 +130,13 @@ class Core:
         from catalog.partitions.browsing import Browsing
 
         return Browsing(self.storage, self._definitions, self._scanner)
+
+    @cached_property
+    def _pages(self) -> PartitionPages:
+        """Pages of partitions."""
+        from catalog.partitions.paging import PartitionPages
+
+        return PartitionPages(self.storage, self._definitions, self._scanner)
 
     @cached_property
     def waits(self) -> PartitionWaits:

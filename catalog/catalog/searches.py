@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from catalog.datafiles.partitions import SchemePartition
     from catalog.datafiles.pruning import FileScan
     from catalog.partitions.explaining import Explanation
-    from catalog.partitions.scanning import Scan
+    from catalog.partitions.paging import Page, Position, Segment
+    from catalog.partitions.scans import Scan
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
+    from catalog.storage.partition_rows import PartitionRecord
 
 
 class SearchMethods(TableMethods):
@@ -86,6 +89,36 @@ class SearchMethods(TableMethods):
         with self.storage.read() as connection:
             return get_batch(connection, definition, list(partitions))
 
+    def partition_page(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        limit: int,
+        position: Position | None = None,
+        segment: Segment | None = None,
+        is_strict: bool = False,
+    ) -> Page:
+        """Return a page of the visible partitions that match an expression, in the order of their ids.
+
+        All partitions that exist while the pages are read are on exactly one page. A page begins after a position,
+        which any process can continue from at any time.
+
+        Args:
+            limit: The greatest number of partitions on the page.
+            position: `Page.following` of the page before; None for the first page.
+            segment: Return only the partitions of one of several disjoint parts of the table.
+            is_strict: Fail if a partition that is compared has a value that is not of its key's type; otherwise such a
+                value fulfils no comparison.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+            PartitionValueError: A value is not of its key's type, and `is_strict` is true.
+            InvalidRequestError: The limit is less than 1.
+        """
+        return self._pages.page(table, expression, limit=limit, position=position, segment=segment, is_strict=is_strict)
+
     def folders_of_versions(self, table: str) -> dict[str, tuple[str | None, ...]]:
         """Return the folders that vacuum will empty or delete (`catalog.partitions.versions`), with their values.
 
@@ -101,15 +134,66 @@ class SearchMethods(TableMethods):
         """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
         return self._scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
 
-    def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
-        scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
-        if not scan.table.is_stored_as_iceberg:
-            return scan
+    def partition_names(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        use_indexes: bool = True,
+        state: PartitionState | None = PartitionState.VISIBLE,
+    ) -> Iterator[str]:
+        """Yield the names `k=v/k2=v2` of the partitions that match an expression, in no particular order.
+
+        Takes half the time of `get_partitions`, with the same arguments and errors.
+        """
+        from catalog.storage.partition_rows import names_of
+
+        definition, pages = self.scan_partition_rows(table, expression, use_indexes=use_indexes, state=state)
+        return (name for page in pages for name in names_of(definition, [row[0] for row in page]))
+
+    def scan_partition_rows(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        columns: Sequence[str] = (),
+        use_indexes: bool = True,
+        state: PartitionState | None = PartitionState.VISIBLE,
+    ) -> tuple[Table, Iterator[Sequence[PartitionRecord]]]:
+        """Return a table, and pages of rows of its partitions that match an expression, for other protocols.
+
+        Creates no `Partition`, and reads only the columns that the caller needs.
+
+        Args:
+            expression, use_indexes, state: As for `get_partitions`.
+            columns: Columns of `catalog.storage.schema.PartitionRow`; a row has the values of `packed_values` and of
+                `is_quarantined`, and then theirs.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+        """
+        search = partial(self._scanner.scan_rows, table, expression, columns, use_indexes=use_indexes, state=state)
+        definition, pages = search()
+        if definition.is_stored_as_iceberg:
+            self._take_in(table)
+            definition, pages = search()
+        return definition, pages
+
+    def _take_in(self, table: str) -> None:
+        """Take in what other engines have committed to a table stored as Iceberg."""
         from catalog.datafiles.intake import reading_current
 
         with reading_current(self.storage, self._definitions, table):
-            # Takes in what other engines have committed.
             pass
+
+    def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
+        scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+        if expression and self.searched is not None:
+            self.searched(scan.table.full_name, scan.plan.index is not None)
+        if not scan.table.is_stored_as_iceberg:
+            return scan
+        self._take_in(table)
         return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:

@@ -29,6 +29,7 @@ COMMANDS = {
     "quarantine": "partitions:quarantine",
     "quality": "quality:quality",
     "release": "partitions:release",
+    "serve": "serving:serve",
     "spark-conf": "maintenance:spark_conf_",
     "sql": "statements:sql",
     "tables": "tables:tables",

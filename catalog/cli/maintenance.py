@@ -61,15 +61,24 @@ def _plan_init() -> None:
 
 
 @click.command("spark-conf")
-def spark_conf_() -> None:
-    """Print the settings for Spark to read and write the catalog's Iceberg tables.
+@click.option("--hms", metavar="HOST:PORT", default="127.0.0.1:9083", show_default=True, help="Hive Metastore's door.")
+@click.option("--rest", metavar="URL", default="http://127.0.0.1:8181", show_default=True, help="Iceberg REST's door.")
+@click.option("--jdbc", is_flag=True, help="Without a server: the Iceberg tables only, from the catalog's database.")
+def spark_conf_(hms: str, rest: str, jdbc: bool) -> None:
+    """Print the settings for Spark to read and write the catalog's tables through `calve serve`.
 
-    Store them in a file for `--properties-file` of spark-sql, spark-shell and spark-submit, where the tables are
-    `calve.database.table`. The settings may contain the database's password.
+    Store them in a file for `--properties-file` of spark-sql, spark-shell, pyspark and spark-submit. Tables are
+    `database.table`: Iceberg tables, and those with a partition scheme, come through Iceberg's REST protocol, all
+    others through Hive Metastore's. With --jdbc, tables are `calve.database.table`, and the settings may contain the
+    database's password.
     """
-    # Imported late, because other commands do not need this module.
+    # Imported late, because other commands do not need these modules.
+    from catalog.iceberg.door_session import door_conf
     from catalog.iceberg.jdbc import spark_conf
 
+    if not jdbc:
+        click.echo(door_conf(hms, rest), nl=False)
+        return
     with Catalog.open() as catalog:
         click.echo(spark_conf(catalog.storage.url), nl=False)
 

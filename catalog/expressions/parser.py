@@ -274,14 +274,16 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
 
     def in_list(self, operand: _Operand, negation: Token | None, _in: Token, *members: _Operand) -> _Truth:
         key = self._key(operand)
-        values = [self._value(key, self._as_literal(member)) for member in members]
-        distinct = frozenset(value for value in values if value is not None)
+        bounds = [self._bound(key, self._as_literal(member)) for member in members]
+        distinct = frozenset(value for value, is_exact in bounds if value is not None and is_exact)
         when_true = disjunction([Condition(key.position, Operator.EQUAL, value) for value in distinct])
         # With a null in the list, a value that is not listed makes the condition unknown.
         when_false = (
             NONE
-            if None in values
+            if (None, True) in bounds
             else conjunction([Condition(key.position, Operator.NOT_EQUAL, value) for value in distinct])
+            if distinct
+            else Condition(key.position, Operator.IS_NOT_NULL)
         )
         return self._negated(negation, _Truth(when_true, when_false))
 
@@ -377,8 +379,17 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
         return operand
 
     def _compared(self, key: _Key, operator: Operator, literal: _Literal) -> _Truth:
-        value = self._value(key, literal)
-        return _UNKNOWN if value is None else _truth(Condition(key.position, operator, value))
+        value, is_exact = self._bound(key, literal)
+        if value is None:
+            return _UNKNOWN
+        if is_exact:
+            return _truth(Condition(key.position, operator, value))
+        # The literal lies between this value and the next one.
+        if operator in (Operator.EQUAL, Operator.NOT_EQUAL):
+            known = Condition(key.position, Operator.IS_NOT_NULL)
+            return _Truth(NONE, known) if operator is Operator.EQUAL else _Truth(known, NONE)
+        is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
+        return _truth(Condition(key.position, Operator.LESS_OR_EQUAL if is_less else Operator.GREATER, value))
 
     def _constant(self, left: _Literal, operator: Operator, right: _Literal) -> _Truth:
         if left.text is None or right.text is None:
@@ -388,15 +399,19 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
         read = Decimal if left.is_number else str
         return _Truth(ALL, NONE) if COMPARE[operator](read(left.text), read(right.text)) else _Truth(NONE, ALL)
 
-    def _value(self, key: _Key, literal: _Literal) -> KeyValue | None:
-        """Return the typed value of a literal; None for NULL."""
+    def _bound(self, key: _Key, literal: _Literal) -> tuple[KeyValue | None, bool]:
+        """Return the greatest typed value that is not greater than a literal, and whether it equals it.
+
+        None for NULL.
+        """
         if literal.text is None:
-            return None
+            return None, True
         key_type: KeyType = self._table.key_types[key.position]
         try:
-            value = key_type.parse_literal(literal.text)
-            is_local = self._zone is not None and isinstance(key_type, TimestampType)
-            return moment_of(int(value), self._zone) if is_local and not literal.text.endswith("Z") else value
+            value, is_exact = key_type.parse_bound(literal.text)
+            if self._zone is not None and isinstance(key_type, TimestampType) and not literal.text.endswith("Z"):
+                value = moment_of(int(value), self._zone)
+            return value, is_exact
         except KeyValueError as error:
             raise LiteralTypeError(
                 f"key {self._table.key_names[key.position]!r} is of type {key_type}: {error}", self._text, literal.place

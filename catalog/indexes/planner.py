@@ -1,58 +1,49 @@
 """Plans for reading partition indexes: which ranges of which index answer an expression.
 
-An index can serve an expression if its first key is bound, or can be skipped. Its ranges consist of the longest prefix
-of keys bound to single values, followed by the ranges of the next key. One key in the middle, or the first one, may be
-unbound: then its distinct values are looked up first, and the ranges follow each of them (`Skip`). Conditions on
-further keys of the index are checked on the index key, before a partition is fetched; everything else is residual.
+An index can serve an expression that binds one of its keys. Its ranges are those of the keys that the expression binds,
+in the order of the index, up to the last of them. Each of these keys but the last must have single values: where the
+expression binds one to a range, or not at all, its values are looked up first, and the ranges follow each of them
+(`Skip`, `catalog.indexes.skipping`). Conditions on further keys of the index are checked on the index key, before a
+partition is fetched; everything else is residual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from catalog.expressions.tree import ALL, Expression, Operator, Or, conditions, conjunction, conjuncts, keys_of
 from catalog.indexes.bounds import Bounds, bounds_of
-from catalog.indexes.keys import after_prefix, cut_key, decode_value, is_cut
+from catalog.indexes.keys import after_prefix, cut_key, is_cut
 from catalog.model import IndexState, PartitionIndex, Table
 from catalog.types.key_types import KeyType
-from catalog.types.ranges import EVERYTHING, KeyRange, Ranges, intersection, union
+from catalog.types.ranges import END, EVERYTHING, KeyRange, Ranges, intersection, union
 
 MAXIMUM_RANGES = 5_000
-"""Maximum number of ranges in one search. More values of a key become one enclosing range, whose items are checked."""
-
-MAXIMUM_SKIPPED = 256
-"""The maximum number of distinct values of a key that a search skips through."""
+"""Maximum number of ranges in a plan. More values of a key become one enclosing range, whose items are checked."""
 
 FILTERING_PROPERTY = "partition_filtering.enabled"
 """Table property that disables the use of its indexes with `false`. Source: AWS Glue, table properties."""
 
+_ANY_VALUE: Ranges = (KeyRange(b"", END),)
+
 
 @dataclass(frozen=True)
 class Skip:
-    """An unbound key whose distinct values are looked up before the ranges are known.
+    """A key without single values in the expression, of which the values in the index are looked up.
 
     Attributes:
         name, key_type: The key.
-        tails: Ranges of the next keys, which follow each of its values.
-        otherwise: The plan if the key has too many values; None for a full scan.
+        within: The ranges that contain its values.
+        tails: The ranges of the next keys, which follow each of its values.
+        otherwise: The plan if looking up its values would take longer than it saves; None for a full scan.
     """
 
     name: str
     key_type: KeyType
+    within: Ranges
     tails: Ranges
     otherwise: ScanPlan | None
-
-    def prefix(self, stored: bytes, heads: Ranges) -> KeyRange:
-        """Return the range of a prefix with a value of the skipped key, of which `stored` has the bytes."""
-        if is_cut(stored):
-            return KeyRange(stored, after_prefix(stored), text=f"a {self.name} too long for an index key")
-        head = next(head for head in heads if stored.startswith(head.low))
-        piece = stored[len(head.low) :]
-        value = decode_value(self.key_type, piece)
-        text = f"{self.name} is null" if value is None else f"{self.name} = {self.key_type.format(value)}"
-        return head.extended(KeyRange(piece, after_prefix(piece), is_point=True, text=text))
 
 
 @dataclass(frozen=True)
@@ -64,9 +55,10 @@ class ScanPlan:
         expression: The whole condition, for partitions whose index key is cut.
         residual: The condition to check on fetched partitions; `ALL` when the index answers everything.
         not_used: Index → reason why it is not read.
-        ranges: Ranges of stored index keys to read; with a skip, the prefixes before the skipped key.
+        ranges: Ranges of stored index keys to read; with skips, the values of the keys before the first of them.
         conditions: (key, operator) pairs that the index answers, by its ranges or on the index key.
         checked_in_index: The condition to check on index keys; `ALL` when the ranges answer it.
+        skips: The keys whose values are looked up, in the order of the index.
         bound_keys: Number of keys that the ranges bind.
     """
 
@@ -77,7 +69,7 @@ class ScanPlan:
     ranges: Ranges = ()
     conditions: tuple[tuple[str, str], ...] = ()
     checked_in_index: Expression = ALL
-    skip: Skip | None = None
+    skips: tuple[Skip, ...] = ()
     bound_keys: int = 0
 
 
@@ -93,7 +85,7 @@ def candidate_plans(
             not_used[index.name] = plan
         else:
             plans.append(plan)
-    plans.sort(key=lambda plan: (plan.skip is not None, -plan.bound_keys, len(plan.index.keys if plan.index else ())))
+    plans.sort(key=lambda plan: (len(plan.skips), -plan.bound_keys, len(plan.index.keys if plan.index else ())))
     return plans, not_used
 
 
@@ -104,24 +96,15 @@ def full_scan(expression: Expression, not_used: dict[str, str]) -> ScanPlan:
 
 def stored_ranges(ranges: Iterable[KeyRange]) -> Ranges:
     """Return ranges of keys as ranges of stored keys: cut, and including ends that are cut to the same bytes."""
-    stored = list(map(_stored, ranges))
+    stored = list(map(stored_range, ranges))
     # Values that differ only after the cut have the same range.
     return union(stored) if any(is_cut(key_range.low) for key_range in stored) else stored
 
 
-def _stored(whole: KeyRange) -> KeyRange:
+def stored_range(whole: KeyRange) -> KeyRange:
+    """Return a range of keys as a range of stored keys."""
     high = after_prefix(cut_key(whole.high)) if is_cut(whole.high) else whole.high
     return KeyRange(cut_key(whole.low), high, whole.is_point, whole.text)
-
-
-def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> Ranges:
-    """Return the ranges of a plan with a skip, given the values of the skipped key."""
-    tails = skip.tails
-    if len(prefixes) * len(tails) > MAXIMUM_RANGES:
-        tails = [_hull(tails)]
-    # A cut value is not followed by a next key.
-    continued = ([prefix] if is_cut(prefix.low) else map(prefix.extended, tails) for prefix in prefixes)
-    return stored_ranges(chain.from_iterable(continued))
 
 
 def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> ScanPlan | str:
@@ -133,7 +116,7 @@ def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> 
     if expression == ALL:
         return "no condition"
     plan = _IndexPlanner(table, index).plan(expression)
-    return plan or f"its first key {index.keys[0]} is not bound in the top-level AND"
+    return plan or "none of its keys is bound in the top-level AND"
 
 
 class _IndexPlanner:
@@ -146,19 +129,27 @@ class _IndexPlanner:
 
     def plan(self, expression: Expression) -> ScanPlan | None:
         """Return the plan; None when the index does not serve the expression."""
-        return self._alternatives(expression) or self._one_way(expression)
+        plan, alternatives = self._one_way(expression), self._alternatives(expression)
+        return plan if alternatives is None or (plan and plan.bound_keys > alternatives.bound_keys) else alternatives
 
     def _alternatives(self, expression: Expression) -> ScanPlan | None:
         """Return the plan for an OR whose operands all have their own ranges: the union of these."""
         if not isinstance(expression, Or) or len(keys_of(expression)) == 1:
             return None
-        plans = [self._one_way(operand) for operand in expression.operands]
-        usable = [plan for plan in plans if plan is not None and plan.skip is None]
+        usable: list[ScanPlan] = []
+        for operand in expression.operands:
+            plan = self._one_way(operand)
+            while plan is not None and plan.skips:
+                plan = plan.skips[0].otherwise
+            if plan is None:
+                return None
+            usable.append(plan)
         ranges = union(key_range for plan in usable for key_range in plan.ranges)
-        if len(usable) < len(plans) or len(ranges) > MAXIMUM_RANGES:
+        if len(ranges) > MAXIMUM_RANGES:
             return None
         answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in usable)
-        return self._made(expression, () if answers_all else (expression,), ranges, bound_keys=1)
+        bound_keys = min(plan.bound_keys for plan in usable)
+        return self._made(expression, () if answers_all else (expression,), ranges, bound_keys=bound_keys)
 
     def _one_way(self, expression: Expression) -> ScanPlan | None:
         parts = [(part, bounds_of(part, self._table)) for part in conjuncts(expression)]
@@ -167,30 +158,62 @@ class _IndexPlanner:
             for position in self._positions
             if any(position in implied.keys for _, implied in parts)
         }
+        plan = None
+        shorter: list[ScanPlan | None] = []
+        for place, position in enumerate(self._positions):
+            if position in bounds:
+                plan = self._up_to(place, expression, parts, bounds, shorter)
+            shorter.append(plan)
+        return plan
 
-        def left_by(run: _Run) -> list[Expression]:
-            return [part for part, implied in parts if not run.answers(implied)]
+    def _up_to(
+        self,
+        last: int,
+        expression: Expression,
+        parts: Sequence[tuple[Expression, Bounds]],
+        bounds: Mapping[int, Ranges],
+        shorter: Sequence[ScanPlan | None],
+    ) -> ScanPlan:
+        """Return the plan whose ranges end with the bound key at a place in the index.
 
-        heads = _Run()
-        heads.follow(self._positions, bounds)
-        plain = None
-        if heads.bound:
-            plain = self._made(expression, left_by(heads), stored_ranges(heads.ranges), bound_keys=len(heads.bound))
-        unbound, *rest = self._positions[len(heads.bound) :] or (None,)
-        if unbound is None or not heads.is_open or not rest or rest[0] not in bounds:
-            return plain
-        tails = _Run()
-        tails.follow(rest, bounds)
-        both = heads.together_with(tails)
-        skip = Skip(self._table.key_names[unbound], self._table.key_types[unbound], tails.ranges, plain)
-        return self._made(expression, left_by(both), heads.ranges, skip, bound_keys=len(both.bound))
+        Args:
+            shorter: For each place before, the plan whose ranges end there or before.
+        """
+        runs = [_Run()]
+        skipped: list[tuple[int, int, Ranges]] = []
+        loosely: set[int] = set()
+        for place, position in enumerate(self._positions[: last + 1]):
+            key_ranges = bounds.get(position, _ANY_VALUE)
+            if runs[-1].has_too_many(key_ranges):
+                key_ranges = [_hull(key_ranges)]
+                loosely.add(position)
+            if place < last and not all(key_range.is_point for key_range in key_ranges):
+                skipped.append((place, position, key_ranges))
+                runs.append(_Run())
+            else:
+                runs[-1].append(key_ranges)
+        bound = {position for position in self._positions[: last + 1] if position in bounds}
+        left = [part for part, implied in parts if not (implied.is_exact and set(implied.keys) <= bound - loosely)]
+        heads, *tails = [run.ranges for run in runs]
+        skips = tuple(
+            Skip(
+                self._table.key_names[position],
+                self._table.key_types[position],
+                within,
+                after,
+                # It may end with a range of this key, which needs no look-up.
+                shorter[place],
+            )
+            for (place, position, within), after in zip(skipped, tails, strict=True)
+        )
+        return self._made(expression, left, heads if skips else stored_ranges(heads), skips, bound_keys=len(bound))
 
     def _made(
         self,
         expression: Expression,
         unanswered: Sequence[Expression],
         ranges: Ranges,
-        skip: Skip | None = None,
+        skips: tuple[Skip, ...] = (),
         *,
         bound_keys: int,
     ) -> ScanPlan:
@@ -210,43 +233,24 @@ class _IndexPlanner:
                 for key, operator in sorted(pairs, key=lambda pair: (positions.index(pair[0]), order.index(pair[1])))
             ),
             checked_in_index=conjunction(in_index),
-            skip=skip,
+            skips=skips,
             bound_keys=bound_keys,
         )
 
 
 class _Run:
-    """Ranges that are extended key by key, as long as each key is bound to single values."""
+    """Ranges that are extended key by key, of which all but the last are bound to single values."""
 
     def __init__(self) -> None:
         self.ranges: Ranges = [EVERYTHING]
-        self.bound: set[int] = set()
-        self._loosely: set[int] = set()
-        self.is_open = True
 
-    def follow(self, positions: Sequence[int], bounds: Mapping[int, Ranges]) -> None:
-        """Append the keys at these positions, up to the first that is unbound or not bound to single values."""
-        for position in positions:
-            if position not in bounds or not self.is_open:
-                return
-            key_ranges = bounds[position]
-            if len(self.ranges) * len(key_ranges) > MAXIMUM_RANGES:
-                key_ranges = [_hull(key_ranges)]
-                self._loosely.add(position)
-            self.ranges = [prefix.extended(key_range) for prefix in self.ranges for key_range in key_ranges]
-            self.bound.add(position)
-            self.is_open = all(key_range.is_point for key_range in key_ranges)
+    def has_too_many(self, key_ranges: Ranges) -> bool:
+        """Return whether there would be too many ranges with those of another key."""
+        return len(self.ranges) * len(key_ranges) > MAXIMUM_RANGES
 
-    def together_with(self, other: _Run) -> _Run:
-        """Return a run that binds the keys of both."""
-        both = _Run()
-        both.bound = self.bound | other.bound
-        both._loosely = self._loosely | other._loosely
-        return both
-
-    def answers(self, bounds: Bounds) -> bool:
-        """Return whether the ranges are equivalent to a part of the expression."""
-        return bounds.is_exact and set(bounds.keys) <= self.bound - self._loosely
+    def append(self, key_ranges: Ranges) -> None:
+        """Append the ranges of the next key."""
+        self.ranges = [prefix.extended(key_range) for prefix in self.ranges for key_range in key_ranges]
 
 
 def _hull(ranges: Ranges) -> KeyRange:

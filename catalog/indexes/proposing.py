@@ -12,12 +12,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from catalog.expressions.tree import ALL, NONE, Expression, conjuncts, keys_of
 from catalog.indexes.bounds import bounds_of
 from catalog.indexes.keys import cut_key
-from catalog.indexes.planner import MAXIMUM_SKIPPED, ScanPlan, Skip, candidate_plans, ranges_behind
+from catalog.indexes.planner import ScanPlan, Skip, candidate_plans
+from catalog.indexes.skipping import Span, resolve
 from catalog.model import IndexState, PartitionIndex, Table
 from catalog.types.ranges import Ranges, intersection
 
@@ -179,22 +181,18 @@ class _Reading:
         return max(found, 0.5) / len(values)
 
     def _ranges(self, plan: ScanPlan) -> Ranges | None:
-        if plan.skip is None:
-            return plan.ranges
-        prefixes = self._prefixes(plan, plan.skip)
-        if len(prefixes) <= MAXIMUM_SKIPPED:
-            return ranges_behind([plan.skip.prefix(prefix, plan.ranges) for prefix in prefixes], plan.skip)
-        return None if plan.skip.otherwise is None else self._ranges(plan.skip.otherwise)
+        """Return the ranges that a plan reads; None if it reads all partitions."""
+        reading = resolve(plan, partial(self._values, plan))
+        return None if reading is None else reading.ranges
 
-    def _prefixes(self, plan: ScanPlan, skip: Skip) -> list[bytes]:
-        """Return the values of the skipped key with the values before it."""
+    def _values(self, plan: ScanPlan, skip: Skip, spans: Sequence[Span]) -> Sequence[bytes] | None:
+        """Return the values of a skipped key with the values before it; None if they are most items of the sample."""
         assert plan.index is not None
         names = self._table.key_names
         last = plan.index.keys.index(skip.name)
         columns = [self._sample.columns[names.index(key)] for key in plan.index.keys[: last + 1]]
-        prefixes = sorted({b"".join(values) for values in zip(*columns, strict=True)})
-        return [
-            prefix
-            for part in plan.ranges
-            for prefix in prefixes[bisect_left(prefixes, part.low) : bisect_left(prefixes, part.high)]
-        ]
+        keys = sorted(map(cut_key, map(b"".join, zip(*columns, strict=True))))
+        found = [key for span in spans for key in keys[bisect_left(keys, span.low) : bisect_left(keys, span.high)]]
+        values = sorted(set(found))
+        is_few = len(values) * len(skip.tails) <= max(_FEW, len(found) // _CLEARLY_FEWER)
+        return values if is_few else None

@@ -17,7 +17,7 @@ from catalog.migration.sources import Selection, partitions_of
 from catalog.model import FileFormat, Partition, Table
 from catalog.operations.records import OperationKind
 from catalog.partitions.queries import Queries
-from catalog.partitions.scanning import read_pages
+from catalog.partitions.reading import read_pages
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout

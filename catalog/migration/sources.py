@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from catalog.model import FileFormat, Partition, PartitionState, Table
 from catalog.partitions.queries import Queries
-from catalog.partitions.scanning import read_pages
+from catalog.partitions.reading import read_pages
 from catalog.partitions.specs import spec_values
 from catalog.storage.bulk import batched
 from catalog.storage.partition_rows import PARTITION_COLUMNS, PartitionFactory

@@ -15,7 +15,7 @@ NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 NULL_TEXTS = ("", NULL_VALUE)
 """Strings that mean null: Hive and Spark write an empty string as null, and cannot read a folder `k=`."""
 
-_LACKING = "%"
+LACKING_VALUE = "%"
 """Stored for a missing value; no escaped value is a single percent sign."""
 
 _ESCAPED = "\"#%'*/:=?\\{[]^"
@@ -62,7 +62,7 @@ def pack_values(values: Sequence[str | None], key_count: int) -> str:
     """Return the values as one string, separated by slashes; `unpack_values` is the inverse."""
     packed = "/".join(NULL_VALUE if not value else escape(value) for value in values)
     if len(values) < key_count:
-        packed += ("/" if values else "") + "/".join([_LACKING] * (key_count - len(values)))
+        packed += ("/" if values else "") + "/".join([LACKING_VALUE] * (key_count - len(values)))
     return packed
 
 
@@ -70,10 +70,10 @@ def unpack_values(packed: str) -> tuple[str | None, ...]:
     """Return the values of a packed string; None for null and for missing values."""
     if "%" not in packed and NULL_VALUE not in packed:
         return tuple(packed.split("/"))
-    return tuple(None if part in (NULL_VALUE, _LACKING) else unescape(part) for part in packed.split("/"))
+    return tuple(None if part in (NULL_VALUE, LACKING_VALUE) else unescape(part) for part in packed.split("/"))
 
 
 def given_values(packed: str) -> tuple[str | None, ...]:
     """Return the values as packed: None for null only; missing values of the last keys are left out."""
     values = unpack_values(packed)
-    return values[: len(values) - packed.split("/").count(_LACKING)] if _LACKING in packed else values
+    return values[: len(values) - packed.split("/").count(LACKING_VALUE)] if LACKING_VALUE in packed else values

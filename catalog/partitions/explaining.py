@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.expressions.tree import keys_of
-from catalog.partitions.scanning import Scan
+from catalog.partitions.scans import Scan
 
 _SHOWN_RANGES = 10
 
@@ -21,7 +21,9 @@ class Explanation:
         index_conditions: (key, operator) pairs that the index answered.
         checked_keys: Keys that were checked on the index key, before partitions were fetched.
         residual_keys: Keys that were checked on the fetched partitions.
-        skipped_key: Index key without a condition, whose distinct values were looked up first.
+        skipped_keys: Index keys that the filter does not bind to single values, whose values were looked up first.
+        values_looked_up: The number of these values.
+        not_skipped: The reason why the values of a further key were not looked up; None if there is none.
         ranges: Descriptions of the index ranges that were read.
         items_read: Index items read.
         partitions_fetched: Partitions read from the catalog.
@@ -35,12 +37,14 @@ class Explanation:
     index_conditions: tuple[tuple[str, str], ...]
     checked_keys: tuple[str, ...]
     residual_keys: tuple[str, ...]
-    skipped_key: str | None
+    skipped_keys: tuple[str, ...]
     ranges: tuple[str, ...]
     items_read: int
     partitions_fetched: int
     partitions_found: int
     not_used: Mapping[str, str]
+    values_looked_up: int = 0
+    not_skipped: str | None = None
     quarantined: int = 0
     is_cut: bool = False
 
@@ -51,7 +55,9 @@ class Explanation:
             "index_conditions": [{"key": key, "operator": operator} for key, operator in self.index_conditions],
             "checked_keys": list(self.checked_keys),
             "residual_keys": list(self.residual_keys),
-            "skipped_key": self.skipped_key,
+            "skipped_keys": list(self.skipped_keys),
+            "values_looked_up": self.values_looked_up,
+            "not_skipped": self.not_skipped,
             "ranges": list(self.ranges),
             "items_read": self.items_read,
             "partitions_fetched": self.partitions_fetched,
@@ -65,8 +71,11 @@ class Explanation:
         if self.index:
             conditions = ", ".join(f"{key} {operator}" for key, operator in self.index_conditions)
             lines.append(f"answered by it:     {conditions}")
-            if self.skipped_key:
-                lines.append(f"skipped:            {self.skipped_key}, by looking up its values first")
+            if self.skipped_keys:
+                keys = ", ".join(self.skipped_keys)
+                lines.append(f"skipped:            {keys}, by looking up {self.values_looked_up:,} value(s)")
+            if self.not_skipped:
+                lines.append(f"not skipped:        {self.not_skipped}")
             lines += [f"range:              {text}" for text in self.ranges[:_SHOWN_RANGES]]
             if len(self.ranges) > _SHOWN_RANGES:
                 lines.append(f"                    and {len(self.ranges) - _SHOWN_RANGES:,} more ranges")
@@ -96,7 +105,9 @@ def explanation_of(scan: Scan) -> Explanation:
         index_conditions=plan.conditions,
         checked_keys=tuple(names[key] for key in sorted(keys_of(plan.checked_in_index))),
         residual_keys=tuple(names[key] for key in sorted(keys_of(plan.residual))),
-        skipped_key=plan.skip.name if plan.skip else None,
+        skipped_keys=tuple(skip.name for skip in plan.skips),
+        values_looked_up=scan.counts.values_looked_up,
+        not_skipped=scan.not_skipped,
         ranges=tuple(key_range.text for key_range in scan.ranges),
         items_read=scan.counts.items_read,
         partitions_fetched=scan.counts.partitions_fetched,

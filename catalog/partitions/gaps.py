@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, collate, func, not_, or_, sele
 from catalog.errors import InvalidRequestError
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import decode_value, is_cut, split_key
+from catalog.indexes.skipping import prefix_span
 from catalog.model import IndexState, Table
 from catalog.model.partition_names import escape, unpack_values
 from catalog.partitions.browsing import NO_VALUE, Browsing, PartitionGroup, PartitionSums
@@ -196,7 +197,9 @@ class _Days:
             return None
         prefixes = [b""]
         for name in before:
-            query = queries.distinct_values(index.id, prefixes, self._type_of(name)).limited(MAXIMUM_SERIES + 1)
+            query = queries.distinct_values(index.id, list(map(prefix_span, prefixes)), self._type_of(name)).limited(
+                MAXIMUM_SERIES + 1
+            )
             prefixes = [bytes(prefix) for (prefix,) in self.connection.exec_driver_sql(*query)]
             if not 0 < len(prefixes) <= MAXIMUM_SERIES:
                 return None

@@ -19,6 +19,7 @@ from catalog.expressions import parse_expression
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import after_prefix, decode_value, is_cut
 from catalog.indexes.proposing import IndexProposal, Sample, propose_index
+from catalog.indexes.skipping import prefix_span
 from catalog.model import IndexState, Partition, PartitionIndex, PartitionState, Table
 from catalog.model.partition_names import unpack_values
 from catalog.partitions.explaining import Explanation, explanation_of
@@ -213,7 +214,9 @@ class Previews:
         key_type = table.key_types[position]
         has_prefix = isinstance(key_type, StringType)
         start = prefix.encode("utf-8", "surrogatepass") if has_prefix else b""
-        query = self._queries.distinct_values(index.id, [start], key_type).limited(limit if has_prefix else _LOOKED_UP)
+        query = self._queries.distinct_values(index.id, [prefix_span(start)], key_type).limited(
+            limit if has_prefix else _LOOKED_UP
+        )
         return [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
 
     @staticmethod
@@ -237,7 +240,7 @@ class Previews:
         self, connection: Connection, table: Table, index: PartitionIndex, ranges: Ranges
     ) -> KeySpace | None:
         first_key = table.key_types[table.key_names.index(index.keys[0])]
-        query = self._queries.distinct_values(index.id, [b""], first_key).limited(_SLOTS + 1)
+        query = self._queries.distinct_values(index.id, [prefix_span(b"")], first_key).limited(_SLOTS + 1)
         values = sorted(bytes(value) for (value,) in connection.exec_driver_sql(*query))
         if not values:
             return None

@@ -8,12 +8,10 @@ that also reads the table's definition.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -22,100 +20,51 @@ from catalog.expressions import Expression, Filter, parse_expression
 from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
-from catalog.indexes.planner import (
-    MAXIMUM_SKIPPED,
-    ScanPlan,
-    Skip,
-    candidate_plans,
-    full_scan,
-    ranges_behind,
-    stored_ranges,
-)
+from catalog.indexes.planner import ScanPlan, candidate_plans, full_scan
+from catalog.indexes.skipping import Reading, resolve
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
+from catalog.partitions.lookups import LookUps, count_items, in_batches
 from catalog.partitions.queries import Queries, Query
+from catalog.partitions.reading import PAGE, read_pages
+from catalog.partitions.scans import Scan, ScanCounts, ScanState
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
-from catalog.storage.partition_rows import PartitionFactory, PartitionRecord, partition_query
+from catalog.storage.partition_rows import (
+    PARTITION_COLUMNS,
+    PartitionFactory,
+    PartitionRecord,
+    partition_query,
+)
 from catalog.storage.schema import PartitionRow
-from catalog.storage.values import ValueEncoder, read_packed
+from catalog.storage.values import ValueEncoder, read_packed, read_strictly
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.definitions import Definitions
-from catalog.types.ranges import KeyRange, Ranges
+from catalog.types.ranges import Ranges
 
-_PAGE = 5_000
+NAME_COLUMNS = ("packed_values", "is_quarantined")
+"""The columns of a partition that its name and its state need."""
+
 _QUICK = 1_000
 """Searches that return fewer partitions run as one statement."""
 
 _COUNTED = (1_000, 50_000)
 """Limits, tried in turn, for counting the items that the plans of several indexes would read."""
 
-_CURSOR = "calve_partitions"
 _MAXIMUM_PREPARED = 512
 _PREPARED_SECONDS = 60.0
 
 
-@dataclass
-class ScanCounts:
-    """Counts of what a search has read so far.
+class _Request(NamedTuple):
+    """The arguments that a plan depends on."""
 
-    Attributes:
-        partitions_in_other_states: Partitions that match the filter, and are quarantined, or are not, unlike those that
-            the search looks for.
-        is_cut: Whether the search has stopped at its limit, so that the counts are lower bounds.
-    """
-
-    items_read: int = 0
-    partitions_fetched: int = 0
-    partitions_in_other_states: int = 0
-    partitions_found: int = 0
-    is_cut: bool = False
-
-
-@dataclass
-class ScanState:
-    """The progress of a search; `Scan` describes the attributes."""
-
-    table: Table
-    plan: ScanPlan
-    counts: ScanCounts = field(default_factory=ScanCounts)
-    ranges: Ranges = ()
-    limit: int | None = None
-
-
-@dataclass(frozen=True)
-class Scan:
-    """A search, which runs as the caller iterates over `partitions`.
-
-    The whole search sees one committed state of the catalog.
-    """
-
-    partitions: Iterator[Partition]
-    # In an object of its own: the iterator updates it, and must not refer to the `Scan`. In a reference cycle, only the
-    # garbage collector would close the connection when the caller stops early.
-    _state: ScanState
-
-    @property
-    def table(self) -> Table:
-        """The table as of the search."""
-        return self._state.table
-
-    @property
-    def plan(self) -> ScanPlan:
-        """The plan of the search; it may change when the search starts, if the table has changed meanwhile."""
-        return self._state.plan
-
-    @property
-    def counts(self) -> ScanCounts:
-        """Counts of rows and index items read so far."""
-        return self._state.counts
-
-    @property
-    def ranges(self) -> Ranges:
-        """The ranges of index keys that the search reads, once it has started."""
-        return self._state.ranges
+    name: str
+    expression: str | None
+    use_indexes: bool
+    columns: tuple[str, ...] = PARTITION_COLUMNS
+    is_strict: bool = False
 
 
 class Scanner:
@@ -126,7 +75,7 @@ class Scanner:
         self._storage = storage
         self._definitions = definitions
         self._queries = Queries(storage.is_postgresql)
-        self._prepared: dict[tuple[str, str | None, bool], _Prepared] = {}
+        self._prepared: dict[_Request, _Prepared] = {}
 
     def scan(
         self,
@@ -136,27 +85,53 @@ class Scanner:
         use_indexes: bool,
         state: PartitionState | None,
         limit: int | None = None,
+        is_strict: bool = False,
     ) -> Scan:
         """Plan a search; it reads no partition before the caller asks for the first one.
 
         Args:
+            is_strict: As for `Catalog.partition_page`.
             limit: The number of items, or of partitions without an index, at which the search stops (`is_cut`); it
                 reads whole pages. None for no limit.
         """
-        request = (name, expression, use_indexes)
+        request = _Request(name, expression, use_indexes, is_strict=is_strict)
+        scan, prepared, pages = self._planned(request, state, limit)
+        return Scan(_partitions(scan, pages, prepared), scan)
+
+    def scan_rows(
+        self,
+        name: str,
+        expression: str | None,
+        columns: Sequence[str],
+        *,
+        use_indexes: bool,
+        state: PartitionState | None,
+    ) -> tuple[Table, Iterator[Sequence[PartitionRecord]]]:
+        """Return a table, and pages with some columns of its partitions that match an expression.
+
+        Args:
+            columns: Columns of `PartitionRow`; `NAME_COLUMNS` come before them.
+        """
+        request = _Request(name, expression, use_indexes, (*NAME_COLUMNS, *columns))
+        scan, _, pages = self._planned(request, state)
+        return scan.table, pages
+
+    def _planned(
+        self, request: _Request, state: PartitionState | None, limit: int | None = None
+    ) -> tuple[ScanState, _Prepared, Iterator[Sequence[PartitionRecord]]]:
         prepared = self._prepared.get(request)
         if prepared is None or prepared.expires_at < time.monotonic():
             with self._storage.read() as connection:
-                prepared = self._prepare(connection, *request)
+                prepared = self._prepare(connection, request)
         scan = ScanState(prepared.table, prepared.plan, limit=limit)
-        return Scan(self._run(scan, prepared, request, state), scan)
+        return scan, prepared, self._run(scan, prepared, request, state)
 
     def scan_within(
         self, connection: Connection, name: str, expression: str | None, state: PartitionState | None
     ) -> tuple[Table, list[Partition]]:
         """Return a table and its partitions that match an expression, in the caller's transaction."""
-        request = (name, expression, True)
-        prepared = self._prepare(connection, *request)
+        request = _Request(name, expression, True)
+        prepared = self._prepare(connection, request)
         scan = ScanState(prepared.table, prepared.plan)
         pages = self._pages(scan, prepared, request, state, connection)
         return scan.table, [partition for page in pages for partition in PartitionFactory(scan.table).make_all(page)]
@@ -167,113 +142,113 @@ class Scanner:
         Returns:
             None if no index finds them by reading at most `limit` items.
         """
-        request = (table.full_name, expression, True)
-        prepared = self._prepare(connection, *request)
-        plan, ranges = self._resolved(connection, prepared.plan)
-        if plan.index is None or ranges is None or self._count(connection, plan, ranges, limit + 1) > limit:
+        request = _Request(table.full_name, expression, True)
+        prepared = self._prepare(connection, request)
+        reading = self._resolved(connection, prepared)[1]
+        if reading is None or self._count(connection, reading, limit + 1) > limit:
             return None
         scan = ScanState(prepared.table, prepared.plan)
         return [row[0] for page in self._pages(scan, prepared, request, None, connection) for row in page]
 
-    def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
-        table = self._definitions.get_hive_table(name, connection)
-        tree = parse_expression(expression, table)
-        indexes = list_indexes(connection, table.id) if use_indexes else []
+    def _prepare(self, connection: Connection, request: _Request) -> _Prepared:
+        table = self._definitions.get_hive_table(request.name, connection)
+        tree = parse_expression(request.expression, table)
+        indexes = list_indexes(connection, table.id) if request.use_indexes else []
         plans, not_used = candidate_plans(table, indexes, tree)
-        plan = self._cheapest(connection, plans, not_used) if plans else full_scan(tree, not_used)
-        prepared = _Prepared(table, plan, self._queries)
-        if len(self._prepared) >= _MAXIMUM_PREPARED:
-            self._prepared.clear()
-        self._prepared[name, expression, use_indexes] = prepared
+        queries = Queries(self._storage.is_postgresql, request.columns)
+        if len(plans) > 1:
+            candidates = [_Prepared(table, plan, queries, request.is_strict) for plan in plans]
+            prepared = self._cheapest(connection, candidates, not_used)
+        else:
+            prepared = _Prepared(table, plans[0] if plans else full_scan(tree, {}), queries, request.is_strict)
+        prepared.plan.not_used.update(not_used)
+        self._keep(request, prepared)
         return prepared
 
-    def _cheapest(self, connection: Connection, plans: Sequence[ScanPlan], not_used: dict[str, str]) -> ScanPlan:
-        """Return the plan that reads the fewest items, or the first of several such plans."""
-        best, counts = plans[0], [0] * len(plans)
-        if len(plans) > 1:
-            ranges = [self._resolved(connection, plan)[1] for plan in plans]
-            for limit in _COUNTED:
-                counts = [
-                    limit if plan_ranges is None else self._count(connection, plan, plan_ranges, limit)
-                    for plan, plan_ranges in zip(plans, ranges, strict=True)
-                ]
-                if min(counts) < limit:
-                    break
-            best = plans[counts.index(min(counts))]
-        for plan, count in zip(plans, counts, strict=True):
-            if plan is not best and plan.index and best.index:
-                fewest = min(counts)
-                comparison = f"{fewest:,} item(s) against {count:,}" if count > fewest else f"as many items, {count:,}"
-                not_used[plan.index.name] = f"{best.index.name} reads {comparison}{' or more' * (count in _COUNTED)}"
-        best.not_used.update(not_used)
+    def _keep(self, request: _Request, prepared: _Prepared) -> None:
+        if len(self._prepared) >= _MAXIMUM_PREPARED:
+            self._prepared.clear()
+        self._prepared[request] = prepared
+
+    def _cheapest(self, connection: Connection, candidates: Sequence[_Prepared], not_used: dict[str, str]) -> _Prepared:
+        """Return the plan that reads the fewest items and looks up the fewest values, or the first of several ones.
+
+        Args:
+            not_used: Gets the reasons why the other plans are not used.
+        """
+        resolved = [self._resolved(connection, candidate) for candidate in candidates]
+        counts: list[int] = []
+        for limit in _COUNTED:
+            counts = [
+                limit if reading is None else self._count(connection, reading, limit) for _, reading, _ in resolved
+            ]
+            if min(counts) < limit:
+                break
+        costs = [count + looked_up for count, (_, _, looked_up) in zip(counts, resolved, strict=True)]
+        chosen = costs.index(min(costs))
+        best, _, looked_up = resolved[chosen]
+        for candidate, count, (_, _, others) in zip(candidates, counts, resolved, strict=True):
+            index = candidate.plan.index
+            if candidate is candidates[chosen] or index is None or best.plan.index is None:
+                continue
+            fewest = f"{counts[chosen]:,} item(s) against" if count != counts[chosen] else "as many items,"
+            reason = f"{best.plan.index.name} reads {fewest} {count:,}{' or more' * (count in _COUNTED)}"
+            if others != looked_up:
+                reason += f", and looks up {looked_up:,} value(s) against {others:,}"
+            not_used[index.name] = reason
         return best
 
-    def _count(self, connection: Connection, plan: ScanPlan, ranges: Ranges, limit: int) -> int:
-        if not ranges:
-            return 0
-        assert plan.index is not None
-        items = self._queries.items(plan.index.id, ranges).limited(limit)
-        sql = f"SELECT count(*) FROM ({items.sql}) AS counted"
-        return int(connection.exec_driver_sql(sql, items.parameters).scalar_one())
+    def _count(self, connection: Connection, reading: Reading, limit: int) -> int:
+        assert reading.plan.index is not None
+        return count_items(connection, self._queries, reading.plan.index.id, reading.ranges, limit)
 
-    def _resolved(self, connection: Connection, plan: ScanPlan) -> tuple[ScanPlan, Ranges | None]:
-        """Return the executable plan, and the ranges that it reads; None if it reads all partitions."""
+    def _resolved(self, connection: Connection, prepared: _Prepared) -> tuple[_Prepared, Reading | None, int]:
+        """Return the executable plan, the ranges that it reads (None for all partitions), and the values looked up."""
+        plan = prepared.plan
         if plan.index is None:
-            return plan, None
-        if plan.skip is None:
-            return plan, plan.ranges
-        prefixes = self._skipped(connection, plan.index.id, plan.ranges, plan.skip)
-        if prefixes is not None:
-            return plan, ranges_behind(prefixes, plan.skip)
-        if plan.skip.otherwise is not None:
-            return self._resolved(connection, plan.skip.otherwise)
-        reason = f"its first key {plan.skip.name} is not bound and has more than {MAXIMUM_SKIPPED} values"
-        return full_scan(plan.expression, {**plan.not_used, plan.index.name: reason}), None
-
-    def _skipped(self, connection: Connection, index_id: int, heads: Ranges, skip: Skip) -> list[KeyRange] | None:
-        """Return each head extended by each value of the skipped key; None if there are too many values."""
-        whole = [head for head in heads if not is_cut(head.low)]
-        prefixes = [*stored_ranges(head for head in heads if is_cut(head.low))]
-        if whole:
-            query = self._queries.distinct_values(index_id, [head.low for head in whole], skip.key_type)
-            query = query.limited(MAXIMUM_SKIPPED + 1)
-            values = [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
-            if len(values) > MAXIMUM_SKIPPED:
-                return None
-            prefixes += [skip.prefix(value, whole) for value in values]
-        return sorted(prefixes, key=lambda prefix: prefix.low)
+            return prepared, None, 0
+        look_ups = LookUps(connection, self._queries, plan.index.id, is_measured=prepared.is_measured)
+        reading = resolve(plan, look_ups)
+        if reading is None:
+            reason = f"{look_ups.refusal}; reading all partitions takes less time"
+            chosen = full_scan(plan.expression, {**plan.not_used, plan.index.name: reason})
+            return prepared.changed(chosen), None, look_ups.count
+        reading.plan.not_used.update(plan.not_used)
+        if reading.plan is plan and (prepared.is_measured or not plan.skips):
+            return prepared, reading, look_ups.count
+        not_skipped = None if reading.plan is plan else look_ups.refusal
+        return prepared.changed(reading.plan, not_skipped), reading, look_ups.count
 
     def _run(
-        self, scan: ScanState, prepared: _Prepared, request: tuple[str, str | None, bool], state: PartitionState | None
-    ) -> Iterator[Partition]:
+        self, scan: ScanState, prepared: _Prepared, request: _Request, state: PartitionState | None
+    ) -> Iterator[Sequence[PartitionRecord]]:
         rows = self._storage.fetch(*prepared.quick) if prepared.quick else []
         if 0 < len(rows) < _QUICK:
-            scan.ranges = prepared.plan.ranges
+            scan.reading = Reading(prepared.plan, prepared.plan.ranges)
+            scan.not_skipped = prepared.not_skipped
             scan.counts.items_read = len(rows)
-            yield from prepared.factory.make_all(self._matching(scan, prepared, rows, state))
+            yield self._matching(scan, prepared, rows, state)
             return
-        factory: PartitionFactory | None = None
-        for page in read_apart(self._storage, partial(self._pages, scan, prepared, request, state)):
-            factory = factory or PartitionFactory(scan.table)
-            yield from factory.make_all(page)
+        yield from read_apart(self._storage, partial(self._pages, scan, prepared, request, state))
 
     def _pages(
         self,
         scan: ScanState,
         prepared: _Prepared,
-        request: tuple[str, str | None, bool],
+        request: _Request,
         state: PartitionState | None,
         connection: Connection,
     ) -> Iterator[Sequence[PartitionRecord]]:
-        if self._definitions.get_hive_table(request[0], connection).version != prepared.table.version:
-            prepared = self._prepare(connection, *request)
-        plan, ranges = self._resolved(connection, prepared.plan)
-        if plan is not prepared.plan:
-            prepared = _Prepared(prepared.table, plan, self._queries)
-        scan.table, scan.plan, scan.ranges = prepared.table, plan, ranges or ()
-        search = _Search(connection, self._queries, prepared, ranges, scan.counts, scan.limit)
+        if self._definitions.get_hive_table(request.name, connection).version != prepared.table.version:
+            prepared = self._prepare(connection, request)
+        chosen, reading, scan.counts.values_looked_up = self._resolved(connection, prepared)
+        if chosen is not prepared:
+            # The next search does not find out again which look-ups pay.
+            self._keep(request, chosen)
+        scan.table, scan.plan, scan.reading, scan.not_skipped = chosen.table, chosen.plan, reading, chosen.not_skipped
+        search = _Search(connection, chosen, reading, scan.counts, scan.limit)
         for page in search.pages():
-            yield self._matching(scan, prepared, page, state)
+            yield self._matching(scan, chosen, page, state)
 
     @staticmethod
     def _matching(
@@ -283,8 +258,9 @@ class Scanner:
         matches = prepared.matching(rows)
         if state is not None:
             is_quarantined = state is PartitionState.QUARANTINED
-            scan.counts.partitions_in_other_states += sum(row[7] != is_quarantined for row in matches)
-            matches = [row for row in matches if row[7] == is_quarantined]
+            at = prepared.quarantined_at
+            scan.counts.partitions_in_other_states += sum(row[at] != is_quarantined for row in matches)
+            matches = [row for row in matches if row[at] == is_quarantined]
         scan.counts.partitions_found += len(matches)
         return matches
 
@@ -343,14 +319,32 @@ class Scanner:
             yield from PartitionFactory(table).make_all(page)
 
 
+def _partitions(
+    scan: ScanState, pages: Iterator[Sequence[PartitionRecord]], prepared: _Prepared
+) -> Iterator[Partition]:
+    for page in pages:
+        # The table may have changed before the search started.
+        factory = prepared.factory if scan.table is prepared.table else PartitionFactory(scan.table)
+        yield from factory.make_all(page)
+
+
 class _Prepared:
     """A plan with everything that can be prepared before its execution."""
 
-    def __init__(self, table: Table, plan: ScanPlan, queries: Queries) -> None:
+    def __init__(self, table: Table, plan: ScanPlan, queries: Queries, is_strict: bool) -> None:
         self.table = table
         self.plan = plan
+        self.is_strict = is_strict
+        self.queries = queries
         self.factory = PartitionFactory(table)
-        self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
+        self.is_measured = False
+        self.not_skipped: str | None = None
+        self.quarantined_at = queries.columns.index("is_quarantined")
+        self._packed_at = queries.columns.index("packed_values")
+        self._readers = {
+            number: partial(read_strictly, key.name, key_type) if is_strict else partial(read_packed, key_type)
+            for number, (key, key_type) in enumerate(zip(table.partition_keys, table.key_types, strict=True))
+        }
         self._residual = self._filter(plan.residual)
         self._whole = None if plan.index is None else self._filter(plan.expression)
         # An encoded character has at most 4 bytes, a terminator 1, and values of other types their type's width.
@@ -358,30 +352,36 @@ class _Prepared:
         # The choice of the cheapest plan depends on counts, which become outdated.
         self.expires_at = time.monotonic() + _PREPARED_SECONDS
         self.quick: Query | None = None
-        if plan.index and plan.ranges and plan.skip is None and plan.checked_in_index == ALL:
+        if plan.index and plan.ranges and not plan.skips and plan.checked_in_index == ALL:
             self.quick = queries.first_partitions_in_ranges(plan.index.id, plan.ranges, _QUICK, table.id, table.version)
+
+    def changed(self, plan: ScanPlan, not_skipped: str | None = None) -> _Prepared:
+        """Return the same with the plan of which a search has found that its look-ups pay."""
+        prepared = _Prepared(self.table, plan, self.queries, self.is_strict)
+        prepared.factory = self.factory
+        prepared.expires_at, prepared.is_measured, prepared.not_skipped = self.expires_at, True, not_skipped
+        return prepared
 
     def _filter(self, expression: Expression) -> Filter[str] | None:
         return None if expression == ALL else Filter(expression, self._readers)
 
     def matching(self, rows: Sequence[PartitionRecord]) -> Sequence[PartitionRecord]:
         """Return the rows that match the conditions that the index has not answered."""
-        rows = _filtered(rows, self._residual)
+        rows, at = self._filtered(rows, self._residual), self._packed_at
         if self._whole is None:
             return rows
-        cut = [row for row in rows if len(row[1]) >= self._shortest_cut]
+        cut = [row for row in rows if len(row[at]) >= self._shortest_cut]
         if not cut:
             return rows
-        return [row for row in rows if len(row[1]) < self._shortest_cut] + list(_filtered(cut, self._whole))
+        return [row for row in rows if len(row[at]) < self._shortest_cut] + list(self._filtered(cut, self._whole))
 
-
-def _filtered(rows: Sequence[PartitionRecord], condition: Filter[str] | None) -> Sequence[PartitionRecord]:
-    if condition is None or not rows:
-        return rows
-    width = rows[0][1].count("/") + 1
-    # Split one joined string: a list per row would take longer than all the rest of the search.
-    pieces = "/".join([row[1] for row in rows]).split("/")
-    return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
+    def _filtered(self, rows: Sequence[PartitionRecord], condition: Filter[str] | None) -> Sequence[PartitionRecord]:
+        if condition is None or not rows:
+            return rows
+        at, width = self._packed_at, len(self.table.key_types)
+        # Split one joined string: a list per row would take longer than all the rest of the search.
+        pieces = "/".join([row[at] for row in rows]).split("/")
+        return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
 
 
 class _Search:
@@ -390,18 +390,17 @@ class _Search:
     def __init__(
         self,
         connection: Connection,
-        queries: Queries,
         prepared: _Prepared,
-        ranges: Ranges | None,
+        reading: Reading | None,
         counts: ScanCounts,
         limit: int | None,
     ) -> None:
         self._connection = connection
         self._limit = limit
-        self._queries = queries
+        self._queries = prepared.queries
         self._table = prepared.table
         self._plan = prepared.plan
-        self._ranges = ranges
+        self._ranges = reading.ranges if reading else ()
         self._counts = counts
 
     def pages(self) -> Iterator[Sequence[PartitionRecord]]:
@@ -410,14 +409,19 @@ class _Search:
             return
         if self._plan.index is None:
             yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
-        elif self._ranges and self._plan.checked_in_index == ALL:
-            query = self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)
-            for page in self._limited(read_pages(self._connection, query)):
+        elif self._plan.checked_in_index == ALL:
+            for page in self._limited(self._in_ranges(self._queries.partitions_in_ranges)):
                 self._counts.items_read += len(page)
                 yield page
-        elif self._ranges:
-            for ids in batched(self._checked_ids(self._ranges), _PAGE):
-                yield self._connection.exec_driver_sql(*self._queries.partitions_by_id(ids)).all()
+        else:
+            for ids in batched(self._checked_ids(), PAGE):
+                yield from read_pages(self._connection, self._queries.partitions_by_id(ids))
+
+    def _in_ranges(self, query: Callable[[int, Ranges], Query]) -> Iterator[Sequence[Any]]:
+        """Yield the pages of a query for all ranges."""
+        assert self._plan.index is not None
+        for ranges in in_batches(self._ranges):
+            yield from read_pages(self._connection, query(self._plan.index.id, ranges))
 
     def _limited(self, pages: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         """Yield pages up to the limit."""
@@ -429,14 +433,14 @@ class _Search:
             count += len(page)
             yield page
 
-    def _checked_ids(self, ranges: Ranges) -> Iterator[int]:
+    def _checked_ids(self) -> Iterator[int]:
         """Yield the ids of the items whose key matches, and of those whose key is cut, which decides nothing."""
         assert self._plan.index is not None
         positions = [self._table.key_names.index(key) for key in self._plan.index.keys]
         types = [self._table.key_types[position] for position in positions]
         readers = {position: partial(decode_value, self._table.key_types[position]) for position in positions}
         condition = Filter(self._plan.checked_in_index, readers)
-        for page in self._limited(read_pages(self._connection, self._queries.items(self._plan.index.id, ranges))):
+        for page in self._limited(self._in_ranges(self._queries.items)):
             self._counts.items_read += len(page)
             whole = [(bytes(key), partition_id) for key, partition_id in page if not is_cut(key)]
             yield from (partition_id for key, partition_id in page if is_cut(key))
@@ -444,16 +448,3 @@ class _Search:
                 columns = zip(*[split_key(types, key) for key, _ in whole], strict=True)
                 mask = condition.mask(dict(zip(positions, columns, strict=True)))
                 yield from compress((partition_id for _, partition_id in whole), mask)
-
-
-def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a query in pages, without loading all of them.
-
-    Uses the driver's cursor, because creating SQLAlchemy's rows takes longer than creating partitions.
-    """
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    with closing(driver.cursor(_CURSOR) if connection.dialect.name == "postgresql" else driver.cursor()) as cursor:
-        cursor.execute(*query)
-        while page := cursor.fetchmany(_PAGE):
-            yield page

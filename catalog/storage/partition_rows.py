@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Select, select
 
 from catalog.model import Partition, PartitionState, Table
-from catalog.model.partition_names import NULL_VALUE, folder_template, unpack_values
+from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, folder_start, folder_template, unpack_values
 from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.types.memo import Memo
@@ -37,6 +37,18 @@ def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
     """Return the query of a table's partitions for `PartitionFactory`."""
     columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
     return select(*columns).where(PartitionRow.table_id == table.id)
+
+
+def names_of(table: Table, packed: Sequence[str]) -> list[str]:
+    """Return the names `k=v/k2=v2` of partitions, as `Partition.name` does, given their packed values."""
+    template = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in table.key_names)
+    names = []
+    for values in packed:
+        pieces = values.split("/")
+        if LACKING_VALUE in pieces:
+            pieces = [NULL_VALUE if piece == LACKING_VALUE else piece for piece in pieces]
+        names.append(template % tuple(pieces))
+    return names
 
 
 class PartitionFactory:

@@ -24,6 +24,7 @@ from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import ColumnLike, check_columns, normalise_columns, normalise_location
 from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
+from catalog.tables.table_versions import details_of_change
 from catalog.types.key_types import recorded_key_type
 
 _SHOWN = 5
@@ -116,6 +117,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
         kind=kind,
         description=table.description if change.description is None else change.description,
         buckets=renamed_buckets(table, columns.columns),
+        details=details_of_change(table),
     )
     return name
 

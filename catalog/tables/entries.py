@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,8 +25,8 @@ from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders, move_folder
 from catalog.files.locations import comparable, is_local, is_within, local_path
 from catalog.iceberg.pointers import insert_pointer
-from catalog.indexes.definitions import maintained_indexes
-from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
+from catalog.indexes.definitions import create_index, maintained_indexes
+from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage import Storage
 from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
@@ -76,13 +76,13 @@ class TableAlteration:
     Attributes:
         name: The name after the change.
         entry: The definition after the change; its location is None if the table keeps its own.
-        former: The entry before the change as JSON values, which becomes a version.
+        former: The entry before the change as JSON values, which becomes a version; None to keep none.
         then: Called in the transaction with the changed table.
     """
 
     name: TableName
     entry: TableEntry
-    former: Details
+    former: Details | None
     then: Callable[[Connection, Table], None] | None = None
 
 
@@ -99,13 +99,14 @@ class TableEntries:
         with self._storage.read() as connection:
             return self._definitions.get_tables(connection, names)
 
-    def create(self, name: TableName, entry: TableEntry) -> Table:
-        """Create a table or view, with any columns and keys; make its folder.
+    def create(self, name: TableName, entry: TableEntry, indexes: Sequence[IndexDefinition] = ()) -> Table:
+        """Create a table or view, with any columns and keys, and with partition indexes; make its folder.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
             TableAlreadyExistsError: A table or view of this name exists.
-            InvalidRequestError: A name, property or location is not allowed.
+            InvalidRequestError: A name, property, location or index is not allowed.
+            LimitExceededError: There are too many indexes.
             LocationInUseError: The location overlaps that of another table.
             StorageError: The folder cannot be created.
         """
@@ -126,6 +127,8 @@ class TableEntries:
                 is_recorded=True,
             )
             table = self._with_details(connection, table, entry)
+            for index in indexes:
+                create_index(connection, table, index)
             if not table.is_view:
                 make_folders([table.location])
         return table

@@ -16,6 +16,9 @@ from catalog.storage.schema import TableVersionRow
 VERSION = "version"
 """The field of a table's `details` with the number of its current version; 0 without it."""
 
+OWN = "own"
+"""The field of `details` of a table that no protocol has defined; other tables without details have none."""
+
 KEPT = 1_000
 """The number of former versions that a table keeps at most."""
 
@@ -25,9 +28,26 @@ def current_version(table: Table) -> int:
     return int((table.details or {}).get(VERSION, 0))
 
 
-def add_version(connection: Connection, table: Table, entry: Mapping[str, Any]) -> int:
-    """Keep the definition of a table that the caller has locked exclusively; return the number of the next version."""
+def details_of_change(table: Table) -> dict[str, Any]:
+    """Return the details of a table after a change of its definition by Calve itself, which is its next version."""
+    details = {OWN: True} if table.details is None else table.details
+    return {**details, VERSION: current_version(table) + 1}
+
+
+def is_own(table: Table) -> bool:
+    """Return whether no protocol has defined the table as it is."""
+    return table.details is None or OWN in table.details
+
+
+def add_version(connection: Connection, table: Table, entry: Mapping[str, Any] | None) -> int:
+    """Keep the definition of a table that the caller has locked exclusively; return the number of the next version.
+
+    Args:
+        entry: None to keep nothing.
+    """
     number, row = current_version(table), TableVersionRow
+    if entry is None:
+        return number + 1
     values = {"table_id": table.id, "number": number, "entry": dict(entry), "replaced_at_ms": CurrentMs()}
     connection.execute(insert(row).values(**values))
     connection.execute(delete(row).where(row.table_id == table.id, row.number <= number - KEPT))

@@ -7,8 +7,7 @@ Null is the range that starts with `00`; every other value starts above it, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 FIRST_VALUE = b"\x01"
 """Lower bound of all encoded values except null."""
@@ -17,8 +16,7 @@ END = b"\xff"
 """Exclusive upper bound of all encoded values."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
+class KeyRange(NamedTuple):
     """Bytes from `low`, inclusive, to `high`, exclusive.
 
     Attributes:
@@ -77,7 +75,7 @@ def _overlap(one: KeyRange, two: KeyRange) -> KeyRange:
         if candidate.is_point:
             other = two if candidate is one else one
             # A point lies either inside or outside a range, never across its end.
-            return candidate if other.low <= candidate.low < other.high else replace(candidate, high=candidate.low)
+            return candidate if other.low <= candidate.low < other.high else candidate._replace(high=candidate.low)
     text = one.text if one.text == two.text else f"{one.text} and {two.text}"
     return KeyRange(max(one.low, two.low), min(one.high, two.high), text=text)
 

@@ -27,6 +27,7 @@ NOT_RUN = {
     ("pg_dump",): "needs a PostgreSQL client",
     ("docker",): "needs a Docker engine; tests/standalone/test_compose.py compares its file with `make cluster`",
     ("calve", "grants"): "is piped into psql; tests/spark_jobs/test_job_role.py runs what it prints",
+    ("calve", "serve"): "serves until it is stopped; tests/catalog/doors/serving/test_server.py runs it",
     ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",
 }
 """The first words of a command → the reason why this module does not run it."""

@@ -331,10 +331,12 @@ def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
 
 @st.composite
 def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
-    """Values for the first keys of an index, one of which may be missing, and optionally another condition."""
+    """Values for the first keys of an index, some of which may be missing, and optionally another condition."""
     equal_count = draw(st.integers(0, min(3, len(index))))
-    skipped = draw(st.sampled_from([None, None, None, *range(equal_count)]))
-    parts = [draw(_some_values(domain, position)) for at, position in enumerate(index[:equal_count]) if at != skipped]
+    skipped = draw(st.just(frozenset()) | st.frozensets(st.integers(0, equal_count), max_size=equal_count))
+    parts = [
+        draw(_some_values(domain, position)) for at, position in enumerate(index[:equal_count]) if at not in skipped
+    ]
     if equal_count < len(index):
         position = index[equal_count]
         ranges = _comparison(domain, position, ["<", "<=", ">", ">="]) | _between(domain, position)

@@ -32,14 +32,32 @@ SESSION_CATALOG = {
 class HiveSpark:
     """A context manager that runs Spark with the tables of a metastore."""
 
-    def __init__(self, metastore: HiveMetastoreServer, folder: Path, jar: Path) -> None:
-        """Use a working folder and the jar of Iceberg's runtime."""
+    def __init__(
+        self,
+        metastore: HiveMetastoreServer | None,
+        folder: Path,
+        jar: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Use a working folder and the jar of Iceberg's runtime.
+
+        Args:
+            metastore: None if the settings name one.
+            settings: More settings of the session.
+        """
         self._folder = folder
+        of_metastore = (
+            {
+                "spark.hadoop.hive.metastore.uris": metastore.uri,
+                "spark.sql.warehouse.dir": f"file:{metastore.warehouse}",
+            }
+            if metastore is not None
+            else {}
+        )
         self._settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
-            "spark.hadoop.hive.metastore.uris": metastore.uri,
             # A metastore that creates its lock tables automatically rejects Iceberg's lock requests, because they have
             # no operation type. Without locks, it compares the entry with Iceberg's expected one.
             "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
@@ -48,9 +66,10 @@ class HiveSpark:
             "spark.sql.catalogImplementation": "hive",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "1",
-            "spark.sql.warehouse.dir": f"file:{metastore.warehouse}",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            **of_metastore,
+            **(settings or {}),
         }
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[str] | None = None

@@ -27,6 +27,7 @@ from catalog.model.identifiers import TableName
 from catalog.settings.places import require_properties
 from catalog.tables.entries import TableEntry
 from catalog.tables.own_properties import without_records
+from catalog.tables.table_versions import is_own
 
 COMMENT, EXTERNAL, PATH = "comment", "EXTERNAL", "path"
 """Parameters of Hive's tables and Spark's SerDes."""
@@ -80,7 +81,7 @@ def _usual_database(database: Database) -> HiveDatabase:
 def hive_table(table: Table) -> HiveTable:
     """Return the entry of a table or view."""
     usual = _usual_table(table)
-    if table.details is None:
+    if is_own(table) or table.details is None:
         return usual
     storage = _patched(usual.storage, table.details.get(_STORAGE, {}), STORAGE_FIELDS)
     return replace(_patched(usual, table.details, _TABLE_FIELDS), storage=storage)
@@ -164,7 +165,7 @@ def _usual_table(table: Table) -> HiveTable:
     parameters = without_records(table.properties)
     if COMMENT in parameters and table.description is not None:
         parameters[COMMENT] = table.description
-    if table.details is None and table.kind is TableKind.EXTERNAL:
+    if is_own(table) and table.kind is TableKind.EXTERNAL:
         parameters[EXTERNAL] = "TRUE"
     return HiveTable(
         name=TableName(table.database, table.name),

@@ -39,6 +39,7 @@ class PartitionForms:
         """Set the table, as it was read."""
         entry = hive_table(table)
         self.table = table
+        self.entry = entry
         self._storage = storage
         self._provider = spark_provider(entry.parameters)
         self._base = partition_storage(table, entry)

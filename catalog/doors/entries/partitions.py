@@ -16,12 +16,34 @@ from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
 from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
-from catalog.partitions.scanning import Scan
+from catalog.partitions.scans import Scan
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
 
 _KEPT = 256
 """The number of tables whose forms are kept for the next search."""
+
+
+class OpenedTable:
+    """A table for a search of its partitions.
+
+    Attributes:
+        entry: The table's own entry.
+    """
+
+    def __init__(self, catalog: Catalog, forms: PartitionForms, *, is_iceberg: bool) -> None:
+        """Set the forms of the table as it was read."""
+        self._catalog = catalog
+        self._forms = forms
+        self._is_iceberg = is_iceberg
+        self.entry = forms.entry
+
+    def partitions(self, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
+        """Yield the partitions that match an expression; see `Entries.partitions`."""
+        if self._is_iceberg:
+            return iter(())
+        found = self._catalog.get_partitions(self._forms.table.full_name, expression)
+        return self._forms.read(found if limit < 0 else islice(found, limit))
 
 
 class PartitionMethods(TableMethods):
@@ -92,11 +114,22 @@ class PartitionMethods(TableMethods):
             return None
         return None if is_shown_as_iceberg(scan.table) else scan
 
+    def opened(self, name: TableName) -> OpenedTable:
+        """Return a table that is read once, and whose partitions can be searched.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        table = self._table(name)
+        return OpenedTable(self.catalog, self._forms_of(table), is_iceberg=is_shown_as_iceberg(table))
+
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
-        scan = self._scan(name, expression)
-        found = list(_limited(scan, limit))
-        return [] if scan is None else sorted(map(self._forms_of(scan.table).name, (row.values for row in found)))
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
+            return []
+        found = self.catalog.partition_names(table.full_name, expression)
+        return sorted(found if limit < 0 else islice(found, limit))
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.
@@ -219,6 +252,8 @@ class PartitionMethods(TableMethods):
         return self._forms_of(table)
 
     def _forms_of(self, table: Table) -> PartitionForms:
+        if table.is_only_iceberg:
+            return PartitionForms(self.catalog.storage, table)
         # Each change of a table gives it another version.
         key = table.id, table.version
         if (forms := self._known_forms.get(key)) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFo
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.iceberg.pointers import previous_location
 from catalog.metastores.types import HiveTable
-from catalog.model import Table
+from catalog.model import IndexDefinition, Table
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.partitions.descriptors import change_descriptors
 from catalog.tables.entries import TableAlteration
@@ -76,9 +76,10 @@ class TableMethods(DatabaseMethods):
         Raises:
             DatabaseNotFoundError, TableNotFoundError: It does not exist.
         """
-        return self._entry(self._table(name))
+        return self.entry(self._table(name))
 
-    def _entry(self, table: Table) -> HiveTable:
+    def entry(self, table: Table) -> HiveTable:
+        """Return the entry of a table or view that was read before."""
         if not is_shown_as_iceberg(table):
             return hive_table(table)
         if table.is_iceberg and not table.is_only_iceberg:
@@ -98,16 +99,20 @@ class TableMethods(DatabaseMethods):
         for name in wanted:
             # Iceberg tables of engines are not among Calve's own.
             with suppress(TableNotFoundError, DatabaseNotFoundError):
-                entries.append(self._entry(found.get(str(name)) or self._table(name)))
+                entries.append(self.entry(found.get(str(name)) or self._table(name)))
         return entries
 
-    def create_table(self, given: HiveTable) -> HiveTable:
+    def create_table(self, given: HiveTable, *, indexes: Sequence[IndexDefinition] = ()) -> HiveTable:
         """Create a table or view, and its folder; of an Iceberg table, the pointer to the metadata that it names.
+
+        Args:
+            indexes: The partition indexes of a table that is not an Iceberg table; all is created or nothing.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
             TableAlreadyExistsError: A table or view of this name exists.
-            InvalidRequestError: A name, parameter or location is not allowed.
+            InvalidRequestError: A name, parameter, location or index is not allowed.
+            LimitExceededError: There are too many indexes.
             LocationInUseError: The location overlaps that of another table.
             StorageError: The folder cannot be created, or the metadata of an Iceberg table cannot be read.
         """
@@ -115,7 +120,7 @@ class TableMethods(DatabaseMethods):
         if (metadata := metadata_of(given)) is not None:
             self.catalog.iceberg.register(identifier_of(given.name), metadata)
             return self.table(given.name)
-        return hive_table(self.catalog.table_entries.create(given.name, entry_of(given)))
+        return hive_table(self.catalog.table_entries.create(given.name, entry_of(given), indexes))
 
     def alter_table(
         self,
@@ -124,6 +129,8 @@ class TableMethods(DatabaseMethods):
         *,
         expected: tuple[str, str | None] | None = None,
         cascade: bool = False,
+        check: Callable[[Table], object] | None = None,
+        keeps_former: bool = True,
     ) -> HiveTable:
         """Replace all that an entry says of a table or view, perhaps its name and its database, too.
 
@@ -135,6 +142,8 @@ class TableMethods(DatabaseMethods):
                 table moves to the metadata that the entry names, if it still has the previous ones; all else of the
                 entry, except the name, is in the metadata.
             cascade: Partitions get the new columns, too; otherwise they keep those that they have.
+            check: Called with the table, which is locked unless it is an Iceberg table; its errors prevent the change.
+            keeps_former: Keep the former definition as a version.
 
         Raises:
             TableNotFoundError, DatabaseNotFoundError: The table, or the new database, does not exist.
@@ -146,20 +155,28 @@ class TableMethods(DatabaseMethods):
         given = replace(given, name=normalised(given.name))
         table = self._table(name)
         if is_shown_as_iceberg(table):
+            if check is not None:
+                check(table)
             return self._alter_iceberg(table, given, expected)
         if (metadata := metadata_of(given)) is not None:
-            _require_expected(self._entry(table), expected)
+            if check is not None:
+                check(table)
+            _require_expected(self.entry(table), expected)
             self.catalog.iceberg.become_iceberg(
                 self.catalog.table_entries, normalised(name), metadata, table_json(hive_table(table))
             )
             return self.table(name)
-        altered = self.catalog.table_entries.alter(
-            normalised(name), lambda table, has_partitions: _alteration(table, given, expected, cascade, has_partitions)
-        )
-        return hive_table(altered)
+
+        def decide(table: Table, has_partitions: bool) -> TableAlteration:
+            if check is not None:
+                check(table)
+            change = _alteration(table, given, expected, cascade, has_partitions)
+            return change if keeps_former else replace(change, former=None)
+
+        return hive_table(self.catalog.table_entries.alter(normalised(name), decide))
 
     def _alter_iceberg(self, table: Table, given: HiveTable, expected: tuple[str, str | None] | None) -> HiveTable:
-        name, current = TableName(table.database, table.name), self._entry(table)
+        name, current = TableName(table.database, table.name), self.entry(table)
         _require_expected(current, expected)
         metadata = given.parameters.get(METADATA)
         if metadata is not None and metadata != current.parameters[METADATA]:
@@ -179,7 +196,7 @@ class TableMethods(DatabaseMethods):
         """
         table = self._table(name)
         former = {} if table.is_only_iceberg else self.catalog.table_versions.list(table)
-        current = TableVersion(current_version(table), self._entry(table), None)
+        current = TableVersion(current_version(table), self.entry(table), None)
         return [
             current,
             *(TableVersion(number, table_from_json(entry), at // 1000) for number, (entry, at) in former.items()),

@@ -11,7 +11,7 @@ import json
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -23,8 +23,8 @@ from catalog.doors.serving.logs import log_failure, log_request, request_id
 from catalog.errors import AccessDeniedError, CatalogError
 from catalog.errors.doors import CredentialsError, RequestTooLargeError, TooManyRequestsError
 
-Scope = dict[str, Any]
-Message = dict[str, Any]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -72,5 +72,5 @@ def write_json_logs(level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    # What uvicorn says of each request is in the lines of the doors.
-    logging.getLogger("uvicorn.access").disabled = True
+    # Uvicorn tells of each of its starts and stops.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -60,6 +60,14 @@ class KeyType(ABC):
         """
         return self.parse(text)
 
+    def parse_bound(self, text: str) -> tuple[KeyValue, bool]:
+        """Return the greatest typed value that is not greater than a literal, and whether it equals the literal.
+
+        Raises:
+            KeyValueError: The literal cannot be of this type.
+        """
+        return self.parse_literal(text), True
+
     def comparable(self, text: str) -> KeyValue | None:
         """Return the typed value of a stored string; None when it is invalid, as values of unindexed keys may be."""
         try:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from catalog.errors import PartitionProblem
 from catalog.types.key_types.base import SIGN_BIT, KeyType, KeyValue, KeyValueError, unfit
 
+_MORE_DIGITS = re.compile(r"\.[0-9]{6}([0-9]{1,3})Z?\s*$", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -82,6 +83,13 @@ class TimestampType(KeyType):
     def parse_literal(self, text: str) -> int:
         """Return the timestamp; parts may have one digit, time or seconds may be omitted, and slashes are allowed."""
         return self._read(self._LITERAL, text.strip())
+
+    def parse_bound(self, text: str) -> tuple[int, bool]:
+        """Return the timestamp, without what is less than a microsecond, and whether that is nothing."""
+        match = _MORE_DIGITS.search(text)
+        if match is None:
+            return self.parse_literal(text), True
+        return self.parse_literal(text[: match.start(1)] + text[match.end(1) :]), not match.group(1).strip("0")
 
     @staticmethod
     def _read(pattern: re.Pattern[str], text: str) -> int:

@@ -92,7 +92,7 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
 
 
 def test_spark_gets_the_settings_of_the_catalogs_iceberg_tables(catalog: Catalog, catalog_url: str) -> None:
-    done = calve("spark-conf", CALVE_WAREHOUSE="s3://lake/a b", CALVE_SPARK_PACKAGES="")
+    done = calve("spark-conf", "--jdbc", CALVE_WAREHOUSE="s3://lake/a b", CALVE_SPARK_PACKAGES="")
     assert (done.exit_code, done.stderr) == (0, "")
     settings = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert settings["spark.sql.catalog.calve"] == "org.apache.iceberg.spark.SparkCatalog"
@@ -101,7 +101,19 @@ def test_spark_gets_the_settings_of_the_catalogs_iceberg_tables(catalog: Catalog
     kind = catalog_url.partition(":")[0].partition("+")[0]
     assert settings["spark.sql.catalog.calve.uri"].startswith(f"jdbc:{kind}:")
     assert kind in settings["spark.jars.packages"]
-    assert "spark.jars.packages" not in calve("spark-conf", CALVE_SPARK_PACKAGES="none").stdout
+    assert "spark.jars.packages" not in calve("spark-conf", "--jdbc", CALVE_SPARK_PACKAGES="none").stdout
+
+
+def test_spark_gets_the_settings_of_a_session_through_the_doors(tmp_path: Path) -> None:
+    done = calve("spark-conf", "--hms", "doors:1", "--rest", "https://doors:2", CALVE_WAREHOUSE=str(tmp_path))
+    assert (done.exit_code, done.stderr) == (0, "")
+    settings = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert settings["spark.hadoop.hive.metastore.uris"] == "thrift://doors:1"
+    assert settings["spark.sql.catalog.spark_catalog"] == "org.apache.iceberg.spark.SparkSessionCatalog"
+    assert (
+        settings["spark.sql.catalog.spark_catalog.uri"] == settings["spark.sql.catalog.calve.uri"] == "https://doors:2"
+    )
+    assert not [name for name in settings if "jdbc" in name]
 
 
 def test_verify_names_what_differs_and_repairs_it(flights: Catalog) -> None:

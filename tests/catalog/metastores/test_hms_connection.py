@@ -8,29 +8,22 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
-from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from catalog.errors import InvalidConfigurationError, SourceClientMissingError, SourceUnavailableError
 from catalog.metastores.address import SourceAddress
 from catalog.metastores.hms import HiveMetastore
 from standalone.hive_metastore import HiveMetastoreServer
 from standalone.postgres import HOST, free_port
+from tests.support.certificates import PASSWORD, Authority, signed
 
 # Starts JVMs.
 pytestmark = pytest.mark.spark
-
-PASSWORD = "changeit"
 
 
 def databases(address: str) -> list[str]:
@@ -39,55 +32,6 @@ def databases(address: str) -> list[str]:
 
 
 # --- TLS ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority for tests, and its certificates."""
-
-    folder: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def found(cls, folder: Path, name: str = "authority") -> Authority:
-        key = ec.generate_private_key(ec.SECP256R1())
-        authority = cls(folder, key, _signed(name, key, None, timedelta(days=1)))
-        authority.pem.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
-        return authority
-
-    @property
-    def pem(self) -> Path:
-        return self.folder / f"{self.certificate.subject.rfc4514_string()}.pem"
-
-    def keystore(self, name: str, *, lifetime: timedelta = timedelta(days=1)) -> Path:
-        """Return a keystore with a certificate for an address of this machine."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        signed = _signed(name, key, self, lifetime)
-        path = self.folder / f"{name}-{lifetime.days}.p12"
-        protection = BestAvailableEncryption(PASSWORD.encode())
-        path.write_bytes(serialize_key_and_certificates(b"server", key, signed, [self.certificate], protection))
-        return path
-
-
-def _signed(
-    name: str, key: ec.EllipticCurvePrivateKey, authority: Authority | None, lifetime: timedelta
-) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject if authority is None else authority.certificate.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=2))
-        .not_valid_after(now + lifetime)
-        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
-    )
-    if authority is not None:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
-    return builder.sign(key if authority is None else authority.key, hashes.SHA256())
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +141,7 @@ def test_a_client_shows_its_own_certificate(authority: Authority, monkeypatch: p
     pem = authority.folder / "client.pem"
     pem.write_bytes(
         own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        + _signed(HOST, own, authority, timedelta(days=1)).public_bytes(Encoding.PEM)
+        + signed(HOST, own, authority, timedelta(days=1)).public_bytes(Encoding.PEM)
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.pem)
     context.load_cert_chain(pem)

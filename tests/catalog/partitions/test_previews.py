@@ -202,7 +202,7 @@ def test_what_is_quarantined_is_counted_apart_from_what_does_not_match(catalog: 
 def test_a_preview_stops_at_its_limit(
     catalog: Catalog, orders: str, condition: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.partitions.scanning._PAGE", 10)
+    monkeypatch.setattr("catalog.partitions.reading.PAGE", 10)
     monkeypatch.setattr("catalog.partitions.scanning._QUICK", 5)
     whole = catalog.explain_partitions(orders, condition)
     assert isinstance(whole, Explanation)

@@ -138,7 +138,9 @@ def test_an_equality_prefix_and_a_range_are_one_range_of_the_index(catalog: Cata
         ],
         "checked_keys": [],
         "residual_keys": [],
-        "skipped_key": None,
+        "skipped_keys": [],
+        "values_looked_up": 0,
+        "not_skipped": None,
         "ranges": ["origin = 'JFK' and year = 2013 and day <= '2013-01-03'"],
         "items_read": 3,
         "partitions_fetched": 3,
@@ -151,10 +153,12 @@ def test_an_equality_prefix_and_a_range_are_one_range_of_the_index(catalog: Cata
 def test_conditions_behind_the_range_are_checked_before_a_partition_is_fetched(
     catalog: Catalog, indexed: Table
 ) -> None:
-    explanation = catalog.explain_partitions(TABLE, "origin = 'JFK' and year > 2000 and day = '2013-01-03'")
-    assert explanation.index_conditions == (("origin", "="), ("year", ">"), ("day", "="))
+    explanation = catalog.explain_partitions(
+        TABLE, "origin = 'JFK' and year > 2000 and (day = '2013-01-03' or year = 1)"
+    )
+    assert explanation.index_conditions == (("origin", "="), ("year", "="), ("year", ">"), ("day", "="))
     assert explanation.ranges == ("origin = 'JFK' and year > 2000",)
-    assert explanation.checked_keys == ("day",)
+    assert explanation.checked_keys == ("year", "day")
     assert (explanation.items_read, explanation.partitions_fetched, explanation.partitions_found) == (24, 1, 1)
 
 
@@ -163,7 +167,16 @@ def test_conditions_behind_the_range_are_checked_before_a_partition_is_fetched(
     [
         (
             "origin = 'JFK' and day = '2013-01-03'",
-            "year",
+            ("year",),
+            (
+                "origin = 'JFK' and year = 2012 and day = '2013-01-03'",
+                "origin = 'JFK' and year = 2013 and day = '2013-01-03'",
+            ),
+            1,
+        ),
+        (
+            "origin = 'JFK' and year > 2000 and day = '2013-01-03'",
+            ("year",),
             (
                 "origin = 'JFK' and year = 2012 and day = '2013-01-03'",
                 "origin = 'JFK' and year = 2013 and day = '2013-01-03'",
@@ -172,18 +185,34 @@ def test_conditions_behind_the_range_are_checked_before_a_partition_is_fetched(
         ),
         (
             "year = 2013 and day < '2013-01-03'",
-            "origin",
+            ("origin",),
             tuple(f"origin = '{airport}' and year = 2013 and day < '2013-01-03'" for airport in AIRPORTS),
             6,
         ),
-        ("year = 2013", "origin", tuple(f"origin = '{airport}' and year = 2013" for airport in AIRPORTS), 36),
+        (
+            "day = '2013-01-03'",
+            ("origin", "year"),
+            tuple(
+                f"origin = '{airport}' and year = {year} and day = '2013-01-03'"
+                for airport in AIRPORTS
+                for year in (2012, 2013)
+            ),
+            3,
+        ),
+        (
+            "origin >= 'JFK' and year < 2013 and day = '2012-01-03'",
+            ("origin", "year"),
+            tuple(f"origin = '{airport}' and year = 2012 and day = '2012-01-03'" for airport in AIRPORTS[1:]),
+            2,
+        ),
+        ("year = 2013", ("origin",), tuple(f"origin = '{airport}' and year = 2013" for airport in AIRPORTS), 36),
     ],
 )
-def test_a_key_that_nothing_binds_is_skipped(
-    catalog: Catalog, indexed: Table, expression: str, skipped: str, ranges: tuple[str, ...], found: int
+def test_keys_that_are_not_bound_to_single_values_are_skipped(
+    catalog: Catalog, indexed: Table, expression: str, skipped: tuple[str, ...], ranges: tuple[str, ...], found: int
 ) -> None:
     explanation = catalog.explain_partitions(TABLE, expression)
-    assert (explanation.skipped_key, explanation.ranges) == (skipped, ranges)
+    assert (explanation.skipped_keys, explanation.ranges) == (skipped, ranges)
     assert (explanation.items_read, explanation.partitions_fetched, explanation.partitions_found) == (found,) * 3
 
 
@@ -194,10 +223,14 @@ def test_a_key_with_many_values_is_not_skipped(catalog: Catalog, flights: Table)
     )
     first = catalog.explain_partitions(TABLE, "year = 7")
     assert (first.index, first.partitions_fetched, first.partitions_found) == (None, 600, 1)
-    assert first.not_used == {"by_origin": "its first key origin is not bound and has more than 256 values"}
+    assert first.not_used == {
+        "by_origin": "origin is not bound to values, and has too many to look up, 257 for 600 item(s); "
+        "reading all partitions takes less time"
+    }
     catalog.add_partitions(TABLE, (NewPartition(["JFK", str(number), "2013-01-02"]) for number in range(300)))
     inner = catalog.explain_partitions(TABLE, "origin = 'JFK' and day = '2013-01-01'")
-    assert (inner.index, inner.skipped_key, inner.checked_keys) == ("by_origin", None, ("day",))
+    assert (inner.index, inner.skipped_keys, inner.checked_keys) == ("by_origin", (), ("day",))
+    assert inner.not_skipped == "year is not bound to values, and has too many to look up, 257 for 300 item(s)"
     assert (inner.items_read, inner.partitions_found) == (300, 0)
 
 
@@ -213,7 +246,7 @@ def test_a_key_with_many_values_is_not_skipped(catalog: Catalog, flights: Table)
         ("origin like 'J%'", 1, 24),
         ("origin like 'J_K'", 1, 24),
         ("not origin > 'EWR'", 1, 24),
-        ("origin not in ('EWR', 'LGA') and not (year < 2013)", 3, 12),
+        ("origin not in ('EWR', 'LGA') and not (year < 2013)", 1, 12),
         ("origin between 'EWR' and 'JFK'", 1, 48),
         ("origin between 'JFK' and 'EWR'", 0, 0),
         ("origin is null", 1, 0),
@@ -285,8 +318,8 @@ def test_what_no_index_answers_is_residual(catalog: Catalog, flights: Table) -> 
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("day = '2013-01-01'", "its first key origin is not bound"),
-        ("origin = 'JFK' or year = 2013", "its first key origin is not bound"),
+        ("not (day = '2013-01-01' and year = 2013)", "none of its keys is bound in the top-level AND"),
+        ("origin = 'JFK' or year = 2013", "none of its keys is bound in the top-level AND"),
         (None, "no condition"),
     ],
 )
@@ -308,17 +341,17 @@ def test_the_index_that_reads_the_fewest_items_is_read(catalog: Catalog, indexed
     assert explanation.index == "by_day"
     assert explanation.residual_keys == ("year",)
     assert explanation.not_used == {
-        "by_origin": "by_day reads 1 item(s) against 12",
+        "by_origin": "by_day reads as many items, 1, and looks up 0 value(s) against 1",
         "half_built": f"is {IndexState.CREATING}",
     }
     assert catalog.explain_partitions(TABLE, "origin = 'JFK' and year = 2013").index == "by_origin"
 
-    # The first index binds more keys, the second reads fewer items.
+    # The first index binds more keys, the second needs no look-ups.
     catalog.add_partitions(TABLE, [NewPartition(["JFK", "2014", f"2013-02-{day:02}"]) for day in range(1, 29)])
     catalog.add_partitions(TABLE, [NewPartition(["EWR", "2014", "2014-05-05"])])
     explanation = catalog.explain_partitions(TABLE, "origin >= 'EWR' and year = 2014 and day = '2014-05-05'")
     assert explanation.index == "by_day"
-    assert explanation.not_used["by_origin"] == "by_day reads 1 item(s) against 101"
+    assert explanation.not_used["by_origin"] == "by_day reads as many items, 1, and looks up 0 value(s) against 3"
 
 
 def test_filtering_by_index_is_turned_off_by_a_table_property(catalog: Catalog, indexed: Table) -> None:
@@ -367,3 +400,92 @@ def test_a_partition_added_after_a_drop_is_another_one(catalog: Catalog, flights
     catalog.drop_partitions(TABLE)
     add_days(catalog, 2013, 1)
     assert min(ids(catalog)) > max(before)
+
+
+# --- look-ups -------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_list_behind_a_key_with_many_values_is_answered_exactly(catalog: Catalog, flights: Table) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "year"])
+    values = [(f"{airport:03}", str(year)) for airport in range(180) for year in range(60)]
+    catalog.add_partitions(TABLE, [NewPartition([*pair, "2013-01-01"]) for pair in values])
+    listed = f"year in ({', '.join(map(str, range(0, 60, 2)))})"
+    assert ids(catalog, listed) == ids(catalog, listed, use_indexes=False)
+    assert len(ids(catalog, listed)) == 5_400
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_several_keys_are_skipped_in_a_large_table(catalog: Catalog, flights: Table, is_measured: bool) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "year", "day"])
+    values = [
+        (f"{airport:02}", str(year), f"{year}-01-{day:02}")
+        for airport in range(20)
+        for year in range(2000, 2010)
+        for day in range(1, 29)
+    ]
+    catalog.add_partitions(TABLE, list(map(NewPartition, values)))
+    expression = "day = '2003-01-05'"
+    for _ in range(1 + is_measured):
+        explanation = catalog.explain_partitions(TABLE, expression)
+    assert (explanation.skipped_keys, explanation.values_looked_up) == (("origin", "year"), 220)
+    assert (explanation.items_read, explanation.partitions_found, len(explanation.ranges)) == (20, 20, 200)
+    assert ids(catalog, expression) == ids(catalog, expression, use_indexes=False)
+
+
+def test_the_choice_between_look_ups_and_items_follows_the_table(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "year", "day"])
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", str(year), "2013-01-01"]) for year in range(40)])
+    expression = "origin = 'JFK' and day = '2013-01-05'"
+    assert catalog.explain_partitions(TABLE, expression).skipped_keys == ()
+    days = [f"2013-01-{day:02}" for day in range(2, 10)]
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", str(year), day]) for year in range(40) for day in days])
+    # A plan is kept for a time, in which the table may grow.
+    assert len(ids(catalog, expression)) == 40
+    monkeypatch.setattr("catalog.partitions.scanning._PREPARED_SECONDS", 0.0)
+    explanation = catalog.explain_partitions(TABLE, f"{expression} and year >= 0")
+    assert (explanation.skipped_keys, explanation.items_read, explanation.not_skipped) == (("year",), 40, None)
+
+
+def test_too_many_values_end_the_look_ups(catalog: Catalog, indexed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.partitions.lookups.MAXIMUM_LOOK_UPS", 2)
+    explanation = catalog.explain_partitions(TABLE, "year = 2013")
+    assert explanation.index is None
+    reason = "origin is not bound to values, and has more than 2, which are too many to look up"
+    assert explanation.not_used == {"by_origin": f"{reason}; reading all partitions takes less time"}
+    monkeypatch.setattr("catalog.indexes.skipping.MAXIMUM_SPANS", 1)
+    explanation = catalog.explain_partitions(TABLE, "origin in ('JFK', 'LGA') and day = '2013-01-01'")
+    assert explanation.not_skipped == "its keys are followed by too many ranges"
+    assert (explanation.items_read, explanation.partitions_found) == (48, 2)
+
+
+# --- names and rows -------------------------------------------------------------------------------------------------
+
+
+def test_names_are_those_of_the_partitions(catalog: Catalog, flights: Table) -> None:
+    catalog.create_partition_index(TABLE, "by_year", ["year"])
+    for values in (["a/b=c%", "1", "2013-01-01"], [None, "02", "2013-01-01"], ["ä", "3", None]):
+        catalog.add_partitions(TABLE, [NewPartition(values)])
+    table = catalog.get_table(TABLE)
+    for expression in (None, "year >= 2", "origin is null", "day = '2013-01-01'"):
+        names = sorted(catalog.partition_names(TABLE, expression))
+        assert names == sorted(partition.name(table) for partition in catalog.get_partitions(TABLE, expression))
+    assert "origin=a%2Fb%3Dc%25/year=1/day=2013-01-01" in names
+    with catalog.storage.write() as connection:
+        assert set_quarantined(connection, table, ids(catalog, "year = 3"), True) == 1
+    assert list(catalog.partition_names(TABLE, "year > 2")) == []
+    assert len(list(catalog.partition_names(TABLE, "year > 2", state=PartitionState.QUARANTINED))) == 1
+    with pytest.raises(UnknownColumnError):
+        catalog.partition_names(TABLE, "carrier = 'AA'")
+
+
+def test_rows_have_the_columns_that_are_asked_for(catalog: Catalog, indexed: Table) -> None:
+    for expression, use_indexes in (("origin = 'JFK' and year = 2013", True), ("year = 2013", True), (None, False)):
+        table, pages = catalog.scan_partition_rows(
+            TABLE, expression, columns=("id", "row_count"), use_indexes=use_indexes
+        )
+        partitions = catalog.get_partitions(TABLE, expression)
+        expected = {("/".join(map(str, row.values)), False, row.id, row.row_count) for row in partitions}
+        assert {tuple(row) for page in pages for row in page} == expected
+        assert table.full_name == TABLE

@@ -1,0 +1,1 @@
+"""The front door for clients of AWS Glue's Data Catalog: HTTP with JSON 1.1."""

@@ -1,0 +1,1 @@
+"""Conversion between the JSON of Glue and the common form of metastores' entries."""

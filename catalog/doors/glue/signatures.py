@@ -1,0 +1,265 @@
+"""AWS Signature Version 4 of requests: who has signed them, when, and whether they have been sent before.
+
+Source: "Create a signed AWS API request" in the IAM User Guide; the names of errors are those of AWS's services.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from urllib.parse import quote, unquote_to_bytes
+
+from catalog.doors.glue.failures import GlueError
+from catalog.doors.serving.access import Access, Client
+
+SERVICE = "glue"
+SKEW_SECONDS = 300
+"""How much the time of a request may differ from that of the server. Source: AWS, 5 minutes."""
+
+TWIN_SECONDS = 2.0
+"""Equal requests of one second have equal signatures; after this time, an equal one counts as sent again."""
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_TERMINATOR = "aws4_request"
+_TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_SPACES = re.compile(rb" +")
+_MAXIMUM_HEADER = 8_192
+
+
+@dataclass(frozen=True)
+class SignedRequest:
+    """What a signature covers: an HTTP request as it was sent.
+
+    Attributes:
+        path, query: As in the request line, still encoded.
+        headers: Names in lower case, with repeated ones in their order.
+    """
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return the first header of a name."""
+        return next((value for key, value in self.headers if key == name), None)
+
+
+@dataclass(frozen=True)
+class _Authorization:
+    """The parts of the header `Authorization`."""
+
+    access_key: str
+    date: str
+    region: str
+    signed_headers: tuple[str, ...]
+    signature: str
+
+    @property
+    def scope(self) -> str:
+        return f"{self.date}/{self.region}/{SERVICE}/{_TERMINATOR}"
+
+
+class Signatures:
+    """Verifies the signatures of requests; thread-safe.
+
+    A request that is sent again is refused by the process that has seen it, for as long as its time is valid.
+    """
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.time) -> None:
+        """Set the clients and their keys; `clock` returns seconds since 1970 UTC."""
+        self._access = access
+        self._clock = clock
+        self._seen = _SeenSignatures()
+
+    def client(self, request: SignedRequest) -> Client:
+        """Return the client that has signed a request.
+
+        Raises:
+            GlueError: It is unsigned, incompletely or wrongly signed, by an unknown key, for another time, or was sent
+                before.
+        """
+        if self._access.anonymous is not None:
+            return self._access.anonymous
+        authorization = _read_authorization(request)
+        # Compared even if there is no such key, so that the time of the answer does not tell which keys exist.
+        key = self._access.keys.get(authorization.access_key)
+        moment = _read_time(request, authorization)
+        _require_signed(request, authorization)
+        expected = _signature(request, authorization, moment, "" if key is None else key.secret_key)
+        is_right = hmac.compare_digest(expected, authorization.signature)
+        if key is None or request.header(b"x-amz-security-token") is not None:
+            # Keys of the server are permanent; a session token is of other credentials.
+            raise GlueError("UnrecognizedClientException", "The security token included in the request is invalid.")
+        if not is_right:
+            raise _invalid(
+                "The request signature we calculated does not match the signature you provided. Check your AWS Secret "
+                "Access Key and signing method."
+            )
+        self._require_current(request, authorization, moment)
+        return key.client
+
+    def _require_current(self, request: SignedRequest, authorization: _Authorization, moment: str) -> None:
+        signed_at, now = _seconds(moment), self._clock()
+        if abs(now - signed_at) > SKEW_SECONDS:
+            shown = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+            problem = "expired" if signed_at < now else "not yet current"
+            side = "earlier" if signed_at < now else "later"
+            raise _invalid(
+                f"Signature {problem}: {moment} is more than {SKEW_SECONDS // 60} minutes {side} than {shown}; set the "
+                "client's clock"
+            )
+        attempt = [request.header(name) or b"" for name in (b"amz-sdk-invocation-id", b"amz-sdk-request")]
+        if not self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), now):
+            raise _invalid(
+                f"This request was sent before, at {moment}; sign it again (equal requests of one second need "
+                "different values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
+            )
+
+
+def _invalid(message: str) -> GlueError:
+    return GlueError("InvalidSignatureException", message)
+
+
+def _incomplete(message: str) -> GlueError:
+    return GlueError("IncompleteSignatureException", message)
+
+
+def _read_authorization(request: SignedRequest) -> _Authorization:
+    values = [value for name, value in request.headers if name == b"authorization"]
+    if not values:
+        raise GlueError("MissingAuthenticationTokenException", "Missing Authentication Token")
+    if len(values) > 1 or len(values[0]) > _MAXIMUM_HEADER:
+        raise _incomplete("The request needs exactly one Authorization header.")
+    algorithm, _, rest = values[0].decode("latin-1").strip().partition(" ")
+    if algorithm != _ALGORITHM:
+        raise _incomplete(f"Unsupported AWS 'algorithm': {algorithm[:40]!r}; use {_ALGORITHM}.")
+    parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+    for name in ("Credential", "Signature", "SignedHeaders"):
+        if not parts.get(name):
+            raise _incomplete(f"Authorization header requires {name!r} parameter.")
+    credential = parts["Credential"].split("/")
+    if len(credential) != 5:
+        raise _incomplete("Credential must have 5 parts separated by '/': key, date, region, service, aws4_request.")
+    access_key, date, region, service, terminator = credential
+    if service != SERVICE:
+        raise _invalid(f"Credential should be scoped to correct service: {SERVICE!r}.")
+    if terminator != _TERMINATOR:
+        raise _invalid(f"Credential should be scoped with a valid terminator: {_TERMINATOR!r}.")
+    if not re.fullmatch("[0-9a-f]{64}", parts["Signature"]):
+        raise _incomplete("Signature must be 64 hexadecimal digits in lower case.")
+    return _Authorization(access_key, date, region, tuple(parts["SignedHeaders"].split(";")), parts["Signature"])
+
+
+def _read_time(request: SignedRequest, authorization: _Authorization) -> str:
+    moment = (request.header(b"x-amz-date") or b"").decode("latin-1")
+    if not _TIME.fullmatch(moment):
+        raise _incomplete(f"Date must be in the header X-Amz-Date, in the form YYYYMMDDTHHMMSSZ, not {moment[:40]!r}.")
+    try:
+        _seconds(moment)
+    except ValueError:
+        raise _incomplete(f"X-Amz-Date {moment!r} is no time.") from None
+    if authorization.date != moment[:8]:
+        raise _invalid(
+            f"Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP: "
+            f"{authorization.date[:20]!r} != {moment[:8]!r}."
+        )
+    return moment
+
+
+def _seconds(moment: str) -> float:
+    return datetime.strptime(moment, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _require_signed(request: SignedRequest, authorization: _Authorization) -> None:
+    """Check that the signature covers the host and every header of AWS, and that the hash is that of the body."""
+    names = authorization.signed_headers
+    if list(names) != sorted(set(names)):
+        raise _incomplete("SignedHeaders must be sorted, in lower case and without duplicates.")
+    sent = {name.decode("latin-1") for name, _ in request.headers}
+    required = {"host", *(name for name in sent if name.startswith("x-amz-"))}
+    if missing := sorted(required.difference(names)):
+        raise _invalid(f"{missing[0]!r} must be a 'SignedHeader' in the AWS Authorization.")
+    if absent := sorted(set(names) - sent):
+        raise _invalid(f"The signed header {absent[0][:40]!r} is not in the request.")
+    claimed = request.header(b"x-amz-content-sha256")
+    if claimed is not None and not hmac.compare_digest(claimed, _sha256(request.body).encode()):
+        raise _invalid("The value of x-amz-content-sha256 is not the hash of the body.")
+
+
+def _signature(request: SignedRequest, authorization: _Authorization, moment: str, secret_key: str) -> str:
+    canonical = _canonical_request(request, authorization.signed_headers)
+    text = "\n".join((_ALGORITHM, moment, authorization.scope, hashlib.sha256(canonical).hexdigest()))
+    key = _signing_key(secret_key, authorization.date, authorization.region)
+    return hmac.digest(key, text.encode("latin-1", "replace"), "sha256").hex()
+
+
+@lru_cache(maxsize=256)
+def _signing_key(secret_key: str, date: str, region: str) -> bytes:
+    key = b"AWS4" + secret_key.encode()
+    for part in (date, region, SERVICE, _TERMINATOR):
+        key = hmac.digest(key, part.encode("latin-1", "replace"), "sha256")
+    return key
+
+
+def _canonical_request(request: SignedRequest, signed_headers: Iterable[str]) -> bytes:
+    lines = [
+        request.method.encode("latin-1"),
+        _encoded(request.path or b"/", safe="/"),
+        _canonical_query(request.query),
+    ]
+    for name in signed_headers:
+        key = name.encode("latin-1")
+        values = [_SPACES.sub(b" ", value.strip()) for header, value in request.headers if header == key]
+        lines.append(key + b":" + b",".join(values))
+    lines += [b"", ";".join(signed_headers).encode("latin-1"), _sha256(request.body).encode()]
+    return b"\n".join(lines)
+
+
+def _canonical_query(query: bytes) -> bytes:
+    pairs = [(part.partition(b"=")[0], part.partition(b"=")[2]) for part in query.split(b"&") if part]
+    encoded = sorted((_encoded(unquote_to_bytes(name)), _encoded(unquote_to_bytes(value))) for name, value in pairs)
+    return b"&".join(name + b"=" + value for name, value in encoded)
+
+
+def _encoded(raw: bytes, safe: str = "") -> bytes:
+    return quote(raw, safe=f"{safe}-_.~").encode()
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+class _SeenSignatures:
+    """The signatures of the last minutes, with the attempts that had them; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[bytes, tuple[float, set[bytes]]] = {}
+        self._order: deque[tuple[float, bytes]] = deque()
+
+    def add(self, signature: bytes, attempt: bytes, now: float) -> bool:
+        """Return whether a request may be answered: it is new, or a different one of the same moment."""
+        with self._lock:
+            # Twice the skew: a request may be signed that much ahead of the server's clock.
+            while self._order and self._order[0][0] < now - 2 * SKEW_SECONDS:
+                self._seen.pop(self._order.popleft()[1], None)
+            known = self._seen.get(signature)
+            if known is None:
+                self._seen[signature] = (now, {attempt})
+                self._order.append((now, signature))
+                return True
+            first, attempts = known
+            if attempt in attempts or now - first > TWIN_SECONDS:
+                return False
+            attempts.add(attempt)
+            return True

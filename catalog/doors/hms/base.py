@@ -1,0 +1,106 @@
+"""What the handlers of all subjects share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from hive_metastore.ttypes import NoSuchObjectException
+
+from catalog.catalog import Catalog
+from catalog.doors.entries import Entries
+from catalog.doors.entries.partitions import OpenedTable
+from catalog.doors.hms.exceptions import MissingArgumentException
+from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
+from catalog.doors.serving.access import Client
+from catalog.metastores.types import HiveTable
+from catalog.model.identifiers import TableName
+
+T = TypeVar("T")
+
+
+class Base:
+    """The catalog, and the names in calls.
+
+    Attributes:
+        user: The name that the client gives its user.
+        is_of_release_4: Whether the client has made a call that Hive's clients make since release 4.
+    """
+
+    def __init__(self, catalog: Catalog, entries: Entries, client: Client) -> None:
+        """Set the catalog, its entries, which all connections share, and the client of this connection."""
+        self.catalog = catalog
+        self.entries = entries
+        self.client = client
+        self.user = client.name
+        self.is_of_release_4 = False
+
+    @staticmethod
+    def _given(value: T | None, what: str) -> T:
+        """Return a value that a client must send.
+
+        Raises:
+            MissingArgumentException: It is missing.
+        """
+        if value is None:
+            raise MissingArgumentException(what)
+        return value
+
+    @staticmethod
+    def _database(text: str | None, catalog: str | None = None) -> str:
+        """Return the name of a database.
+
+        Args:
+            text: As the client writes it.
+            catalog: The catalog, where the protocol has a field for it.
+
+        Raises:
+            MissingArgumentException: It is missing.
+            NoSuchObjectException: It is in another catalog than Hive's.
+        """
+        name = parse_database(text)
+        name = DatabaseName(catalog or name.catalog, name.database)
+        if name.database is None:
+            raise MissingArgumentException("name of the database")
+        if name.catalog.lower() != CATALOG:
+            raise NoSuchObjectException(f"there is no catalog {name.catalog!r}; the only one is {CATALOG}")
+        if not name.database:
+            raise NoSuchObjectException("the name of the database is empty; send one")
+        return name.database.lower()
+
+    def _table_name(self, database: str | None, table: str | None, catalog: str | None = None) -> TableName:
+        """Return the name of a table.
+
+        Raises:
+            MetaException: The name of the database or of the table is missing.
+            NoSuchObjectException: The catalog is not Hive's, or a name is empty.
+        """
+        name = TableName(self._database(database, catalog), self._given(table, "name of the table").lower())
+        if not name.name:
+            raise NoSuchObjectException("the name of the table is empty; send one")
+        return name
+
+    def _table(self, database: str | None, table: str | None, catalog: str | None = None) -> HiveTable:
+        """Return a table.
+
+        Raises:
+            MetaException, NoSuchObjectException: As for `_table_name`.
+            TableNotFoundError: It does not exist.
+        """
+        return self.entries.table(self._table_name(database, table, catalog))
+
+    def _opened(self, database: str | None, table: str | None) -> OpenedTable:
+        """Return a table for a search of its partitions; exceptions as of `_table`."""
+        return self.entries.opened(self._table_name(database, table))
+
+
+def key_names(table: HiveTable) -> Sequence[str]:
+    """Return the names of a table's partition keys."""
+    return [key.name for key in table.partition_keys]
+
+
+def property_of(context: Any, name: str) -> str | None:
+    """Return a property of an environment context, if there are any."""
+    properties = getattr(context, "properties", None) or {}
+    value: str | None = properties.get(name)
+    return value

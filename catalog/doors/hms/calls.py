@@ -1,0 +1,87 @@
+"""The calls of the protocol: their arguments, results and exceptions, and who may make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import fb303.FacebookService
+from hive_metastore import ThriftHiveMetastore
+from thrift.Thrift import TException
+
+from catalog.doors.serving.access import Role
+
+_READS = ("get_", "list_", "show_", "partition_name", "find_", "isPartitionMarked", "heartbeat", "check_lock")
+_FREE = frozenset({"getName", "getVersion", "getStatus", "getStatusDetails", "aliveSince", "set_ugi", "flushCache"})
+_WRITES = (
+    "add_partition",
+    "append_partition",
+    "alter_partition",
+    "drop_partition",
+    "rename_partition",
+    "exchange_partition",
+    "truncate_table",
+    "update_",
+    "set_aggr_stats_for",
+    "delete_",
+    "lock",
+    "unlock",
+    "alter_table",
+    "markPartitionForEvent",
+    "fire_listener_event",
+    "add_dynamic_partitions",
+)
+"""Beginnings of the names of calls that change partitions, statistics and locks, or commit to a table.
+
+Engines commit to Iceberg tables by altering them, and write statistics into their parameters.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the protocol.
+
+    Attributes:
+        arguments, result: Thrift's structures; no result for a call without an answer.
+        fields: Names of the arguments, in the order in which a handler takes them.
+        exceptions: Class of an exception → name of its field in the result.
+        role: What a client needs to make it.
+    """
+
+    name: str
+    arguments: type
+    result: type | None
+    fields: tuple[str, ...]
+    exceptions: dict[type[TException], str]
+    has_value: bool
+    role: Role
+
+
+@cache
+def calls() -> dict[str, Call]:
+    """Return all calls that Thrift's processor knows, by name."""
+    processor = ThriftHiveMetastore.Processor(None)
+    return {name: _call(name) for name in processor._processMap}
+
+
+def _call(name: str) -> Call:
+    module: Any = ThriftHiveMetastore if hasattr(ThriftHiveMetastore, f"{name}_args") else fb303.FacebookService
+    arguments = getattr(module, f"{name}_args")
+    result = getattr(module, f"{name}_result", None)
+    spec = [] if result is None else [field for field in result.thrift_spec if field is not None]
+    return Call(
+        name=name,
+        arguments=arguments,
+        result=result,
+        fields=tuple(field[2] for field in arguments.thrift_spec if field is not None),
+        exceptions={field[3][0]: field[2] for field in spec if field[0] != 0},
+        has_value=any(field[0] == 0 for field in spec),
+        role=_role(name),
+    )
+
+
+def _role(name: str) -> Role:
+    if name in _FREE or name.startswith(_READS):
+        return Role.READER
+    return Role.WRITER if name.startswith(_WRITES) else Role.OWNER

@@ -1,0 +1,133 @@
+"""Filters of partitions in Hive Metastore's language, as expressions of Calve, so that the indexes answer them.
+
+A metastore compares the strings of values. For string keys, the value `__HIVE_DEFAULT_PARTITION__` is one of them;
+Calve keeps it as null, so that a condition which that string meets also asks for null.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from hive_metastore.ttypes import MetaException
+
+from catalog.doors.hms.filter_parser import Leaf, Tree, Value, parse_filter
+from catalog.expressions.evaluation import like_pattern
+from catalog.expressions.tree import LikePattern
+from catalog.model import Column
+from catalog.model.partition_names import NULL_VALUE
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_COMPARE = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_PIECE = re.compile(r"\\.|\.\*|.", re.DOTALL)
+_WILD = {".*": "%", ".": "_"}
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+
+
+def to_expression(text: str | None, keys: Sequence[Column]) -> str | None:
+    """Return a client's filter as an expression of Calve; None if it matches all partitions.
+
+    Raises:
+        MetaException: It cannot be read, names a column that is no partition key, or compares a key with a literal of
+            another type; keys are strings, dates or integers.
+    """
+    if not text or not text.strip():
+        return None
+    return _written(parse_filter(text), {key.name.lower(): key.type for key in keys})
+
+
+def _written(tree: Tree, types: Mapping[str, str]) -> str:
+    if isinstance(tree, Leaf):
+        return _leaf(tree, types)
+    return "(" + f" {tree.word} ".join(_written(part, types) for part in tree.parts) + ")"
+
+
+def _leaf(leaf: Leaf, types: Mapping[str, str]) -> str:
+    name = leaf.key.lower()
+    if name not in types:
+        raise MetaException(f"Specified key <{leaf.key}> is not a partitioning key for the table")
+    key, key_type = f"`{name}`", types[name]
+    if leaf.operator == "LIKE" and (key_type != "string" or not isinstance(leaf.value, str)):
+        raise MetaException(f"LIKE needs a key of type string and a quoted pattern; {name} is of type {key_type}")
+    if key_type == "string":
+        return _of_string(key, leaf)
+    if key_type in _INTEGERS and isinstance(leaf.value, int):
+        return f"{key} {leaf.operator} {leaf.value}"
+    if key_type == "date" and (day := _as_date(leaf.value)):
+        return f"{key} {leaf.operator} '{day}'"
+    raise MetaException(
+        f"key {name} is of type {key_type} and cannot be compared with {leaf.value!r}; filters compare string keys "
+        "with strings, date keys with dates and integer keys with whole numbers"
+    )
+
+
+def _of_string(key: str, leaf: Leaf) -> str:
+    if isinstance(leaf.value, int):
+        raise MetaException(f"key {key} is of type string and is compared with the number {leaf.value}; quote it")
+    text = str(leaf.value)
+    if leaf.operator == "LIKE":
+        pattern = like_of(text)
+        condition = f"{key} like {_quoted(pattern)}"
+        meets = like_pattern(LikePattern(pattern)).fullmatch(NULL_VALUE) is not None
+    elif text == NULL_VALUE and leaf.operator in ("=", "<>"):
+        return f"{key} is {'' if leaf.operator == '=' else 'not '}null"
+    else:
+        condition = f"{key} {leaf.operator} {_quoted(text)}"
+        meets = _COMPARE[leaf.operator](NULL_VALUE, text)
+    return f"({condition} or {key} is null)" if meets else condition
+
+
+def _as_date(value: Value) -> str | None:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str) and _DATE.fullmatch(value):
+        year, month, day = map(int, value.split("-"))
+        try:
+            return date(year, month, day).isoformat()
+        except ValueError:
+            return None
+    return None
+
+
+def like_of(pattern: str) -> str:
+    """Return an SQL pattern for a pattern of Hive Metastore: `.*` any characters, `.` one, a backslash escapes."""
+    return _PIECE.sub(_as_like, pattern)
+
+
+def _as_like(match: re.Match[str]) -> str:
+    piece = match.group()
+    if piece in _WILD:
+        return _WILD[piece]
+    character = piece[-1]
+    return f"\\{character}" if character in "%_\\" else character
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def of_partial_values(values: Sequence[str], keys: Sequence[Column]) -> str | None:
+    """Return the expression for partitions with these values of the first keys; an empty value is any.
+
+    Raises:
+        MetaException: There are more values than keys, or none.
+    """
+    if len(values) > len(keys) or not values:
+        raise MetaException(
+            f"Incorrect number of partition values. numPartKeys={len(keys)}, part_val={list(values)[:20]}"
+        )
+    conditions = [
+        f"`{key.name}` is null" if value == NULL_VALUE else f"`{key.name}` = {_quoted(value)}"
+        for key, value in zip(keys, values, strict=False)
+        if value
+    ]
+    return " and ".join(conditions) or None

@@ -1,0 +1,341 @@
+"""Calls that read partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any
+
+from hive_metastore import ttypes
+from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
+
+from catalog.doors.entries.partitions import OpenedTable
+from catalog.doors.hms.base import Base, key_names
+from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
+from catalog.doors.hms.filters import of_partial_values, to_expression
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
+from catalog.doors.hms.partition_specs import to_specs
+from catalog.doors.hms.structures import PartitionWriter
+from catalog.errors import LiteralTypeError, NotFoundError
+from catalog.metastores.types import HivePartition, HiveTable
+
+# ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+_AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
+"""Parameter of a table whose partitions are shown with the privileges of the user who asks."""
+
+
+_SORTED = 10_000
+"""Most partitions whose order is worth the time to sort them; the protocol promises none."""
+
+
+class PartitionReadCalls(Base):
+    """Searches of partitions."""
+
+    # --- one partition ------------------------------------------------------------------------------------------
+
+    def get_partition(self, database: str | None, name: str | None, values: list[str] | None) -> Any:
+        return self._one(self._table(database, name), values)
+
+    def get_partition_req(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        return ttypes.GetPartitionResponse(partition=self._one(table, request.partVals))
+
+    def get_partition_with_auth(
+        self,
+        database: str | None,
+        name: str | None,
+        values: list[str] | None,
+        user: str | None,
+        groups: list[str] | None,
+    ) -> Any:
+        table = self._table(database, name)
+        return _privileged(table, [self._one(table, values)], user, groups)[0]
+
+    def get_partition_by_name(self, database: str | None, name: str | None, partition: str | None) -> Any:
+        table = self._table(database, name)
+        return self._one(table, self._values_of(table, partition))
+
+    def _one(self, table: HiveTable, values: Sequence[str] | None) -> Any:
+        values = self._given(values, "list of the values")
+        if len(values) != len(table.partition_keys):
+            raise MetaException(f"Invalid partition values {values}: the keys are {', '.join(key_names(table))}")
+        return PartitionWriter(table).write(self.entries.partition(table.name, values))
+
+    @staticmethod
+    def _values_of(table: HiveTable, partition: str | None) -> tuple[str, ...]:
+        try:
+            return name_to_values(partition, key_names(table))
+        except InvalidObjectException as error:
+            raise NoSuchObjectException(error.message) from None
+
+    # --- many partitions ----------------------------------------------------------------------------------------
+
+    def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> EncodedPartitions:
+        return _encoded(self._opened(database, name), None, limit)
+
+    def get_partitions_req(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        return ttypes.PartitionsResponse(partitions=_written(table, self._found(table, None, request.maxParts)))
+
+    def get_partitions_with_auth(
+        self, database: str | None, name: str | None, limit: int | None, user: str | None, groups: list[str] | None
+    ) -> Any:
+        table = self._table(database, name)
+        return _with_privileges(table, self._found(table, None, limit), user, groups)
+
+    def get_partitions_pspec(self, database: str | None, name: str | None, limit: int | None) -> list[Any]:
+        return self._specs(database, name, None, limit)
+
+    def get_partitions_by_filter(
+        self, database: str | None, name: str | None, text: str | None, limit: int | None
+    ) -> EncodedPartitions:
+        table = self._opened(database, name)
+        return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
+
+    def get_part_specs_by_filter(
+        self, database: str | None, name: str | None, text: str | None, limit: int | None
+    ) -> list[Any]:
+        return self._specs(database, name, text, limit)
+
+    def get_num_partitions_by_filter(self, database: str | None, name: str | None, text: str | None) -> int:
+        table = self._table(database, name)
+        found = self.entries.partitions(table.name, to_expression(text, table.partition_keys))
+        return sum(1 for _ in found)
+
+    def get_partitions_by_names(
+        self, database: str | None, name: str | None, names: list[str] | None
+    ) -> EncodedPartitions:
+        table = self._table(database, name)
+        return PartitionEncoder(table).encode(self._by_names(table, names))
+
+    def get_partitions_by_names_req(self, request: Any) -> Any:
+        table = self._table(request.db_name, request.tbl_name)
+        return ttypes.GetPartitionsByNamesResult(partitions=_written(table, self._by_names(table, request.names)))
+
+    def get_partitions_ps(
+        self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
+    ) -> EncodedPartitions:
+        table = self._table(database, name)
+        return PartitionEncoder(table).encode(self._by_partial_values(table, values, limit))
+
+    def get_partitions_ps_with_auth(
+        self,
+        database: str | None,
+        name: str | None,
+        values: list[str] | None,
+        limit: int | None,
+        user: str | None,
+        groups: list[str] | None,
+    ) -> Any:
+        table = self._table(database, name)
+        return _with_privileges(table, self._by_partial_values(table, values, limit), user, groups)
+
+    def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        if request.partVals:
+            found = self._by_partial_values(table, request.partVals, request.maxParts)
+        else:
+            found = self._found(table, None, request.maxParts)
+        written = _privileged(table, _written(table, found), request.userName, request.groupNames)
+        return ttypes.GetPartitionsPsWithAuthResponse(partitions=written)
+
+    def get_partitions_with_specs(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        filters = getattr(request.filterSpec, "filters", None) or []
+        mode = getattr(request.filterSpec, "filterMode", None)
+        found: Iterable[HivePartition]
+        if mode == ttypes.PartitionFilterMode.BY_NAMES:
+            found = self._by_names(table, filters)
+        elif mode == ttypes.PartitionFilterMode.BY_VALUES:
+            found = self._by_partial_values(table, filters, -1)
+        else:
+            text = " and ".join(f"({part})" for part in filters)
+            found = self._found(table, to_expression(text, table.partition_keys), -1)
+        return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
+
+    def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
+        return _in_order(self.entries.partitions(table.name, expression, limit=_limit(limit)))
+
+    def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
+        table = self._table(database, name)
+        found = self._found(table, to_expression(text, table.partition_keys), limit)
+        return to_specs(table, _written(table, found))
+
+    def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[HivePartition]:
+        keys = key_names(table)
+        found = self.entries.partitions_by_values(
+            table.name, exact_values(self._given(names, "list of the names"), keys)
+        )
+        return sorted(found, key=lambda partition: partition_name(keys, partition.values))
+
+    def _by_partial_values(
+        self, table: HiveTable, values: Sequence[str] | None, limit: int | None
+    ) -> Iterable[HivePartition]:
+        expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)
+        try:
+            return self._found(table, expression, limit)
+        except LiteralTypeError:
+            # No partition has a value that is not of its key's type.
+            return []
+
+    # --- expressions of Hive's compiler -------------------------------------------------------------------------
+
+    def get_partitions_by_expr(self, request: Any) -> Any:
+        found, is_unknown = self._by_expression(request)
+        return ttypes.PartitionsByExprResult(partitions=found, hasUnknownPartitions=is_unknown)
+
+    def get_partitions_spec_by_expr(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        found, is_unknown = self._by_expression(request)
+        return ttypes.PartitionsSpecByExprResult(partitionsSpec=to_specs(table, found), hasUnknownPartitions=is_unknown)
+
+    def _by_expression(self, request: Any) -> tuple[list[Any], bool]:
+        """Return the partitions that may match a serialised expression, and whether each must still be checked."""
+        table = self._table(request.dbName, request.tblName, request.catName)
+        text = filter_of(request.expr)
+        expression = None if text is None else to_expression(text, table.partition_keys)
+        return _written(table, self._found(table, expression, request.maxParts)), text is None
+
+    # --- names and values ---------------------------------------------------------------------------------------
+
+    def get_partition_names(self, database: str | None, name: str | None, limit: int | None) -> list[str]:
+        return self._names_of(self._table(database, name), None, limit)
+
+    def get_partition_names_req(self, request: Any) -> list[str]:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        text = filter_of(request.expr) if request.expr else ""
+        expression = None if text is None else to_expression(text, table.partition_keys)
+        return self._names_of(table, expression, request.maxParts)
+
+    def get_partition_names_ps(
+        self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
+    ) -> list[str]:
+        return self._names_by_partial_values(self._table(database, name), values, limit)
+
+    def get_partition_names_ps_req(self, request: Any) -> Any:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        if request.partValues:
+            names = self._names_by_partial_values(table, request.partValues, request.maxParts)
+        else:
+            names = self._names_of(table, None, request.maxParts)
+        return ttypes.GetPartitionNamesPsResponse(names=names)
+
+    def _names_of(self, table: HiveTable, expression: str | None, limit: int | None) -> list[str]:
+        return list(self.entries.partition_names(table.name, expression, limit=_limit(limit)))
+
+    def _names_by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[str]:
+        expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)
+        try:
+            return self._names_of(table, expression, limit)
+        except LiteralTypeError:
+            return []
+
+    def get_partition_values(self, request: Any) -> Any:
+        try:
+            table = self._table(request.dbName, request.tblName, request.catName)
+        except (NotFoundError, NoSuchObjectException) as error:
+            raise MetaException(getattr(error, "message", None) or str(error)) from None
+        self._given(request.partitionKeys or None, "list of the keys")
+        places = _places(table, request.partitionKeys)
+        found = self.entries.partitions(table.name, to_expression(request.filter, table.partition_keys))
+        rows: Iterable[tuple[str, ...]] = (tuple(partition.values[place] for place in places) for partition in found)
+        if request.applyDistinct is not False:
+            rows = dict.fromkeys(rows)
+        order = [places.index(place) for place in _places(table, request.partitionOrder) if place in places]
+        rows = sorted(
+            rows,
+            key=lambda row: [row[place] for place in order] if order else row,
+            reverse=request.ascending is False,
+        )
+        limit = _limit(request.maxParts)
+        return ttypes.PartitionValuesResponse(
+            partitionValues=[
+                ttypes.PartitionValuesRow(row=list(row)) for row in islice(rows, None if limit < 0 else limit)
+            ]
+        )
+
+    def partition_name_to_vals(self, name: str | None) -> list[str]:
+        return [value for _, value in name_to_pairs(name)] if name else []
+
+    def partition_name_to_spec(self, name: str | None) -> dict[str, str]:
+        return dict(name_to_pairs(name)) if name else {}
+
+    def partition_name_has_valid_characters(self, values: list[str], may_raise: bool) -> bool:
+        return True
+
+    def markPartitionForEvent(self, *arguments: Any) -> None:
+        """Accept an event of a partition; there are no listeners."""
+
+    def isPartitionMarkedForEvent(self, *arguments: Any) -> bool:
+        """Return that a partition has no event."""
+        return False
+
+
+def filter_of(serialised: bytes | str | None) -> str | None:
+    """Return the filter that a client sends instead of Hive's serialised expression; None if it is such an expression.
+
+    Those are Java objects, which Calve does not read: their client filters the partitions itself. Source:
+    `MsckPartitionExpressionProxy` of Hive, whose clients send the text.
+    """
+    if not serialised:
+        return ""
+    try:
+        text = serialised if isinstance(serialised, str) else serialised.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _encoded(table: OpenedTable, expression: str | None, limit: int | None) -> EncodedPartitions:
+    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression, _limit(limit))))
+
+
+def _in_order(found: Iterator[HivePartition]) -> Iterable[HivePartition]:
+    """Return partitions; a few of them in the order of their values, as a metastore does."""
+    first = list(islice(found, _SORTED + 1))
+    if len(first) > _SORTED:
+        return chain(first, found)
+    return sorted(first, key=attrgetter("values"))
+
+
+def _limit(limit: int | None) -> int:
+    return -1 if limit is None or limit < 0 else limit
+
+
+def _places(table: HiveTable, fields: Iterable[Any] | None) -> list[int]:
+    keys = list(key_names(table))
+    try:
+        return [keys.index((field.name or "").lower()) for field in fields or ()]
+    except ValueError:
+        raise MetaException(f"a column is no partition key; the keys of {table.name} are {', '.join(keys)}") from None
+
+
+def _written(table: HiveTable, partitions: Iterable[HivePartition]) -> list[Any]:
+    return PartitionWriter(table).write_all(partitions)
+
+
+def _with_privileges(
+    table: HiveTable, partitions: Iterable[HivePartition], user: str | None, groups: list[str] | None
+) -> list[Any] | EncodedPartitions:
+    if _is_authorised(table):
+        return _privileged(table, _written(table, partitions), user, groups)
+    return PartitionEncoder(table).encode(partitions)
+
+
+def _privileged(table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None) -> list[Any]:
+    """Return partitions with the privileges of a user: none, as of a metastore in which nobody granted any."""
+    if _is_authorised(table):
+        privileges = ttypes.PrincipalPrivilegeSet(
+            userPrivileges={} if user is None else {user: []},
+            groupPrivileges={group: [] for group in groups or ()},
+            rolePrivileges={"public": []},
+        )
+        for partition in partitions:
+            partition.privileges = privileges
+    return partitions
+
+
+def _is_authorised(table: HiveTable) -> bool:
+    return table.parameters.get(_AUTHORISED, "").lower() == "true"

@@ -1,0 +1,159 @@
+"""The Thrift server: a thread for each connection, within limits."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.transport.TTransport import TTransportException
+
+from catalog.doors.entries import Entries
+from catalog.doors.hms.calls import calls
+from catalog.doors.hms.dispatch import DOOR, Dispatcher
+from catalog.doors.hms.handler import Handler
+from catalog.doors.hms.transport import MessageTransport
+from catalog.doors.serving.context import Serving
+from catalog.doors.serving.limits import Rates
+from catalog.doors.serving.sasl import authenticate
+from catalog.errors.doors import CredentialsError
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.2
+"""How often the server looks whether it has to stop."""
+
+_ENDED = (OSError, EOFError, TProtocolException, TTransportException, CredentialsError)
+"""What ends a connection alone: bytes that are no message of the protocol, limits, and clients that have gone.
+
+Thrift's decoder raises the built-in errors, too, for bytes that are no message.
+"""
+
+
+def prepare(serving: Serving) -> Callable[[socket.socket], None]:
+    """Prepare the door in a process; return the function that answers on a listening socket until told to stop."""
+    calls()
+    return HmsServer(serving).serve
+
+
+class HmsServer:
+    """Answers the connections of a listening socket, which several processes may share."""
+
+    def __init__(self, serving: Serving) -> None:
+        """Use what all doors of the process share."""
+        self._serving = serving
+        self._limits = serving.limits
+        self._entries = Entries(serving.catalog)
+        self._rates = Rates(serving.limits.requests_per_second)
+        self._lock = threading.Lock()
+        self._idle: set[socket.socket] = set()
+        self._threads: dict[threading.Thread, socket.socket] = {}
+
+    def serve(self, listener: socket.socket) -> None:
+        """Accept connections until `Serving.stop` is set; then finish the requests that have begun, and return."""
+        listener.setblocking(False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            while not self._serving.stop.is_set():
+                if selector.select(_LOOK_SECONDS):
+                    self._accept(listener)
+        self._drain()
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, address = listener.accept()
+        except OSError:
+            # Another process has taken it, or the client has gone.
+            return
+        if len(self._threads) >= self._limits.connections:
+            log.warning("refused a connection: %d are open", len(self._threads))
+            connection.close()
+            return
+        thread = threading.Thread(target=self._run, args=(connection, str(address[0])), daemon=True, name=DOOR)
+        with self._lock:
+            self._threads[thread] = connection
+        try:
+            thread.start()
+        except RuntimeError:
+            log.warning("refused a connection: no further thread can be started")
+            with self._lock:
+                del self._threads[thread]
+            connection.close()
+
+    def _drain(self) -> None:
+        with self._lock:
+            threads = dict(self._threads)
+            for connection in self._idle:
+                _shut(connection)
+        until = monotonic() + self._limits.stop_seconds
+        for thread in threads:
+            thread.join(max(0.0, until - monotonic()))
+        for thread, connection in threads.items():
+            if thread.is_alive():
+                _shut(connection)
+
+    def _run(self, connection: socket.socket, address: str) -> None:
+        self._serving.metrics.connected(DOOR, 1)
+        try:
+            connection.settimeout(self._limits.body_seconds)
+            if self._serving.tls is not None:
+                connection = self._serving.tls.wrap_socket(connection, server_side=True)
+                with self._lock:
+                    self._threads[threading.current_thread()] = connection
+            with connection:
+                self._converse(connection, address)
+        except _ENDED as error:
+            log.debug("a connection from %s ends: %s", address, error)
+        except Exception as error:
+            # Whatever the bytes of a client lead to, only its connection ends.
+            log.warning("a connection from %s ends: %s: %s", address, type(error).__name__, error)
+        finally:
+            connection.close()
+            with self._lock:
+                self._threads.pop(threading.current_thread(), None)
+            self._serving.metrics.connected(DOOR, -1)
+
+    def _converse(self, connection: socket.socket, address: str) -> None:
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._waiting(connection):
+            authenticated = authenticate(connection, self._serving.access)
+        if authenticated is None:
+            return
+        stream, client = authenticated
+        transport = MessageTransport(
+            stream,
+            message_bytes=self._limits.body_bytes,
+            idle_seconds=self._limits.idle_seconds,
+            body_seconds=self._limits.body_seconds,
+        )
+        handler = Handler(self._serving.catalog, self._entries, client)
+        dispatcher = Dispatcher(handler, client, address, self._rates, self._serving.metrics)
+        while self._has_message(connection, transport):
+            dispatcher.answer(transport)
+
+    def _has_message(self, connection: socket.socket, transport: MessageTransport) -> bool:
+        """Wait for a message; return False if the connection ends before one begins."""
+        with self._waiting(connection):
+            return not self._serving.stop.is_set() and transport.wait()
+
+    @contextlib.contextmanager
+    def _waiting(self, connection: socket.socket) -> Iterator[None]:
+        """Mark a connection as one that may be closed when the server stops."""
+        with self._lock:
+            self._idle.add(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._idle.discard(connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,339 @@
+"""Calls about tables and views."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hive_metastore import ttypes
+from hive_metastore.ttypes import (
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+    UnknownDBException,
+    UnknownTableException,
+)
+
+from catalog.doors.hms.base import Base, key_names, property_of
+from catalog.doors.hms.names import CATALOG, matching, parse_database
+from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
+from catalog.doors.hms.table_filters import matching_tables
+from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
+from catalog.metastores.types import HiveTable
+from catalog.model.identifiers import TableName
+
+# ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+_NAME = re.compile(r"\w+", re.ASCII)
+_TABLES, _VIEW, _EXTERNAL = ("MANAGED_TABLE", "EXTERNAL_TABLE"), "VIRTUAL_VIEW", "EXTERNAL"
+_DERIVED = "<derived from deserializer>"
+_FIRST_WORD = re.compile(r"\w*")
+_TYPES = frozenset(
+    [
+        "void",
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "string",
+        "char",
+        "varchar",
+        "date",
+        "datetime",
+        "timestamp",
+        "decimal",
+        "binary",
+        "interval_year_month",
+        "interval_day_time",
+        "array",
+        "map",
+        "struct",
+        "uniontype",
+        "timestamptz",
+    ]
+)
+"""First words of the types that a metastore takes. Source: `ColumnType.AllTypes` of Hive."""
+
+_EXPECTED_KEY, _EXPECTED_VALUE = "expected_parameter_key", "expected_parameter_value"
+
+
+class TableCalls(Base):
+    """Definitions of tables and views."""
+
+    # --- names --------------------------------------------------------------------------------------------------
+
+    def get_all_tables(self, database: str | None) -> list[str]:
+        return self._table_names(database, None)
+
+    def get_tables(self, database: str | None, pattern: str | None) -> list[str]:
+        return self._table_names(database, pattern)
+
+    def get_tables_by_type(self, database: str | None, pattern: str | None, kind: str | None) -> list[str]:
+        return self._table_names(database, pattern, kind or None)
+
+    def get_materialized_views_for_rewriting(self, database: str | None) -> list[str]:
+        return []
+
+    def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
+        return []
+
+    def _table_names(self, database: str | None, pattern: str | None, kind: str | None = None) -> list[str]:
+        try:
+            names = self.entries.table_names(self._database(database), kind=kind)
+        except (NoSuchObjectException, DatabaseNotFoundError):
+            return []
+        return matching(names, pattern)
+
+    def get_table_meta(self, databases: str | None, pattern: str | None, kinds: list[str] | None) -> list[Any]:
+        name = parse_database(databases)
+        if name.catalog.lower() != CATALOG:
+            return []
+        metas = []
+        for database in matching((database.name for database in self.entries.databases()), name.database):
+            found = matching(self.entries.table_names(database), pattern)
+            metas += [
+                ttypes.TableMeta(
+                    dbName=database,
+                    tableName=table.name.name,
+                    tableType=table.table_type,
+                    comments=table.parameters.get("comment"),
+                    catName=CATALOG if self.is_of_release_4 else None,
+                )
+                for table in self.entries.tables(TableName(database, table_name) for table_name in found)
+                if not kinds or table.table_type in kinds
+            ]
+        return metas
+
+    def get_table_names_by_filter(self, database: str | None, text: str | None, limit: int | None) -> list[str]:
+        name = parse_database(database)
+        if not name.database:
+            raise UnknownDBException("the name of the database is missing; send one")
+        if text is None:
+            raise InvalidOperationException("the filter is missing; send one")
+        try:
+            known = self._database(database)
+            names = self.entries.table_names(known)
+        except NoSuchObjectException as error:
+            raise UnknownDBException(error.message) from None
+        except DatabaseNotFoundError:
+            return []
+        tables = self.entries.tables(TableName(known, table) for table in names)
+        found = [table.name.name for table in matching_tables(tables, text)]
+        return found if limit is None or limit < 0 else found[:limit]
+
+    # --- tables -------------------------------------------------------------------------------------------------
+
+    def get_table(self, database: str | None, name: str | None) -> Any:
+        return to_table(self._table(database, name))
+
+    def get_table_req(self, request: Any) -> Any:
+        table = to_table(self._table(request.dbName, request.tblName, request.catName))
+        return ttypes.GetTableResult(table=table, isStatsCompliant=None)
+
+    def get_table_objects_by_name(self, database: str | None, names: list[str] | None) -> list[Any]:
+        return self._objects(database, names, None)
+
+    def get_table_objects_by_name_req(self, request: Any) -> Any:
+        return ttypes.GetTablesResult(tables=self._objects(request.dbName, request.tblNames, request.catName))
+
+    def get_tables_ext(self, request: Any) -> list[Any]:
+        names = matching(
+            self.entries.table_names(self._database(request.database, request.catalog)), request.tableNamePattern
+        )
+        return [
+            ttypes.ExtendedTableInfo(tblName=name)
+            for name in names[: None if request.limit in (None, -1) else request.limit]
+        ]
+
+    def _objects(self, database: str | None, names: list[str] | None, catalog: str | None) -> list[Any]:
+        known = parse_database(database)
+        if not known.database:
+            raise UnknownDBException("the name of the database is missing; send one")
+        if names is None:
+            raise InvalidOperationException(f"the names of the tables of {known.database} are missing; send them")
+        if any(not name for name in names):
+            raise MetaException("the name of a table is missing; send one")
+        if (catalog or known.catalog).lower() != CATALOG:
+            raise UnknownDBException(f"Could not find database {catalog or known.catalog}.{known.database}")
+        wanted = [TableName(known.database.lower(), name.lower()) for name in names]
+        tables = self.entries.tables(dict.fromkeys(wanted))
+        if wanted and not tables and known.database.lower() not in {found.name for found in self.entries.databases()}:
+            raise UnknownDBException(f"Could not find database {known.database}")
+        return [to_table(table) for table in tables]
+
+    def get_fields(self, database: str | None, name: str | None) -> list[Any]:
+        return to_fields(self._described(database, name).columns)
+
+    def get_fields_with_environment_context(self, database: str | None, name: str | None, context: Any) -> list[Any]:
+        return self.get_fields(database, name)
+
+    def get_fields_req(self, request: Any) -> Any:
+        return ttypes.GetFieldsResponse(
+            fields=to_fields(self._described(request.dbName, request.tblName, request.catName).columns)
+        )
+
+    def get_schema(self, database: str | None, name: str | None) -> list[Any]:
+        table = self._described(database, name)
+        return to_fields((*table.columns, *table.partition_keys))
+
+    def get_schema_with_environment_context(self, database: str | None, name: str | None, context: Any) -> list[Any]:
+        return self.get_schema(database, name)
+
+    def get_schema_req(self, request: Any) -> Any:
+        table = self._described(request.dbName, request.tblName, request.catName)
+        return ttypes.GetSchemaResponse(fields=to_fields((*table.columns, *table.partition_keys)))
+
+    def _described(self, database: str | None, name: str | None, catalog: str | None = None) -> HiveTable:
+        try:
+            return self._table(database, name, catalog)
+        except DatabaseNotFoundError as error:
+            raise UnknownDBException(str(error)) from None
+        except TableNotFoundError as error:
+            raise UnknownTableException(str(error)) from None
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def create_table(self, table: Any) -> None:
+        self._create_table(table)
+
+    def create_table_with_environment_context(self, table: Any, context: Any) -> None:
+        self._create_table(table)
+
+    def create_table_with_constraints(self, table: Any, *constraints: Any) -> None:
+        # As a metastore that validates none: engines do not rely on them.
+        self._create_table(table)
+
+    def create_table_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
+        self._create_table(request.table)
+
+    def translate_table_dryrun(self, request: Any) -> Any:
+        return request.table
+
+    def _create_table(self, entry: Any) -> None:
+        self._given(entry, "table")
+        self._check_table(entry, InvalidObjectException)
+        name = database_of(entry)
+        if (name.catalog or CATALOG).lower() != CATALOG:
+            raise InvalidObjectException(f"there is no catalog {name.catalog!r}; the only one is {CATALOG}")
+        table = table_from(entry)
+        now = int(time.time())
+        table = replace(table, created_at=now, parameters=with_ddl_time(table.parameters, now))
+        try:
+            self.entries.create_table(_typed(table))
+        except DatabaseNotFoundError as error:
+            raise InvalidObjectException(str(error)) from None
+
+    def alter_table(self, database: str | None, name: str | None, table: Any) -> None:
+        self._alter_table(database, name, table)
+
+    def alter_table_with_cascade(self, database: str | None, name: str | None, table: Any, cascade: bool) -> None:
+        self._alter_table(database, name, table, cascade=bool(cascade))
+
+    def alter_table_with_environment_context(
+        self, database: str | None, name: str | None, table: Any, context: Any
+    ) -> None:
+        self._alter_table(database, name, table, context, cascade=property_of(context, "CASCADE") == "true")
+
+    def alter_table_req(self, request: Any) -> Any:
+        context = request.environmentContext
+        cascade = property_of(context, "CASCADE") == "true"
+        self._alter_table(
+            request.dbName, request.tableName, request.table, context, cascade=cascade, catalog=request.catName
+        )
+        return ttypes.AlterTableResponse()
+
+    def _alter_table(
+        self,
+        database: str | None,
+        name: str | None,
+        entry: Any,
+        context: Any = None,
+        *,
+        cascade: bool = False,
+        catalog: str | None = None,
+    ) -> None:
+        self._given(entry, "new table")
+        try:
+            table_name = self._table_name(database, name, catalog)
+        except NoSuchObjectException as error:
+            raise InvalidOperationException(error.message) from None
+        self._check_table(entry, InvalidOperationException)
+        target = database_of(entry)
+        if target.catalog.lower() != CATALOG:
+            raise InvalidOperationException("tables cannot be moved between catalogs")
+        table = table_from(entry)
+        if table.location is None and entry.sd.location is None and table.table_type != _VIEW:
+            raise MetaException("the location of the table is missing; send the one that it has")
+        before = self.entries.table(table_name)
+        if before.table_type != _VIEW and key_names(before) != key_names(table):
+            raise InvalidOperationException(
+                f"partition keys can not be changed; table {table_name} has {', '.join(key_names(before)) or 'none'}"
+            )
+        table = replace(
+            table,
+            location=unqualified(table.location, before.location),
+            parameters=with_ddl_time(table.parameters, int(time.time())),
+        )
+        expected = property_of(context, _EXPECTED_KEY)
+        value = property_of(context, _EXPECTED_VALUE)
+        try:
+            self.entries.alter_table(
+                table_name, _typed(table), expected=None if expected is None else (expected, value), cascade=cascade
+            )
+        except EntryModifiedError:
+            found = self.entries.table(table_name).parameters.get(expected or "")
+            # Iceberg's HiveCatalog looks for these words, and tries its commit again.
+            raise MetaException(
+                f"The table has been modified. The parameter value for key '{expected}' is '{found}'. The expected was "
+                f"value was '{value}'"
+            ) from None
+
+    def drop_table(self, database: str | None, name: str | None, delete_data: bool) -> None:
+        self.entries.drop_table(self._table_name(database, name), delete_data=bool(delete_data))
+
+    def drop_table_with_environment_context(
+        self, database: str | None, name: str | None, delete_data: bool, context: Any
+    ) -> None:
+        self.drop_table(database, name, delete_data)
+
+    @staticmethod
+    def _check_table(entry: Any, refused: Callable[..., Exception]) -> None:
+        """Refuse a table that a metastore would refuse.
+
+        Raises:
+            Exception: `refused`, with the reason.
+            MetaException: A part is missing.
+        """
+        if entry.tableName is None:
+            raise MetaException("the name of the table is missing; send one")
+        if entry.dbName is None:
+            missing = InvalidObjectException if refused is InvalidObjectException else MetaException
+            raise missing("the name of the database is missing; send one")
+        if not _NAME.fullmatch(entry.tableName):
+            raise refused(f"{entry.tableName} is not a valid object name")
+        if entry.sd is None or entry.sd.cols is None or entry.sd.serdeInfo is None:
+            raise MetaException("the table has no storage descriptor, or that has no columns or no SerDe; send them")
+        for field in (*(entry.sd.cols or ()), *(entry.partitionKeys or ())):
+            if field.name is None or not field.type:
+                raise MetaException(f"column {field.name!r} has no name or no type; send both")
+            if field.type != _DERIVED and _FIRST_WORD.findall(field.type)[0] not in _TYPES:
+                raise refused(f"Invalid column type: {field.type}")
+
+
+def _typed(table: HiveTable) -> HiveTable:
+    """Return a table with the type that a metastore derives from its parameters."""
+    is_external = table.parameters.get(_EXTERNAL, "").upper() == "TRUE"
+    if table.table_type in _TABLES or table.table_type is None:
+        kind = "EXTERNAL_TABLE" if is_external else "MANAGED_TABLE"
+        if table.table_type is None and table.original_view_text is not None:
+            kind = _VIEW
+        return replace(table, table_type=kind)
+    return table

@@ -1,0 +1,132 @@
+"""The server of an HTTP front door in one process: uvicorn on a listening socket that several processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from catalog.doors.serving.context import Serving
+from catalog.doors.serving.http import Application, ErrorBody, Wrapped, plain_error
+
+_HEAD_BYTES = 65_536
+"""Bytes of the first line and the headers of a request."""
+
+_KEEP_ALIVE_SECONDS = 75
+_LOOK_SECONDS = 0.2
+
+
+def http_door(
+    door: str, application: Callable[[Serving], Application] | None, error_body: ErrorBody = plain_error
+) -> Callable[[Serving], Callable[[socket.socket], None]]:
+    """Return the function that prepares an HTTP door in a process, and returns the one that serves until the stop.
+
+    Args:
+        application: Creates the application of the protocol; None for `/health` and `/metrics` only.
+        error_body: How the protocol writes errors that occur outside its application.
+    """
+
+    def prepare(serving: Serving) -> Callable[[socket.socket], None]:
+        app = application(serving) if application is not None else None
+        config = _config(Wrapped(app, door, serving, error_body), door, serving)
+
+        def serve(listener: socket.socket) -> None:
+            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+                runner.run(_serve(config, serving, listener))
+
+        return serve
+
+    return prepare
+
+
+def _config(application: Wrapped, door: str, serving: Serving) -> uvicorn.Config:
+    tls = serving.tls
+    config = uvicorn.Config(
+        application,
+        ws="none",
+        lifespan="auto",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(serving.limits.stop_seconds),
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
+    config.load()
+    config.http_protocol_class = _guarded(config.http_protocol_class, door, serving)
+    return config
+
+
+async def _serve(config: uvicorn.Config, serving: Serving, listener: socket.socket) -> None:
+    server = uvicorn.Server(config)
+
+    async def stop() -> None:
+        while not serving.stop.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+        server.should_exit = True
+
+    watching = asyncio.create_task(stop())
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+def _guarded(protocol: Any, door: str, serving: Serving) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a limit of connections, and of the size and time of a request's headers."""
+    return type("GuardedProtocol", (_Guard, protocol), {"door": door, "serving": serving})
+
+
+class _Guard:
+    """What is added to uvicorn's protocol, of which it is the first base."""
+
+    door: str
+    serving: Serving
+    _waiting: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _is_counted = False
+
+    def connection_made(self: Any, transport: asyncio.Transport) -> None:
+        """Count a connection, or close it if there are too many."""
+        super().connection_made(transport)  # type: ignore[misc]  # of uvicorn's protocol
+        if len(self.connections) > self.serving.limits.connections:
+            transport.abort()
+            return
+        self._is_counted = True
+        self.serving.metrics.connected(self.door, +1)
+        self._wait()
+
+    def connection_lost(self: Any, error: Exception | None) -> None:
+        """Count a connection less."""
+        self._wait_no_longer()
+        if self._is_counted:
+            self.serving.metrics.connected(self.door, -1)
+        super().connection_lost(error)  # type: ignore[misc]  # of uvicorn's protocol
+
+    def data_received(self: Any, data: bytes) -> None:
+        """Take data, and close a connection whose headers are too long."""
+        super().data_received(data)  # type: ignore[misc]  # of uvicorn's protocol
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait_no_longer()
+            self._head_bytes = 0
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _HEAD_BYTES:
+            self.transport.abort()
+        elif self._waiting is None:
+            self._wait()
+
+    def _wait(self: Any) -> None:
+        self._waiting = self.loop.call_later(self.serving.limits.body_seconds, self.transport.abort)
+
+    def _wait_no_longer(self: Any) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None

@@ -1,0 +1,47 @@
+"""Settings of a Spark session whose tables come through the front doors (`calve serve`)."""
+
+from __future__ import annotations
+
+import os
+
+from catalog.iceberg.jdbc import CATALOG, EXTENSIONS
+from catalog.settings.environment import package_settings
+from catalog.settings.spark_settings import properties, with_storage
+
+DEFAULT_HMS, DEFAULT_REST = "127.0.0.1:9083", "http://127.0.0.1:8181"
+
+
+def door_settings(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> dict[str, str]:
+    """Return the settings of Spark's own catalog and of one named `calve`; they contain no credentials.
+
+    Spark's own catalog asks the REST door first, which knows the Iceberg tables, and for all others its Hive client.
+
+    Args:
+        hms: `host:port` of the Hive Metastore door.
+        rest: The URL of the Iceberg REST door.
+
+    Source: Iceberg's `SparkSessionCatalog` and `SparkCatalog`.
+    """
+    iceberg = {"type": "rest", "uri": rest, "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    catalogs = {
+        "spark_catalog": "org.apache.iceberg.spark.SparkSessionCatalog",
+        CATALOG: "org.apache.iceberg.spark.SparkCatalog",
+    }
+    settings = {
+        **EXTENSIONS,
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": f"thrift://{hms}",
+        # Spark creates tables without LOCATION in their database's folder, which the metastore tells.
+        "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+    }
+    for name, implementation in catalogs.items():
+        settings[f"spark.sql.catalog.{name}"] = implementation
+        settings |= {f"spark.sql.catalog.{name}.{key}": value for key, value in iceberg.items()}
+    if warehouse := os.environ.get("CALVE_WAREHOUSE"):
+        settings["spark.sql.warehouse.dir"] = warehouse
+    return settings
+
+
+def door_conf(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> str:
+    """Return all settings of such a session, as a properties file for Spark's `--properties-file`."""
+    return properties(with_storage({**package_settings(), **door_settings(hms, rest)}))

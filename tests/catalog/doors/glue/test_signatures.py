@@ -1,0 +1,251 @@
+"""Signatures: who is let in, and with which error everyone else is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+
+from catalog import Catalog
+from catalog.doors.glue.failures import GlueError
+from catalog.doors.glue.signatures import SKEW_SECONDS, TWIN_SECONDS, Signatures, SignedRequest
+from tests.support.glue_door import KEYS, REGION, GlueDoor, serving_glue
+
+Headers = dict[str, str]
+BODY = b"{}"
+NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[GlueDoor]:
+    folder = tmp_path_factory.mktemp("glue")
+    (folder / "catalog.db").write_bytes(sqlite_template.read_bytes())
+    with (
+        Catalog.open(f"sqlite:///{folder / 'catalog.db'}", warehouse=str(folder)) as catalog,
+        serving_glue(catalog, folder, KEYS) as door,
+    ):
+        yield door
+
+
+def signed(
+    url: str,
+    *,
+    key: str = "OWNER",
+    secret: str | None = None,
+    token: str | None = None,
+    service: str = "glue",
+    at: datetime | None = None,
+    body: bytes = BODY,
+    more: Headers | None = None,
+) -> Headers:
+    """Return the headers of a request that botocore has signed."""
+    headers = {
+        "Content-Type": "application/x-amz-json-1.1",
+        "X-Amz-Target": "AWSGlue.GetDatabases",
+        "Host": url.removeprefix("http://"),
+        **(more or {}),
+    }
+    request = AWSRequest("POST", f"{url}/", data=body, headers=headers)
+    credentials = Credentials(key, KEYS.keys["OWNER"].secret_key if secret is None else secret, token)
+    with pytest.MonkeyPatch.context() as patch:
+        if at is not None:
+            patch.setattr("botocore.auth.get_current_datetime", lambda: at.replace(tzinfo=None))
+        SigV4Auth(credentials, service, REGION).add_auth(request)
+    return dict(request.headers.items())
+
+
+def post(url: str, headers: Headers, body: bytes = BODY, path: str = "/") -> tuple[int, str, str]:
+    """Send a request as it is; return the status, the error's name and its message."""
+    answer = httpx.post(url + path, content=body, headers=headers)
+    content: dict[str, Any] = answer.json()
+    assert answer.headers["x-amzn-requestid"]
+    return answer.status_code, content.get("__type", ""), content.get("message", "")
+
+
+def test_accepts_what_botocore_signs(door: GlueDoor) -> None:
+    assert post(door.url, signed(door.url)) == (200, "", "")
+
+
+def without(name: str) -> Callable[[Headers], None]:
+    return lambda headers: headers.pop(name) and None
+
+
+def changed(name: str, before: str, after: str) -> Callable[[Headers], None]:
+    def change(headers: Headers) -> None:
+        assert before in headers[name]
+        headers[name] = headers[name].replace(before, after)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (without("Authorization"), "MissingAuthenticationTokenException"),
+        (without("X-Amz-Date"), "IncompleteSignatureException"),
+        (without("Content-Type"), "InvalidSignatureException"),
+        (changed("Authorization", "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA1"), "IncompleteSignatureException"),
+        (changed("Authorization", "Credential=", "Nothing="), "IncompleteSignatureException"),
+        (changed("Authorization", "Signature=", "Signature=0"), "IncompleteSignatureException"),
+        (changed("Authorization", "/glue/", "/s3/"), "InvalidSignatureException"),
+        (changed("Authorization", "/aws4_request", "/aws5_request"), "InvalidSignatureException"),
+        (changed("Authorization", "/glue/aws4_request", "/glue"), "IncompleteSignatureException"),
+        (changed("Authorization", REGION, "us-east-1"), "InvalidSignatureException"),
+        (changed("Authorization", "content-type;", ""), "InvalidSignatureException"),
+        (changed("Authorization", "host;", ""), "InvalidSignatureException"),
+        (changed("Authorization", ";x-amz-target", ""), "InvalidSignatureException"),
+        (changed("Authorization", "Credential=OWNER", "Credential=READER"), "InvalidSignatureException"),
+        (changed("Authorization", "Credential=OWNER", "Credential=NOBODY"), "UnrecognizedClientException"),
+        (changed("X-Amz-Target", "GetDatabases", "DeleteDatabase"), "InvalidSignatureException"),
+        (changed("X-Amz-Date", "Z", ""), "IncompleteSignatureException"),
+        (lambda headers: headers.update({"X-Amz-Date": "20010101T000000Z"}), "InvalidSignatureException"),
+        (lambda headers: headers.update({"X-Amz-Date": "20011301T000000Z"}), "IncompleteSignatureException"),
+        (lambda headers: headers.update({"X-Amz-Later": "1"}), "InvalidSignatureException"),
+        (lambda headers: headers.update({"X-Amz-Security-Token": "1"}), "InvalidSignatureException"),
+    ],
+)
+def test_refuses_a_changed_request(door: GlueDoor, change: Callable[[Headers], None], code: str) -> None:
+    headers = signed(door.url)
+    change(headers)
+    status, found, message = post(door.url, headers)
+    assert (status, found) == (400, code), message
+    assert message
+
+
+def test_refuses_a_changed_body_and_path(door: GlueDoor) -> None:
+    assert post(door.url, signed(door.url), b'{"MaxResults": 1}')[1] == "InvalidSignatureException"
+    assert post(door.url, signed(door.url), path="/?a=b")[1] == "InvalidSignatureException"
+
+
+def test_refuses_a_hash_that_is_not_of_the_body(door: GlueDoor) -> None:
+    headers = signed(door.url, more={"X-Amz-Content-SHA256": "0" * 64})
+    status, code, message = post(door.url, headers)
+    assert (status, code) == (400, "InvalidSignatureException")
+    assert "x-amz-content-sha256" in message
+
+
+def test_refuses_a_wrong_secret_and_temporary_credentials(door: GlueDoor) -> None:
+    assert post(door.url, signed(door.url, secret="guessed"))[1] == "InvalidSignatureException"
+    assert post(door.url, signed(door.url, key="", secret="guessed"))[1] == "UnrecognizedClientException"
+    assert post(door.url, signed(door.url, token="a-session"))[1] == "UnrecognizedClientException"
+
+
+@pytest.mark.parametrize("minutes", [-6, 6])
+def test_refuses_another_time(door: GlueDoor, minutes: int) -> None:
+    _, code, message = post(door.url, signed(door.url, at=datetime.now(UTC) + timedelta(minutes=minutes)))
+    assert code == "InvalidSignatureException"
+    assert ("expired" if minutes < 0 else "not yet current") in message
+
+
+def test_refuses_a_request_that_is_sent_again(door: GlueDoor) -> None:
+    headers = {**signed(door.url), "amz-sdk-invocation-id": "1", "amz-sdk-request": "attempt=1"}
+    assert post(door.url, headers)[0] == 200
+    status, code, message = post(door.url, headers)
+    assert (status, code) == (400, "InvalidSignatureException")
+    assert "sent before" in message
+    # Equal requests of one second, and repetitions by an SDK, have equal signatures.
+    assert post(door.url, {**headers, "amz-sdk-invocation-id": "2"})[0] == 200
+    assert post(door.url, {**headers, "amz-sdk-request": "attempt=2"})[0] == 200
+
+
+def as_sent(headers: Headers) -> SignedRequest:
+    pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return SignedRequest("POST", b"/", b"", pairs, BODY)
+
+
+def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_forgotten_afterwards() -> None:
+    now = NOW.timestamp()
+    signatures = Signatures(KEYS, lambda: now)
+    # The client's clock is ahead, so that the request is valid for twice as long.
+    headers = signed("http://glue", at=NOW + timedelta(seconds=SKEW_SECONDS))
+    assert signatures.client(as_sent(headers)).name == "owner"
+    for later in (TWIN_SECONDS + 1, 2 * SKEW_SECONDS - 1):
+        now = NOW.timestamp() + later
+        with pytest.raises(GlueError, match="sent before"):
+            signatures.client(as_sent({**headers, "amz-sdk-invocation-id": str(later)}))
+    now = NOW.timestamp() + 2 * SKEW_SECONDS + 1
+    with pytest.raises(GlueError, match="expired"):
+        signatures.client(as_sent(headers))
+    assert signatures.client(as_sent(signed("http://glue", at=NOW + timedelta(seconds=2 * SKEW_SECONDS))))
+    assert len(signatures._seen._seen) == 1
+
+
+def test_equal_requests_of_boto3_are_answered(door: GlueDoor) -> None:
+    glue = door.client()
+    for _ in range(20):
+        glue.get_databases()
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "allowed"),
+    [
+        ("READER", "get_databases", True),
+        ("READER", "create_partition", False),
+        ("WRITER", "create_partition", True),
+        ("WRITER", "delete_table", False),
+        ("OWNER", "delete_table", True),
+    ],
+)
+def test_roles(door: GlueDoor, name: str, operation: str, allowed: bool) -> None:
+    arguments: dict[str, Any] = {
+        "get_databases": {},
+        "create_partition": {"DatabaseName": "no", "TableName": "no", "PartitionInput": {"Values": ["1"]}},
+        "delete_table": {"DatabaseName": "no", "Name": "no"},
+    }[operation]
+    try:
+        getattr(door.client(name), operation)(**arguments)
+        code = ""
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+    assert (code == "AccessDeniedException") is not allowed
+    assert code in ("", "AccessDeniedException", "EntityNotFoundException")
+
+
+def test_a_server_without_keys_lets_all_in(catalog: Catalog, tmp_path: Path) -> None:
+    with serving_glue(catalog, tmp_path) as door:
+        assert post(door.url, {"X-Amz-Target": "AWSGlue.GetDatabases"})[0] == 200
+        assert door.client(aws_access_key_id="any", aws_secret_access_key="thing").get_databases()["DatabaseList"]
+
+
+def test_headers_and_queries_are_made_canonical() -> None:
+    """Spaces in headers, repeated headers and queries are part of the signature as AWS defines it."""
+    url = "http://glue"
+    headers = signed(url, more={"X-Amz-Meta": "a   b  ", "X-Empty": ""}, at=NOW)
+    assert Signatures(KEYS, NOW.timestamp).client(as_sent(headers)).name == "owner"
+    request = AWSRequest("POST", f"{url}/a b/%2F?z=1&a=%20x&a=~", data=BODY, headers={"Host": "glue"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.auth.get_current_datetime", lambda: NOW.replace(tzinfo=None))
+        SigV4Auth(Credentials("OWNER", KEYS.keys["OWNER"].secret_key), "glue", REGION).add_auth(request)
+    pairs = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
+    sent = SignedRequest("POST", b"/a b/%2F", b"z=1&a=%20x&a=~", pairs, BODY)
+    assert Signatures(KEYS, NOW.timestamp).client(sent).name == "owner"
+
+
+def test_malformed_requests_are_refused_in_the_protocol(door: GlueDoor) -> None:
+    for target, body, code in (
+        ("AWSGlue.Nothing", b"{}", "UnknownOperationException"),
+        ("AWSGlue.CreateCrawler", b"{}", "UnknownOperationException"),
+        ("S3.GetObject", b"{}", "UnknownOperationException"),
+        ("", b"{}", "UnknownOperationException"),
+        ("AWSGlue.GetDatabases", b"{", "SerializationException"),
+        ("AWSGlue.GetDatabases", b"[]", "SerializationException"),
+        ("AWSGlue.GetDatabases", b'{"MaxResults": "1"}', "SerializationException"),
+        ("AWSGlue.GetDatabases", b'{"MaxResults": NaN}', "SerializationException"),
+        ("AWSGlue.GetDatabases", b'{"NextToken": "\\ud800"}', "SerializationException"),
+        ("AWSGlue.GetDatabases", b'{"MaxResults": 0}', "ValidationException"),
+        ("AWSGlue.GetDatabase", b"{}", "ValidationException"),
+        ("AWSGlue.GetDatabases", b'{"NextToken": "x"}', "InvalidInputException"),
+    ):
+        headers = signed(door.url, body=body, more={"X-Amz-Target": target})
+        status, found, message = post(door.url, headers, body)
+        assert (status, found) == (400, code), (target, body, message)
+    for answer, status in ((httpx.get(door.url), 405), (httpx.post(f"{door.url}/other"), 404)):
+        assert (answer.status_code, answer.json()["__type"]) == (status, "UnknownOperationException")

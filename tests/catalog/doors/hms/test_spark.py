@@ -1,0 +1,132 @@
+"""Spark 4.1 works on the door as on a Hive Metastore, and an index serves its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog import Catalog, NewPartition
+from tests.support.hive_spark import SESSION_CATALOG, HiveSpark
+from tests.support.hms_door import HmsDoor
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def folder(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("door")
+    (folder / "catalog.db").write_bytes(sqlite_template.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def catalog(folder: Path) -> Iterator[Catalog]:
+    with Catalog.open(f"sqlite:///{folder}/catalog.db", warehouse=str(folder / "warehouse")) as catalog:
+        yield catalog
+
+
+@pytest.fixture(scope="module")
+def door(catalog: Catalog, folder: Path) -> Iterator[HmsDoor]:
+    with HmsDoor(catalog, folder, folder / "warehouse") as door:
+        yield door
+
+
+@pytest.fixture(scope="module")
+def hive(door: HmsDoor, tmp_path_factory: pytest.TempPathFactory, iceberg_jar: Path) -> Iterator[HiveSpark]:
+    # Iceberg's HiveCatalog locks a table for each commit, unless told otherwise.
+    settings = {**SESSION_CATALOG, "spark.hadoop.iceberg.engine.hive.lock-enabled": "true"}
+    with HiveSpark(door, tmp_path_factory.mktemp("spark"), iceberg_jar, settings) as spark:
+        spark.rows("CREATE DATABASE shop COMMENT 'what we sell'")
+        yield spark
+
+
+def test_tables_are_created_filled_altered_and_dropped(hive: HiveSpark, catalog: Catalog) -> None:
+    hive.rows(
+        "CREATE TABLE shop.orders (id bigint COMMENT 'its number', amount double) "
+        "PARTITIONED BY (country string, day date) STORED AS PARQUET TBLPROPERTIES ('by' = 'me')"
+    )
+    hive.rows(
+        "INSERT INTO shop.orders PARTITION (country, day) VALUES (1, 1.5, 'DE', DATE '2024-05-01'), "
+        "(2, 2.5, 'US', DATE '2024-05-01'), (3, 3.5, 'US', DATE '2024-05-02'), (4, 4.5, NULL, DATE '2024-05-02')"
+    )
+    assert hive.rows("SHOW PARTITIONS shop.orders") == [
+        ("country=DE/day=2024-05-01",),
+        ("country=US/day=2024-05-01",),
+        ("country=US/day=2024-05-02",),
+        ("country=__HIVE_DEFAULT_PARTITION__/day=2024-05-02",),
+    ]
+    table = catalog.get_table("shop.orders")
+    assert table.columns[0].comment == "its number"
+    assert len(list(catalog.get_partitions("shop.orders", "country = 'US'"))) == 2
+    hive.rows("ALTER TABLE shop.orders ADD COLUMNS (note string)")
+    hive.rows("ALTER TABLE shop.orders SET TBLPROPERTIES ('by' = 'you')")
+    former, new = (f"PARTITION (country = '{country}', day = '2024-05-01')" for country in ("DE", "AT"))
+    hive.rows(f"ALTER TABLE shop.orders {former} RENAME TO {new}")
+    hive.rows("INSERT OVERWRITE shop.orders PARTITION (country = 'US', day = '2024-05-01') SELECT 7, 7.5, 'seven'")
+    hive.rows("ALTER TABLE shop.orders DROP PARTITION (country = 'US', day = '2024-05-02')")
+    assert hive.rows("SELECT id, note, country FROM shop.orders ORDER BY id") == [
+        (1, None, "AT"),
+        (4, None, None),
+        (7, "seven", "US"),
+    ]
+    assert catalog.get_table("shop.orders").properties["by"] == "you"
+    hive.rows("ALTER TABLE shop.orders RENAME TO shop.former_orders")
+    assert hive.rows("SELECT count(*) FROM shop.former_orders") == [(3,)]
+    hive.rows("TRUNCATE TABLE shop.former_orders")
+    assert hive.rows("SELECT count(*) FROM shop.former_orders") == [(0,)]
+    hive.rows("DROP TABLE shop.former_orders")
+    assert hive.rows("SHOW TABLES IN shop") == []
+
+
+def test_an_index_serves_the_filters_of_selects(hive: HiveSpark, catalog: Catalog, door: HmsDoor) -> None:
+    hive.rows("CREATE TABLE shop.visits (id int) PARTITIONED BY (year int, day string) STORED AS ORC")
+    hive.rows("INSERT INTO shop.visits PARTITION (year, day) SELECT id, 2024, concat('d', id % 3) FROM range(9)")
+    catalog.add_partitions("shop.visits", [NewPartition((str(year), "d0")) for year in range(3_000, 6_000)])
+    catalog.create_partition_index("shop.visits", "by_year", ["year", "day"])
+    catalog.build_partition_index("shop.visits", "by_year")
+    filters = "year = 2024 AND day LIKE 'd1%' AND day IN ('d1', 'd2')"
+    assert hive.rows(f"SELECT count(*), min(id) FROM shop.visits WHERE {filters}") == [(3, 1)]
+    assert 'table="shop.visits",way="index"' in door.serving.metrics.text()
+    assert 'operation="get_partitions_by_filter"' in door.serving.metrics.text()
+
+
+def test_folders_are_found_and_statistics_stored(hive: HiveSpark, catalog: Catalog) -> None:
+    hive.rows("CREATE TABLE shop.events (id int) PARTITIONED BY (day string) STORED AS PARQUET")
+    folder = catalog.get_table("shop.events").location
+    for number in range(3):
+        hive.rows(f"INSERT OVERWRITE DIRECTORY '{folder}/day=d{number}' USING parquet SELECT {number} AS id")
+    hive.rows("MSCK REPAIR TABLE shop.events")
+    assert hive.rows("SELECT id, day FROM shop.events ORDER BY id") == [(0, "d0"), (1, "d1"), (2, "d2")]
+    hive.rows("ANALYZE TABLE shop.events COMPUTE STATISTICS")
+    hive.rows("ANALYZE TABLE shop.events COMPUTE STATISTICS FOR COLUMNS id")
+    hive.rows("ANALYZE TABLE shop.events PARTITION (day) COMPUTE STATISTICS")
+    described = dict(row[:2] for row in hive.rows("DESCRIBE EXTENDED shop.events"))
+    assert "3 rows" in described["Statistics"]
+    assert dict(hive.rows("DESCRIBE EXTENDED shop.events id"))["distinct_count"] == "3"
+
+
+def test_views_and_ctas(hive: HiveSpark, catalog: Catalog) -> None:
+    hive.rows("CREATE TABLE shop.numbers AS SELECT id, id * 2 AS twice FROM range(5)")
+    hive.rows("CREATE VIEW shop.large AS SELECT twice FROM shop.numbers WHERE id > 2")
+    assert hive.rows("SELECT sum(twice) FROM shop.large") == [(14,)]
+    assert catalog.get_table("shop.large").is_view
+    hive.rows("ALTER VIEW shop.large AS SELECT twice FROM shop.numbers WHERE id > 3")
+    assert hive.rows("SELECT sum(twice) FROM shop.large") == [(8,)]
+    hive.rows("DROP VIEW shop.large")
+
+
+def test_iceberg_tables_of_the_hive_catalog(hive: HiveSpark, catalog: Catalog, door: HmsDoor) -> None:
+    hive.rows("CREATE TABLE shop.ice (id int, day string) USING iceberg PARTITIONED BY (day)")
+    hive.rows("INSERT INTO shop.ice VALUES (1, 'a'), (2, 'b')")
+    hive.rows("DELETE FROM shop.ice WHERE id = 1")
+    assert hive.rows("SELECT id FROM shop.ice") == [(2,)]
+    with door.client() as client:
+        table: Any = client.get_table("shop", "ice")
+    assert table.parameters["table_type"].upper() == "ICEBERG"
+    assert table.parameters["metadata_location"] != table.parameters["previous_metadata_location"]
+    assert 'operation="lock"' in door.serving.metrics.text()
+    hive.rows("DROP TABLE shop.ice")
+    assert "ice" not in [table.name for table in catalog.list_tables("shop")]

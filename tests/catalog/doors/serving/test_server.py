@@ -1,0 +1,199 @@
+"""`calve serve` as a process: what listens where, worker processes that die, stops, reloads and refusals."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from catalog import Catalog
+from standalone.calve_server import CalveServer
+from tests.support.certificates import Authority
+from tests.support.commands import calve
+
+HOST = "127.0.0.1"
+# A command that is not refused serves until it is stopped.
+pytestmark = pytest.mark.timeout(120)
+
+KEYS = "clients: {{{name}: {{role: reader, access_key: {key}, secret_key: 0123456789abcdef}}}}"
+MUST_SOON_SECONDS = 20.0
+
+
+@pytest.fixture
+def server(sqlite_url: str, tmp_path: Path) -> Iterator[CalveServer]:
+    environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_WAREHOUSE": str(tmp_path / "warehouse")}
+    options = ("--workers", "2", "--log-level", "info")
+    with CalveServer(tmp_path, doors=("rest", "metrics"), options=options, environment=environment) as server:
+        yield server
+
+
+def get(server: CalveServer, path: str, door: str = "metrics") -> str:
+    with urllib.request.urlopen(f"http://{server.address(door)}{path}", timeout=10) as response:
+        return str(response.read().decode())
+
+
+def workers(server: CalveServer) -> set[int]:
+    return {process.pid for process in psutil.Process(server.pid).children()}
+
+
+def soon(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + MUST_SOON_SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_server_answers_creates_the_default_database_and_survives_dead_workers(
+    server: CalveServer, sqlite_url: str
+) -> None:
+    assert '"status": "ok"' in get(server, "/health")
+    assert '"status": "ok"' in get(server, "/health", "rest")
+    with Catalog.open(sqlite_url) as catalog:
+        assert [database.name for database in catalog.list_databases()] == ["default"]
+    before = workers(server)
+    assert len(before) == 2
+    for worker in before:
+        os.kill(worker, signal.SIGKILL)
+    soon(lambda: len(workers(server) - before) == 2)
+    assert 'operation="health",status="ok"} 1' in get(server, "/metrics"), "the numbers of dead workers are lost"
+    assert "a worker has died" in server.log
+
+
+def test_sigterm_lets_requests_finish_even_if_it_comes_twice(server: CalveServer) -> None:
+    host, port = server.address("metrics").rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=10) as half:
+        half.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: last-one\r\n")
+        time.sleep(0.3)
+        os.kill(server.pid, signal.SIGTERM)
+        os.kill(server.pid, signal.SIGTERM)
+        soon(lambda: server.exit_code is not None)
+    assert server.exit_code == 0
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((host, int(port)), timeout=1)
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(server: CalveServer) -> None:
+    left = workers(server)
+    os.kill(server.pid, signal.SIGKILL)
+    soon(lambda: not any(psutil.pid_exists(worker) for worker in left))
+
+
+def test_sighup_reads_the_keys_again_unless_they_are_wrong(sqlite_url: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.touch(0o600)
+    keys.write_text(KEYS.format(name="a", key="A"))
+    environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_DOOR_KEYS": str(keys)}
+
+    def status(key: str) -> int:
+        manager = urllib.request.HTTPPasswordMgrWithPriorAuth()
+        manager.add_password(None, url := f"http://{server.address('metrics')}/metrics", key, "0123456789abcdef", True)
+        try:
+            with urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(manager)).open(url, timeout=10) as got:
+                return int(got.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with CalveServer(tmp_path, doors=("rest", "metrics"), environment=environment) as server:
+        assert (status("A"), status("B")) == (200, 401)
+        keys.write_text("wrong")
+        os.kill(server.pid, signal.SIGHUP)
+        soon(lambda: "keys and certificates stay as they were" in server.log)
+        assert status("A") == 200
+        keys.write_text(KEYS.format(name="b", key="B"))
+        os.kill(server.pid, signal.SIGHUP)
+        soon(lambda: (status("A"), status("B")) == (401, 200))
+        assert "0123456789abcdef" not in server.log
+
+
+def test_endless_headers_hold_no_connection(server: CalveServer) -> None:
+    host, port = server.address("rest").rsplit(":", 1)
+
+    def send_without_end(connection: socket.socket) -> None:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(1_000):
+            connection.sendall(b"X-Header: " + b"x" * 10_000 + b"\r\n")
+
+    with socket.create_connection((host, int(port)), timeout=10) as endless, pytest.raises(ConnectionError):
+        send_without_end(endless)
+    assert get(server, "/health", "rest")
+
+
+def test_connections_are_encrypted(sqlite_url: str, tmp_path: Path) -> None:
+    authority = Authority.found(tmp_path)
+    chain, key = authority.files(HOST)
+    options = ("--tls-cert", str(chain), "--tls-key", str(key))
+    environment = {"CALVE_CATALOG_URL": sqlite_url}
+    with CalveServer(tmp_path, doors=("rest", "metrics"), options=options, environment=environment) as server:
+        assert f"https://{server.address('metrics')}" in server.log
+        context = ssl.create_default_context(cafile=authority.pem)
+        with urllib.request.urlopen(f"https://{server.address('metrics')}/health", context=context) as response:
+            assert "max-age" in response.headers["Strict-Transport-Security"]
+        with pytest.raises((OSError, http.client.HTTPException)):
+            get(server, "/health")
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_catalog_is_reported_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "catalog.cli", "serve", "--hms", "0", "--glue", "0", "--rest", "0"]
+    environment = {**os.environ, "CALVE_CATALOG_URL": f"sqlite:///{tmp_path}/none.db"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert "CatalogUnavailableError: there is no catalog at" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hms", "0.0.0.0:0"], "0.0.0.0:0 can be reached from other machines, and no credentials are set"),
+        (["--hms", "[::]:0"], "no credentials are set"),
+        (["--hms", "70000"], "'70000' is no address to listen on"),
+        (["--hms", "a b:1"], "'a b:1' is no address to listen on"),
+        (["--hms", "no.such.host.invalid:1"], "cannot listen on no.such.host.invalid:1"),
+        (["--no-hms", "--no-glue", "--no-rest"], "leave nothing to serve"),
+        (["--tls-cert", "a.pem"], "--tls-cert and --tls-key are both needed"),
+        (["--tls-cert", "a.pem", "--tls-key", "a.key"], "--tls-cert a.pem and --tls-key a.key cannot be used"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], message: str, sqlite_url: str) -> None:
+    done = calve("serve", "--hms", "0", "--glue", "0", "--rest", "0", *arguments, CALVE_CATALOG_URL=sqlite_url)
+    assert done.exit_code == 1
+    assert message in done.stderr
+
+
+def test_a_port_in_use_is_reported(sqlite_url: str) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = calve("serve", "--hms", "0", "--glue", "0", "--rest", port, CALVE_CATALOG_URL=sqlite_url)
+    assert f"cannot listen on {HOST}:{port}: Address already in use" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"), [((), True), (("--plain",), True), (("--tls-cert", "c", "--tls-key", "k"), True)]
+)
+def test_other_machines_need_encryption_or_permission(
+    options: tuple[str, ...], is_refused: bool, sqlite_url: str, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.touch(0o600)
+    keys.write_text(KEYS.format(name="a", key="A"))
+    # A wrong port of another door ends the command after the check.
+    arguments = ["serve", "--no-hms", "--no-glue", "--rest", "0.0.0.0:0", "--metrics", "203.0.113.1:1", *options]
+    done = calve(*arguments, CALVE_CATALOG_URL=sqlite_url, CALVE_DOOR_KEYS=str(keys))
+    refusal = "its connections would not be encrypted"
+    assert (refusal in done.stderr) == (not options)
+    assert done.exit_code == int(is_refused)
