@@ -33,7 +33,7 @@ _GREATEST = 2**63 - 1
 
 
 class PartitionForms:
-    """Converter of the partitions of one table."""
+    """Converter of the partitions of one table, for many threads."""
 
     def __init__(self, storage: Storage, table: Table) -> None:
         """Set the table, as it was read."""
@@ -151,9 +151,11 @@ class PartitionForms:
 
     def descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:
         """Return the descriptor to store, None for that of the table; and the format, None for that of the table."""
-        if self._latest is None or (self._latest[0] is not storage and self._latest[0] != storage):
-            self._latest = storage, self._new_descriptor(storage)
-        return self._latest[1]
+        # Read once: other threads may set it.
+        latest = self._latest
+        if latest is None or (latest[0] is not storage and latest[0] != storage):
+            latest = self._latest = storage, self._new_descriptor(storage)
+        return latest[1]
 
     def _new_descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:
         own_format: FileFormat | None = recorded_format(storage, self._provider)

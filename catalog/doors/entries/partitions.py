@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from catalog.catalog import Catalog
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
-from catalog.doors.entries.tables import TableMethods
+from catalog.doors.entries.tables import TableMethods, normalised
 from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
 from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
+from catalog.partitions.scans import Scan
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
+
+_KEPT = 256
+"""The number of tables whose forms are kept for the next search."""
 
 
 class OpenedTable:
@@ -27,12 +31,12 @@ class OpenedTable:
         entry: The table's own entry.
     """
 
-    def __init__(self, catalog: Catalog, table: Table) -> None:
-        """Set the table, as it was read."""
+    def __init__(self, catalog: Catalog, forms: PartitionForms, *, is_iceberg: bool) -> None:
+        """Set the forms of the table as it was read."""
         self._catalog = catalog
-        self._forms = PartitionForms(catalog.storage, table)
-        self._is_iceberg = is_shown_as_iceberg(table)
-        self.entry = self._forms.entry
+        self._forms = forms
+        self._is_iceberg = is_iceberg
+        self.entry = forms.entry
 
     def partitions(self, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
         """Yield the partitions that match an expression; see `Entries.partitions`."""
@@ -47,6 +51,11 @@ class PartitionMethods(TableMethods):
 
     Partitions that a quality check has hidden from readers are hidden here, too.
     """
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Set the catalog."""
+        super().__init__(catalog)
+        self._known_forms: dict[tuple[int, int], PartitionForms] = {}
 
     def add_partitions(
         self, name: TableName, given: Iterable[HivePartition], *, if_not_exists: bool = False
@@ -88,7 +97,22 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
-        return self.opened(name).partitions(expression, limit)
+        return self._read(self._scan(name, expression), limit)
+
+    def _read(self, scan: Scan | None, limit: int) -> Iterator[HivePartition]:
+        found = _limited(scan, limit)
+        first = next(found, None)
+        if scan is not None and first is not None:
+            # Only after the first result, the table is that of the search.
+            yield from self._forms_of(scan.table).read(chain([first], found))
+
+    def _scan(self, name: TableName, expression: str | None) -> Scan | None:
+        """Return a search; None for an Iceberg table."""
+        try:
+            scan = self.catalog.scan_partitions(str(normalised(name)), expression)
+        except IcebergTableError:
+            return None
+        return None if is_shown_as_iceberg(scan.table) else scan
 
     def opened(self, name: TableName) -> OpenedTable:
         """Return a table that is read once, and whose partitions can be searched.
@@ -96,15 +120,16 @@ class PartitionMethods(TableMethods):
         Raises:
             TableNotFoundError: The table does not exist.
         """
-        return OpenedTable(self.catalog, self._table(name))
+        table = self._table(name)
+        return OpenedTable(self.catalog, self._forms_of(table), is_iceberg=is_shown_as_iceberg(table))
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
-        if is_shown_as_iceberg(self._table(name)):
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
             return []
-        forms = self._forms(name)
-        found = self.catalog.get_partitions(forms.table.full_name, expression)
-        return sorted(forms.name(partition.values) for partition in (found if limit < 0 else islice(found, limit)))
+        found = self.catalog.partition_names(table.full_name, expression)
+        return sorted(found if limit < 0 else islice(found, limit))
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.
@@ -224,7 +249,24 @@ class PartitionMethods(TableMethods):
                 f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
                 "catalog; read and change it as Iceberg"
             )
-        return PartitionForms(self.catalog.storage, table)
+        return self._forms_of(table)
+
+    def _forms_of(self, table: Table) -> PartitionForms:
+        if table.is_only_iceberg:
+            return PartitionForms(self.catalog.storage, table)
+        # Each change of a table gives it another version.
+        key = table.id, table.version
+        if (forms := self._known_forms.get(key)) is None:
+            if len(self._known_forms) >= _KEPT:
+                self._known_forms.clear()
+            forms = self._known_forms[key] = PartitionForms(self.catalog.storage, table)
+        return forms
+
+
+def _limited(scan: Scan | None, limit: int) -> Iterator[Partition]:
+    if scan is None:
+        return iter(())
+    return scan.partitions if limit < 0 else islice(scan.partitions, limit)
 
 
 def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:

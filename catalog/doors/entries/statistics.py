@@ -38,7 +38,7 @@ class StatisticsMethods(PartitionMethods):
         table = self._table(name)
         if table.is_only_iceberg:
             return []
-        return self._read(table, [WHOLE_TABLE], columns).get(WHOLE_TABLE, [])
+        return self._of_columns(table, [WHOLE_TABLE], columns).get(WHOLE_TABLE, [])
 
     def partition_statistics(
         self,
@@ -63,7 +63,7 @@ class StatisticsMethods(PartitionMethods):
         if not or_none and len(found) < len(own):
             found = [self.catalog.get_partition(forms.table.full_name, partition) for partition in own]
         names = {partition.id: forms.name(partition.values) for partition in found}
-        read = self._read(forms.table, list(names), columns)
+        read = self._of_columns(forms.table, list(names), columns)
         return {names[number]: statistics for number, statistics in read.items()}
 
     def set_statistics(
@@ -107,7 +107,7 @@ class StatisticsMethods(PartitionMethods):
         own = None if values is None else forms.values(values)
         return self.catalog.column_statistics.delete(forms.table, own, None if column is None else column.lower())
 
-    def _read(
+    def _of_columns(
         self, table: Table, partition_ids: Sequence[int], columns: Iterable[str] | None
     ) -> dict[int, list[HiveStatistics]]:
         wanted = None if columns is None else [column.lower() for column in columns]

@@ -11,6 +11,7 @@ import pytest
 from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import DatabaseNotEmptyError, DatabaseNotFoundError
+from catalog.files.filesystem import Folder
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveTable
 from catalog.model.identifiers import TableName
 from tests.support.entries import NAME, ORDERS, PARQUET
@@ -103,3 +104,18 @@ def test_what_others_have_in_the_folder_of_a_database_stays(entries: Entries, tm
     entries.drop_database("demo", delete_data=True)
     assert os.listdir(inside) == ["guest"]
     assert os.path.exists(f"{inside}/guest/file")
+
+
+@pytest.mark.usefixtures("object_store")
+def test_a_table_on_an_object_store_stays_when_renamed_and_goes_when_dropped(catalog_url: str) -> None:
+    with Catalog.open(catalog_url, warehouse="s3://lake/warehouse") as catalog:
+        entries = Entries(catalog)
+        created = entries.create_table(replace(ORDERS, name=TableName("default", "orders")))
+        entries.add_partitions(created.name, [HivePartition(("DE", "1"), PARQUET)])
+        folder = Folder(str(created.location))
+        folder.write_bytes("country=DE/day=1/000000_0", b"rows of Hive")
+        renamed = entries.alter_table(created.name, replace(created, name=TableName("default", "sales")))
+        assert renamed.location == created.location == "s3://lake/warehouse/default/orders"
+        assert entries.partition_names(renamed.name) == ["country=DE/day=1"]
+        entries.drop_table(renamed.name, delete_data=True)
+        assert folder.is_empty("")
