@@ -104,10 +104,12 @@ class _Changes:
 
     @property
     def schema(self) -> Json:
-        """The current schema."""
-        if self.document["current-schema-id"] is None:
-            raise InvalidTableError("the table has no current schema yet; add and set one first")
-        return by_id(self.document["schemas"], "schema-id", self.document["current-schema-id"])
+        """The current schema; of a table that has none yet, the one that was added last."""
+        if (current := self.document["current-schema-id"]) is None and (
+            current := self.last_added.get("schemas")
+        ) is None:
+            raise InvalidTableError("the table has no schema yet; add one first")
+        return by_id(self.document["schemas"], "schema-id", current)
 
     # --- Snapshots ----------------------------------------------------------------------------------------------------
 
