@@ -114,13 +114,7 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    conflicts = {
-        ConflictError,
-        errors.RequirementFailedError,
-        OperationConflictError,
-        PlanConflictError,
-        MigrationConflictError,
-    }
+    conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
     assert retryable == {
         *conflicts,
         CatalogFullError,
