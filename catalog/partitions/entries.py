@@ -7,7 +7,6 @@ the transaction fails. A repetition after an interruption in between finds them 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from catalog.errors import (
     UnsupportedChangeError,
 )
 from catalog.files.folders import move_folder
-from catalog.files.locations import is_local, local_path
+from catalog.files.locations import is_local
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
@@ -58,7 +57,7 @@ Values = Sequence[str | None]
 
 @dataclass
 class _Moves:
-    """Folders to move before the commit, and those that were moved."""
+    """Folders to move before the commit, and those that were moved here."""
 
     wanted: list[tuple[str, str]] = field(default_factory=list)
     must_exist: bool = False
@@ -66,14 +65,12 @@ class _Moves:
 
     def run(self) -> None:
         for location, target in self.wanted:
-            # Before the move, so that an interrupted one is undone, too.
-            self.done.append((location, target))
-            move_folder(location, target, must_exist=self.must_exist)
+            if move_folder(location, target, must_exist=self.must_exist):
+                self.done.append((location, target))
 
     def undo(self) -> None:
         for location, target in reversed(self.done):
-            if os.path.isdir(local_path(target)) and not os.path.isdir(local_path(location)):
-                move_folder(target, location)
+            move_folder(target, location)
 
 
 class PartitionEntries:

@@ -7,7 +7,6 @@ or changes the table.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +22,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders, move_folder
-from catalog.files.locations import comparable, is_local, is_within, local_path
+from catalog.files.locations import comparable, is_local, is_within
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
@@ -152,7 +151,7 @@ class TableEntries:
             LocationInUseError: The new location overlaps that of another table.
             ConflictError: An operation is changing the table.
         """
-        move: tuple[str, str] | None = None
+        moved: tuple[str, str] | None = None
         try:
             with self._storage.write() as connection:
                 table = self._definitions.lock_table(connection, name, exclusive=True)
@@ -160,13 +159,14 @@ class TableEntries:
                 change = decide(table, has_partitions)
                 move = self._move_of(connection, table, change)
                 altered = self._alter(connection, table, change, move)
-                if move is not None and not move_folder(*move):
-                    move = None
+                if move is not None and move_folder(*move):
+                    moved = move
         except CommitOutcomeUnknownError:
             raise
         except BaseException:
-            if move is not None and os.path.isdir(local_path(move[1])) and not os.path.isdir(local_path(move[0])):
-                move_folder(move[1], move[0])
+            # Only what was moved here: another folder at the target is another table's.
+            if moved is not None:
+                move_folder(moved[1], moved[0])
             raise
         return altered
 
