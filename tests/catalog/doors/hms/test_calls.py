@@ -150,6 +150,34 @@ def test_clients_may_do_what_their_role_allows(
         assert refused == [True] * (not may_create) + [not may_add] * (not may_create)
 
 
+@pytest.mark.parametrize("role", ["WRITER", "OWNER"])
+def test_only_owners_change_the_definition_of_a_table(catalog: Catalog, tmp_path: Path, role: str) -> None:
+    access = Access(anonymous=Client("ann", Role[role]))
+    with HmsDoor(catalog, tmp_path, tmp_path, access=access) as door, door.client() as client:
+        catalog.create_table("demo.t", columns=[("id", "bigint")], partition_keys=[("p", "string")])
+        catalog.create_view("demo.v", "SELECT 1 AS id", columns=[("id", "bigint")])
+
+        def alter(name: str, **fields: Any) -> bool:
+            entry = client.get_table("demo", name)
+            vars(entry).update({field: value for field, value in fields.items() if field != "sd"})
+            vars(entry.sd).update(fields.get("sd", {}))
+            try:
+                client.alter_table("demo", name, entry)
+            except ttypes.MetaException as error:
+                return "may not change the definition" not in error.message
+            return True
+
+        is_owner = role == "OWNER"
+        # As engines do after they have written rows.
+        assert alter("t", parameters={"numRows": "3", "spark.sql.statistics.numRows": "3"})
+        assert alter("t", parameters={"EXTERNAL": "TRUE"}, tableType="EXTERNAL_TABLE") is is_owner
+        assert alter("t", sd={"location": str(tmp_path / "away")}) is is_owner
+        assert alter("t", sd={"cols": columns(id="string")}) is is_owner
+        assert alter("t", parameters={"spark.sql.sources.provider": "csv"}) is is_owner
+        assert alter("v", viewExpandedText="SELECT 2 AS id") is is_owner
+        assert alter("t", tableName="renamed") is is_owner
+
+
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
     with HmsDoor(catalog, tmp_path, tmp_path, limits=Limits(stop_seconds=20)) as door, door.client() as client:
         assert client.getName()
