@@ -7,7 +7,7 @@ the transaction fails. A repetition after an interruption in between finds them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +33,7 @@ from catalog.partitions.altering import rename_partition
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.descriptors import descriptor_ids
 from catalog.partitions.folders import refuse_shared_folders
+from catalog.partitions.truncating import truncate
 from catalog.partitions.versions import is_version
 from catalog.settings.places import require_partition_locations
 from catalog.storage import Storage
@@ -126,6 +127,10 @@ class PartitionEntries:
                 )
             adder = PartitionAdder(connection, self._definitions, target, is_bulk=True)
             adder.add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+
+    def truncate(self, table: Table, partition_ids: Collection[int] | None = None) -> None:
+        """Delete the files of a table or of partitions; see `catalog.partitions.truncating.truncate`."""
+        truncate(self._storage, self._definitions, table, partition_ids)
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, _Moves]]:

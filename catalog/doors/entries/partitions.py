@@ -242,6 +242,28 @@ class PartitionMethods(TableMethods):
             return self.catalog.purge_partitions(forms.table.full_name, values=own, all_files=True).dropped
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
 
+    def truncate(self, name: TableName, values: Iterable[Sequence[str]] | None = None) -> None:
+        """Delete the files of a managed table, or of partitions, of all writers; definitions stay.
+
+        Args:
+            values: The values of partitions, of which those that do not exist are skipped; None for all rows.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            UnsupportedChangeError, OperationConflictError, FilesNeededError, UnreadableMetadataError, StorageError: As
+                for `catalog.partitions.truncating.truncate`.
+        """
+        forms = self._forms(name)
+        found: Iterable[Partition] | None = None
+        if forms.table.partition_keys:
+            if values is None:
+                found = self.catalog.get_partitions(forms.table.full_name)
+            else:
+                found = self._visible(forms, list(dict.fromkeys(map(forms.values, values))))
+        self.catalog.partition_entries.truncate(
+            forms.table, None if found is None else [partition.id for partition in found]
+        )
+
     def _forms(self, name: TableName) -> PartitionForms:
         table = self._table(name)
         if is_shown_as_iceberg(table):
