@@ -178,6 +178,23 @@ def test_only_owners_change_the_definition_of_a_table(catalog: Catalog, tmp_path
         assert alter("t", tableName="renamed") is is_owner
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("n < 99999999999", ["-2147483648", "1", "2147483647"]),
+        ("n <> -2147483649", ["-2147483648", "1", "2147483647"]),
+        ("n = 2147483648", []),
+        ("n < -2147483649 or n = 1", ["1"]),
+        ("n between -99999999999 and 1", ["-2147483648", "1"]),
+    ],
+)
+def test_filters_compare_integers_with_larger_ones(client: Any, text: str, found: list[str]) -> None:
+    client.create_table(table("demo", "t", {"n": "int"}))
+    values = ["-2147483648", "1", "2147483647", "__HIVE_DEFAULT_PARTITION__"]
+    client.add_partitions([partition("demo", "t", [value]) for value in values])
+    assert [one.values[0] for one in client.get_partitions_by_filter("demo", "t", text, -1)] == found
+
+
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
     with HmsDoor(catalog, tmp_path, tmp_path, limits=Limits(stop_seconds=20)) as door, door.client() as client:
         assert client.getName()
