@@ -195,6 +195,17 @@ def test_filters_compare_integers_with_larger_ones(client: Any, text: str, found
     assert [one.values[0] for one in client.get_partitions_by_filter("demo", "t", text, -1)] == found
 
 
+def test_a_database_without_a_folder_is_not_created(client: Any, door: HmsDoor) -> None:
+    door.warehouse.mkdir(exist_ok=True)
+    (door.warehouse / "blocked.db").write_text("")
+    for _ in range(2):
+        with pytest.raises(ttypes.MetaException, match="is a file"):
+            client.create_database(ttypes.Database(name="blocked"))
+    assert "blocked" not in client.get_all_databases()
+    with pytest.raises(ttypes.InvalidObjectException):
+        client.create_database(ttypes.Database(name="x" * 300))
+
+
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
     with HmsDoor(catalog, tmp_path, tmp_path, limits=Limits(stop_seconds=20)) as door, door.client() as client:
         assert client.getName()
