@@ -20,6 +20,9 @@ from catalog.partitions.scans import Scan
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
 
+ORDERED = 10_000
+"""Most partitions of which those within a limit are the first by name; the protocols promise no order."""
+
 _KEPT = 256
 """The number of tables whose forms are kept for the next search."""
 
@@ -129,7 +132,10 @@ class PartitionMethods(TableMethods):
         if is_shown_as_iceberg(table):
             return []
         found = self.catalog.partition_names(table.full_name, expression)
-        return sorted(found if limit < 0 else islice(found, limit))
+        if limit < 0:
+            return sorted(found)
+        first = list(islice(found, ORDERED + 1))
+        return sorted(first)[:limit] if len(first) <= ORDERED else sorted(islice(chain(first, found), limit))
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.

@@ -206,6 +206,21 @@ def test_a_database_without_a_folder_is_not_created(client: Any, door: HmsDoor) 
         client.create_database(ttypes.Database(name="x" * 300))
 
 
+def test_a_limit_returns_the_first_partitions_by_name(client: Any) -> None:
+    client.create_table(table("demo", "t", {"p": "string"}))
+    client.add_partitions([partition("demo", "t", [value]) for value in "dbca"])
+    assert client.get_partition_names("demo", "t", 2) == ["p=a", "p=b"]
+    assert client.get_partition_names_ps("demo", "t", [""], 1) == ["p=a"]
+    for found in (
+        client.get_partitions("demo", "t", 2),
+        client.get_partitions_ps("demo", "t", [""], 2),
+        client.get_partitions_by_filter("demo", "t", "p < 'z'", 2),
+        client.get_part_specs_by_filter("demo", "t", "", 2)[0].partitionList.partitions,
+    ):
+        assert [one.values for one in found] == [["a"], ["b"]]
+    assert client.get_partitions("demo", "t", 0) == []
+
+
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
     with HmsDoor(catalog, tmp_path, tmp_path, limits=Limits(stop_seconds=20)) as door, door.client() as client:
         assert client.getName()
