@@ -178,6 +178,12 @@ def test_only_owners_change_the_definition_of_a_table(catalog: Catalog, tmp_path
         assert alter("t", tableName="renamed") is is_owner
 
 
+def test_a_lock_needs_a_known_type(client: Any) -> None:
+    component = ttypes.LockComponent(type=None, level=None, dbname="demo")
+    with pytest.raises(TApplicationException, match="known type of a lock's component is missing"):
+        client.lock(ttypes.LockRequest(component=[component], user="me", hostname="here"))
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
