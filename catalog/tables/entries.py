@@ -287,7 +287,7 @@ class TableEntries:
         """Delete the folder of a dropped database: inside the warehouse, with the files of all writers.
 
         Folders outside the warehouse, which others may use, are deleted only if they are empty. Files of tables that
-        lie in the folder, and of Iceberg tables, stay.
+        lie in the folder, of Iceberg tables, and of other databases stay.
 
         Raises:
             StorageError: The file system refused.
@@ -303,10 +303,11 @@ class TableEntries:
             log.warning("kept the folder of a dropped database: %s", error)
             return PurgedFiles()
         with self._storage.read() as connection:
-            others = list(neighbours(connection, [location]))
-        if any(not other.path for other in others):
-            return PurgedFiles()
-        return delete_own_files(location, None, [other.path for other in others if other.path])
+            others = [near.path for near in neighbours(connection, [location])]
+            databases = map(comparable, connection.scalars(select(DatabaseRow.location)))
+            others += [place[len(folder) + 1 :] for place in databases if is_within(place, folder)]
+        kept = [path for path in others if path]
+        return PurgedFiles() if len(kept) < len(others) else delete_own_files(location, None, kept)
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Replace the location, description, properties and details of a database.
