@@ -7,8 +7,7 @@ the transaction fails. A repetition after an interruption in between finds them 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +23,7 @@ from catalog.errors import (
     UnsupportedChangeError,
 )
 from catalog.files.folders import move_folder
-from catalog.files.locations import is_local, local_path
+from catalog.files.locations import is_local
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
@@ -34,6 +33,7 @@ from catalog.partitions.altering import rename_partition
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.descriptors import descriptor_ids
 from catalog.partitions.folders import refuse_shared_folders
+from catalog.partitions.truncating import truncate
 from catalog.partitions.versions import is_version
 from catalog.settings.places import require_partition_locations
 from catalog.storage import Storage
@@ -58,7 +58,7 @@ Values = Sequence[str | None]
 
 @dataclass
 class _Moves:
-    """Folders to move before the commit, and those that were moved."""
+    """Folders to move before the commit, and those that were moved here."""
 
     wanted: list[tuple[str, str]] = field(default_factory=list)
     must_exist: bool = False
@@ -66,14 +66,12 @@ class _Moves:
 
     def run(self) -> None:
         for location, target in self.wanted:
-            # Before the move, so that an interrupted one is undone, too.
-            self.done.append((location, target))
-            move_folder(location, target, must_exist=self.must_exist)
+            if move_folder(location, target, must_exist=self.must_exist):
+                self.done.append((location, target))
 
     def undo(self) -> None:
         for location, target in reversed(self.done):
-            if os.path.isdir(local_path(target)) and not os.path.isdir(local_path(location)):
-                move_folder(target, location)
+            move_folder(target, location)
 
 
 class PartitionEntries:
@@ -129,6 +127,10 @@ class PartitionEntries:
                 )
             adder = PartitionAdder(connection, self._definitions, target, is_bulk=True)
             adder.add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+
+    def truncate(self, table: Table, partition_ids: Collection[int] | None = None) -> None:
+        """Delete the files of a table or of partitions; see `catalog.partitions.truncating.truncate`."""
+        truncate(self._storage, self._definitions, table, partition_ids)
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, _Moves]]:

@@ -7,7 +7,6 @@ or changes the table.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +22,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders, move_folder
-from catalog.files.locations import comparable, is_local, is_within, local_path
+from catalog.files.locations import comparable, is_local, is_within
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
@@ -152,7 +151,7 @@ class TableEntries:
             LocationInUseError: The new location overlaps that of another table.
             ConflictError: An operation is changing the table.
         """
-        move: tuple[str, str] | None = None
+        moved: tuple[str, str] | None = None
         try:
             with self._storage.write() as connection:
                 table = self._definitions.lock_table(connection, name, exclusive=True)
@@ -160,13 +159,14 @@ class TableEntries:
                 change = decide(table, has_partitions)
                 move = self._move_of(connection, table, change)
                 altered = self._alter(connection, table, change, move)
-                if move is not None and not move_folder(*move):
-                    move = None
+                if move is not None and move_folder(*move):
+                    moved = move
         except CommitOutcomeUnknownError:
             raise
         except BaseException:
-            if move is not None and os.path.isdir(local_path(move[1])) and not os.path.isdir(local_path(move[0])):
-                move_folder(move[1], move[0])
+            # Only what was moved here: another folder at the target is another table's.
+            if moved is not None:
+                move_folder(moved[1], moved[0])
             raise
         return altered
 
@@ -287,7 +287,7 @@ class TableEntries:
         """Delete the folder of a dropped database: inside the warehouse, with the files of all writers.
 
         Folders outside the warehouse, which others may use, are deleted only if they are empty. Files of tables that
-        lie in the folder, and of Iceberg tables, stay.
+        lie in the folder, of Iceberg tables, and of other databases stay.
 
         Raises:
             StorageError: The file system refused.
@@ -303,10 +303,11 @@ class TableEntries:
             log.warning("kept the folder of a dropped database: %s", error)
             return PurgedFiles()
         with self._storage.read() as connection:
-            others = list(neighbours(connection, [location]))
-        if any(not other.path for other in others):
-            return PurgedFiles()
-        return delete_own_files(location, None, [other.path for other in others if other.path])
+            others = [near.path for near in neighbours(connection, [location])]
+            databases = map(comparable, connection.scalars(select(DatabaseRow.location)))
+            others += [place[len(folder) + 1 :] for place in databases if is_within(place, folder)]
+        kept = [path for path in others if path]
+        return PurgedFiles() if len(kept) < len(others) else delete_own_files(location, None, kept)
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Replace the location, description, properties and details of a database.

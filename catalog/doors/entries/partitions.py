@@ -20,6 +20,9 @@ from catalog.partitions.scans import Scan
 from catalog.settings.places import require_partition_locations
 from catalog.tables.normalising import normalise_location
 
+ORDERED = 10_000
+"""Most partitions of which those within a limit are the first by name; the protocols promise no order."""
+
 _KEPT = 256
 """The number of tables whose forms are kept for the next search."""
 
@@ -129,7 +132,10 @@ class PartitionMethods(TableMethods):
         if is_shown_as_iceberg(table):
             return []
         found = self.catalog.partition_names(table.full_name, expression)
-        return sorted(found if limit < 0 else islice(found, limit))
+        if limit < 0:
+            return sorted(found)
+        first = list(islice(found, ORDERED + 1))
+        return sorted(first)[:limit] if len(first) <= ORDERED else sorted(islice(chain(first, found), limit))
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.
@@ -241,6 +247,28 @@ class PartitionMethods(TableMethods):
         if delete_data and forms.table.kind is TableKind.MANAGED and not forms.table.is_stored_as_iceberg:
             return self.catalog.purge_partitions(forms.table.full_name, values=own, all_files=True).dropped
         return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
+
+    def truncate(self, name: TableName, values: Iterable[Sequence[str]] | None = None) -> None:
+        """Delete the files of a managed table, or of partitions, of all writers; definitions stay.
+
+        Args:
+            values: The values of partitions, of which those that do not exist are skipped; None for all rows.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            UnsupportedChangeError, OperationConflictError, FilesNeededError, UnreadableMetadataError, StorageError: As
+                for `catalog.partitions.truncating.truncate`.
+        """
+        forms = self._forms(name)
+        found: Iterable[Partition] | None = None
+        if forms.table.partition_keys:
+            if values is None:
+                found = self.catalog.get_partitions(forms.table.full_name)
+            else:
+                found = self._visible(forms, list(dict.fromkeys(map(forms.values, values))))
+        self.catalog.partition_entries.truncate(
+            forms.table, None if found is None else [partition.id for partition in found]
+        )
 
     def _forms(self, name: TableName) -> PartitionForms:
         table = self._table(name)

@@ -180,9 +180,14 @@ class TableMethods(DatabaseMethods):
         _require_expected(current, expected)
         metadata = given.parameters.get(METADATA)
         if metadata is not None and metadata != current.parameters[METADATA]:
-            base = given.parameters.get(PREVIOUS) or current.parameters[METADATA]
+            # Without previous metadata, the table is one that was read before its second commit.
+            base = given.parameters.get(PREVIOUS)
+            if base is None and PREVIOUS not in current.parameters:
+                base = current.parameters[METADATA]
             if expected is not None and expected[0] == METADATA and expected[1] is not None:
                 base = expected[1]
+            if base is None:
+                raise EntryModifiedError(str(name), METADATA, current.parameters[METADATA], metadata)
             self.catalog.iceberg.point(identifier_of(name), metadata, expected=base)
         if given.name != name:
             self.catalog.iceberg.rename(identifier_of(name), identifier_of(given.name))

@@ -18,7 +18,7 @@ from catalog.doors.hms.base import Base
 from catalog.doors.hms.names import CATALOG, matching, parse_database
 from catalog.doors.hms.structures import database_from, to_database, unqualified
 from catalog.errors import DatabaseNotEmptyError
-from catalog.files.folders import make_folders
+from catalog.files.folders import make_folders, remove_folders
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
@@ -82,8 +82,12 @@ class DatabaseCalls(Base):
         if entry.location is None:
             # As Hive names the folder.
             entry = replace(entry, location=f"{self.catalog.table_entries.database_folder(entry.name, None)}.db")
-        created = self.entries.create_database(entry)
-        make_folders([created.location] if created.location else [])
+        made = make_folders([self.catalog.table_entries.database_folder(entry.name, entry.location)])
+        try:
+            self.entries.create_database(entry)
+        except BaseException:
+            remove_folders(made)
+            raise
 
     def alter_database(self, name: str | None, database: Any) -> None:
         known = self._database(name)

@@ -19,7 +19,9 @@ from catalog.expressions.tree import LikePattern
 from catalog.model import Column
 from catalog.model.partition_names import NULL_VALUE
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
+"""Types of integers → the first number that is too large for them."""
+
 _COMPARE = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -61,13 +63,20 @@ def _leaf(leaf: Leaf, types: Mapping[str, str]) -> str:
     if key_type == "string":
         return _of_string(key, leaf)
     if key_type in _INTEGERS and isinstance(leaf.value, int):
-        return f"{key} {leaf.operator} {leaf.value}"
+        return _of_integer(key, leaf.operator, leaf.value, _INTEGERS[key_type])
     if key_type == "date" and (day := _as_date(leaf.value)):
         return f"{key} {leaf.operator} '{day}'"
     raise MetaException(
         f"key {name} is of type {key_type} and cannot be compared with {leaf.value!r}; filters compare string keys "
         "with strings, date keys with dates and integer keys with whole numbers"
     )
+
+
+def _of_integer(key: str, comparison: str, number: int, limit: int) -> str:
+    if -limit <= number < limit:
+        return f"{key} {comparison} {number}"
+    # All values of the key are on the same side of the number.
+    return f"{key} is not null" if _COMPARE[comparison](0, number) else f"({key} is null and {key} is not null)"
 
 
 def _of_string(key: str, leaf: Leaf) -> str:

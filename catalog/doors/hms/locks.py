@@ -35,7 +35,7 @@ class LockCalls(Base):
             raise NoSuchTxnException(f"there is no transaction {request.txnid}; lock without one")
         components = [
             LockComponent(
-                _TYPES[component.type],
+                self._given(_TYPES.get(component.type), "known type of a lock's component"),
                 self._database(component.dbname),
                 (component.tablename or "").lower() or None,
                 component.partitionname or None,

@@ -10,7 +10,7 @@ from typing import Any
 from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
 
-from catalog.doors.entries.partitions import OpenedTable
+from catalog.doors.entries.partitions import ORDERED, OpenedTable
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
 from catalog.doors.hms.filters import of_partial_values, to_expression
@@ -24,10 +24,6 @@ from catalog.metastores.types import HivePartition, HiveTable
 
 _AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
 """Parameter of a table whose partitions are shown with the privileges of the user who asks."""
-
-
-_SORTED = 10_000
-"""Most partitions whose order is worth the time to sort them; the protocol promises none."""
 
 
 class PartitionReadCalls(Base):
@@ -156,7 +152,7 @@ class PartitionReadCalls(Base):
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
 
     def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
-        return _in_order(self.entries.partitions(table.name, expression, limit=_limit(limit)))
+        return _in_order(self.entries.partitions(table.name, expression), limit)
 
     def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
         table = self._table(database, name)
@@ -223,7 +219,7 @@ class PartitionReadCalls(Base):
         return ttypes.GetPartitionNamesPsResponse(names=names)
 
     def _names_of(self, table: HiveTable, expression: str | None, limit: int | None) -> list[str]:
-        return list(self.entries.partition_names(table.name, expression, limit=_limit(limit)))
+        return self.entries.partition_names(table.name, expression, limit=_limit(limit))
 
     def _names_by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[str]:
         expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)
@@ -289,15 +285,18 @@ def filter_of(serialised: bytes | str | None) -> str | None:
 
 
 def _encoded(table: OpenedTable, expression: str | None, limit: int | None) -> EncodedPartitions:
-    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression, _limit(limit))))
+    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression), limit))
 
 
-def _in_order(found: Iterator[HivePartition]) -> Iterable[HivePartition]:
-    """Return partitions; a few of them in the order of their values, as a metastore does."""
-    first = list(islice(found, _SORTED + 1))
-    if len(first) > _SORTED:
-        return chain(first, found)
-    return sorted(first, key=attrgetter("values"))
+def _in_order(found: Iterator[HivePartition], limit: int | None) -> Iterable[HivePartition]:
+    """Return partitions; a few of them in the order of their values, as a metastore does.
+
+    Args:
+        limit: The maximum number; None or less than 0 for all.
+    """
+    first = list(islice(found, ORDERED + 1))
+    some = sorted(first, key=attrgetter("values")) if len(first) <= ORDERED else chain(first, found)
+    return islice(some, None if limit is None or limit < 0 else limit)
 
 
 def _limit(limit: int | None) -> int:

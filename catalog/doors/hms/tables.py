@@ -18,12 +18,15 @@ from hive_metastore.ttypes import (
     UnknownTableException,
 )
 
+from catalog.doors.entries.iceberg import TABLE_TYPE, metadata_of
 from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, matching, parse_database
 from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
 from catalog.doors.hms.table_filters import matching_tables
+from catalog.doors.serving.access import Role
 from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
 from catalog.metastores.types import HiveTable
+from catalog.model import Table
 from catalog.model.identifiers import TableName
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
@@ -60,6 +63,9 @@ _TYPES = frozenset(
     ]
 )
 """First words of the types that a metastore takes. Source: `ColumnType.AllTypes` of Hive."""
+
+_DEFINING = re.compile(r"(EXTERNAL|table_type)\Z|spark\.sql\.sources\.")
+"""Parameters that define a table, and not only describe it."""
 
 _EXPECTED_KEY, _EXPECTED_VALUE = "expected_parameter_key", "expected_parameter_value"
 
@@ -282,14 +288,26 @@ class TableCalls(Base):
             location=unqualified(table.location, before.location),
             parameters=with_ddl_time(table.parameters, int(time.time())),
         )
+        table = _typed(table)
+
+        def check(current: Table) -> None:
+            if _defined(table) != _defined(self.entries.entry(current)):
+                self.client.require(Role.OWNER, f"change the definition of table {table_name}")
+
         expected = property_of(context, _EXPECTED_KEY)
         value = property_of(context, _EXPECTED_VALUE)
         try:
             self.entries.alter_table(
-                table_name, _typed(table), expected=None if expected is None else (expected, value), cascade=cascade
+                table_name,
+                table,
+                expected=None if expected is None else (expected, value),
+                cascade=cascade,
+                check=check,
             )
-        except EntryModifiedError:
-            found = self.entries.table(table_name).parameters.get(expected or "")
+        except EntryModifiedError as error:
+            if expected is None:
+                raise MetaException(f"The table has been modified. {error}") from None
+            found = self.entries.table(table_name).parameters.get(expected)
             # Iceberg's HiveCatalog looks for these words, and tries its commit again.
             raise MetaException(
                 f"The table has been modified. The parameter value for key '{expected}' is '{found}'. The expected was "
@@ -326,6 +344,28 @@ class TableCalls(Base):
                 raise MetaException(f"column {field.name!r} has no name or no type; send both")
             if field.type != _DERIVED and _FIRST_WORD.findall(field.type)[0] not in _TYPES:
                 raise refused(f"Invalid column type: {field.type}")
+
+
+def _defined(table: HiveTable) -> tuple[Any, ...]:
+    """Return what only an owner may change of a table, in a form that can be compared.
+
+    Engines alter a table to commit to it, and to write statistics into its parameters. Of an Iceberg table, nothing but
+    the name and the metadata file is taken from what a client sends.
+    """
+    parameters = {name: value for name, value in table.parameters.items() if _DEFINING.match(name)}
+    if metadata_of(table) is not None:
+        return table.name, parameters[TABLE_TYPE].upper()
+    storage = table.storage
+    return (
+        table.name,
+        table.table_type,
+        table.columns,
+        table.partition_keys,
+        table.location,
+        (storage.input_format, storage.output_format, storage.serde, dict(storage.serde_parameters)),
+        (table.view_text, table.original_view_text),
+        parameters,
+    )
 
 
 def _typed(table: HiveTable) -> HiveTable:

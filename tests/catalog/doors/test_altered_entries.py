@@ -109,6 +109,16 @@ def test_a_table_that_is_not_renamed_stays_where_it_is(entries: Entries, orders:
     assert os.path.isdir(f"{orders.location}/country=DE/day=1")
 
 
+def test_a_refused_rename_leaves_the_folder_of_the_other_table(entries: Entries, orders: HiveTable) -> None:
+    catalog = entries.catalog
+    fresh = catalog.create_table("demo.fresh", columns=[("id", "bigint")])
+    assert not os.path.exists(fresh.location)
+    with pytest.raises(TableAlreadyExistsError):
+        entries.alter_table(TableName("demo", "fresh"), replace(entries.table(TableName("demo", "fresh")), name=NAME))
+    assert os.path.isdir(f"{orders.location}/country=DE/day=1")
+    assert not os.path.exists(fresh.location)
+
+
 def test_an_interrupted_rename_goes_on(entries: Entries, orders: HiveTable) -> None:
     target = Path(str(orders.location)).with_name("sales")
     os.rename(str(orders.location), target)

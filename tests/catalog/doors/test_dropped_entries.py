@@ -119,3 +119,17 @@ def test_a_table_on_an_object_store_stays_when_renamed_and_goes_when_dropped(cat
         assert entries.partition_names(renamed.name) == ["country=DE/day=1"]
         entries.drop_table(renamed.name, delete_data=True)
         assert folder.is_empty("")
+
+
+@pytest.mark.parametrize("inside", ["", "/inner"])
+def test_the_files_of_another_database_stay(entries: Entries, catalog: Catalog, inside: str) -> None:
+    outer = catalog.get_database("demo").location
+    entries.create_database(HiveDatabase("other", f"{outer}{inside}"))
+    for folder in (outer, f"{outer}{inside}/new"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "rows").write_text("of a table that is created next")
+    entries.drop_database("demo", delete_data=True)
+    assert os.path.exists(f"{outer}{inside}/new/rows")
+    assert os.path.exists(f"{outer}/rows") is not bool(inside)
+    entries.drop_database("other", delete_data=True)
+    assert not os.path.exists(f"{outer}{inside}")

@@ -104,6 +104,14 @@ def test_a_pointer_moves_from_the_metadata_that_are_expected(entries: Entries, m
     assert entries.alter_table(EVENTS, third).parameters["n"] == "1"
 
 
+def test_an_entry_that_was_read_before_a_commit_does_not_undo_it(entries: Entries, metadata: list[str]) -> None:
+    first = entries.create_table(entry(metadata[0]))
+    moved = entries.alter_table(EVENTS, entry(metadata[1], previous_metadata_location=metadata[0]))
+    with pytest.raises(EntryModifiedError, match="metadata_location"):
+        entries.alter_table(EVENTS, replace(first, parameters={**first.parameters, "note": "added"}))
+    assert entries.table(EVENTS) == moved
+
+
 def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str]) -> None:
     created = entries.create_table(entry(metadata[0]))
     new = TableName("default", "renamed")

@@ -150,6 +150,83 @@ def test_clients_may_do_what_their_role_allows(
         assert refused == [True] * (not may_create) + [not may_add] * (not may_create)
 
 
+@pytest.mark.parametrize("role", ["WRITER", "OWNER"])
+def test_only_owners_change_the_definition_of_a_table(catalog: Catalog, tmp_path: Path, role: str) -> None:
+    access = Access(anonymous=Client("ann", Role[role]))
+    with HmsDoor(catalog, tmp_path, tmp_path, access=access) as door, door.client() as client:
+        catalog.create_table("demo.t", columns=[("id", "bigint")], partition_keys=[("p", "string")])
+        catalog.create_view("demo.v", "SELECT 1 AS id", columns=[("id", "bigint")])
+
+        def alter(name: str, **fields: Any) -> bool:
+            entry = client.get_table("demo", name)
+            vars(entry).update({field: value for field, value in fields.items() if field != "sd"})
+            vars(entry.sd).update(fields.get("sd", {}))
+            try:
+                client.alter_table("demo", name, entry)
+            except ttypes.MetaException as error:
+                return "may not change the definition" not in error.message
+            return True
+
+        is_owner = role == "OWNER"
+        # As engines do after they have written rows.
+        assert alter("t", parameters={"numRows": "3", "spark.sql.statistics.numRows": "3"})
+        assert alter("t", parameters={"EXTERNAL": "TRUE"}, tableType="EXTERNAL_TABLE") is is_owner
+        assert alter("t", sd={"location": str(tmp_path / "away")}) is is_owner
+        assert alter("t", sd={"cols": columns(id="string")}) is is_owner
+        assert alter("t", parameters={"spark.sql.sources.provider": "csv"}) is is_owner
+        assert alter("v", viewExpandedText="SELECT 2 AS id") is is_owner
+        assert alter("t", tableName="renamed") is is_owner
+
+
+def test_a_lock_needs_a_known_type(client: Any) -> None:
+    component = ttypes.LockComponent(type=None, level=None, dbname="demo")
+    with pytest.raises(TApplicationException, match="known type of a lock's component is missing"):
+        client.lock(ttypes.LockRequest(component=[component], user="me", hostname="here"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("n < 99999999999", ["-2147483648", "1", "2147483647"]),
+        ("n <> -2147483649", ["-2147483648", "1", "2147483647"]),
+        ("n = 2147483648", []),
+        ("n < -2147483649 or n = 1", ["1"]),
+        ("n between -99999999999 and 1", ["-2147483648", "1"]),
+    ],
+)
+def test_filters_compare_integers_with_larger_ones(client: Any, text: str, found: list[str]) -> None:
+    client.create_table(table("demo", "t", {"n": "int"}))
+    values = ["-2147483648", "1", "2147483647", "__HIVE_DEFAULT_PARTITION__"]
+    client.add_partitions([partition("demo", "t", [value]) for value in values])
+    assert [one.values[0] for one in client.get_partitions_by_filter("demo", "t", text, -1)] == found
+
+
+def test_a_database_without_a_folder_is_not_created(client: Any, door: HmsDoor) -> None:
+    door.warehouse.mkdir(exist_ok=True)
+    (door.warehouse / "blocked.db").write_text("")
+    for _ in range(2):
+        with pytest.raises(ttypes.MetaException, match="is a file"):
+            client.create_database(ttypes.Database(name="blocked"))
+    assert "blocked" not in client.get_all_databases()
+    with pytest.raises(ttypes.InvalidObjectException):
+        client.create_database(ttypes.Database(name="x" * 300))
+
+
+def test_a_limit_returns_the_first_partitions_by_name(client: Any) -> None:
+    client.create_table(table("demo", "t", {"p": "string"}))
+    client.add_partitions([partition("demo", "t", [value]) for value in "dbca"])
+    assert client.get_partition_names("demo", "t", 2) == ["p=a", "p=b"]
+    assert client.get_partition_names_ps("demo", "t", [""], 1) == ["p=a"]
+    for found in (
+        client.get_partitions("demo", "t", 2),
+        client.get_partitions_ps("demo", "t", [""], 2),
+        client.get_partitions_by_filter("demo", "t", "p < 'z'", 2),
+        client.get_part_specs_by_filter("demo", "t", "", 2)[0].partitionList.partitions,
+    ):
+        assert [one.values for one in found] == [["a"], ["b"]]
+    assert client.get_partitions("demo", "t", 0) == []
+
+
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
     with HmsDoor(catalog, tmp_path, tmp_path, limits=Limits(stop_seconds=20)) as door, door.client() as client:
         assert client.getName()
