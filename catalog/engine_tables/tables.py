@@ -6,6 +6,7 @@ still names the metadata that were read; otherwise all of that is repeated. Seve
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from catalog.engine_tables.names import Identifier
 from catalog.engine_tables.obsolete import delete_obsolete
 from catalog.engine_tables.places import check_places
 from catalog.errors import (
+    CatalogError,
     CommitOutcomeUnknownError,
     ConflictError,
     EntryModifiedError,
@@ -48,6 +50,8 @@ from catalog.storage.locks import hold
 from catalog.tables.entries import TableEntries
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import LOCATIONS, claim_held_location
+
+log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.02
@@ -326,14 +330,18 @@ class EngineTables(EngineEntries):
             raise _Overtaken
 
     def _delete_obsolete(self, change: _Prepared) -> None:
-        with self._storage.read() as connection:
-            if self._is_own(connection, change.identifier):
-                # Calve follows such a table from metadata to metadata; vacuum deletes what it no longer needs.
-                return
         assert change.base is not None
         assert change.location is not None
         assert change.document is not None
-        delete_obsolete(self._storage, change.base.document, change.document, change.location)
+        try:
+            with self._storage.read() as connection:
+                if self._is_own(connection, change.identifier):
+                    # Calve follows such a table from metadata to metadata; vacuum deletes what it no longer needs.
+                    return
+            delete_obsolete(self._storage, change.base.document, change.document, change.location)
+        except CatalogError as error:
+            # The commit has succeeded, which its client must learn.
+            log.warning("obsolete metadata files of table %s stay: %s", change.identifier, error)
 
 
 def _with_location(tables: EngineTables, commit: Commit, base: Loaded | None) -> Sequence[Json]:
