@@ -223,7 +223,7 @@ class EngineTables(EngineEntries):
         if folder is None:
             levels = (level.replace(".", "%2E") for level in identifier.namespace.levels)
             folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
-        usual = f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        usual = f"{folder.rstrip('/')}/{_folder_name(identifier)}"
         # A renamed or dropped table may have left its files there.
         return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
 
@@ -370,6 +370,13 @@ class EngineTables(EngineEntries):
         except CatalogError as error:
             # The commit has succeeded, which its client must learn.
             log.warning("obsolete metadata files of table %s stay: %s", change.identifier, error)
+
+
+def _folder_name(identifier: Identifier) -> str:
+    if identifier.table is not None:
+        return identifier.name
+    # The names `.` and `..` would be other folders.
+    return quote(identifier.name, safe="") if identifier.name.strip(".") else identifier.name.replace(".", "%2E")
 
 
 def _with_location(tables: EngineTables, commit: Commit, base: Loaded | None) -> Sequence[Json]:
