@@ -78,3 +78,41 @@ def test_many_columns_take_no_longer_than_they_should(http: httpx.Client) -> Non
     body = {"name": "wide", "schema": {"type": "struct", "fields": fields}}
     assert http.post("/namespaces/demo/tables", json=body).status_code == 200
     assert time.monotonic() - started < 20
+
+
+def test_columns_of_all_types_are_shown(http: httpx.Client, catalog: Catalog) -> None:
+    texts = {
+        "variant": "variant",
+        "geometry(srid:3857)": "geometry(srid:3857)",
+        "geography": "geography",
+        "timestamptz_ns": "timestamptz_ns",
+        "timestamptz": "timestamp",
+        "timestamp": "timestamp_ntz",
+        "long": "bigint",
+        "decimal(9, 2)": "decimal(9,2)",
+        "fixed[3]": "binary",
+        "uuid": "string",
+    }
+    part = {"id": 100, "name": "A b", "type": "int", "required": False}
+    nested = {
+        "type": "map",
+        **{"key-id": 101, "key": "string", "value-id": 102, "value-required": False},
+        "value": {
+            "type": "list",
+            **{"element-id": 103, "element-required": False, "element": {"type": "struct", "fields": [part]}},
+        },
+    }
+    fields = [
+        {"id": number, "name": f"C{number}", "type": kind, "required": False, "doc": "d"}
+        for number, kind in enumerate([nested, *texts], 1)
+    ]
+    spec = {"fields": [{"source-id": len(fields), "name": "k", "transform": "identity"}]}
+    body = {"name": "t", "schema": {"type": "struct", "fields": fields}, "partition-spec": spec}
+    answer = http.post("/namespaces/demo/tables", json={**body, "properties": {"format-version": "3", "comment": "x"}})
+    assert answer.status_code == 200, answer.text
+    table = catalog.get_table("demo.t")
+    shown = [*table.columns, *table.partition_keys]
+    assert [column.type for column in shown] == ["map<string,array<struct<`A b`:int>>>", *texts.values()]
+    assert [(column.name, column.comment) for column in shown] == [(f"c{number}", "d") for number in range(1, 12)]
+    assert [key.name for key in table.partition_keys] == ["c11"]
+    assert table.description == "x"
