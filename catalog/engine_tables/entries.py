@@ -152,9 +152,11 @@ class EngineEntries:
                 if target.table is not None:
                     refuse_awaited_name(connection, str(target.table))
                 new_database = target.namespace.stored
-                rename_pointer(
+                if not rename_pointer(
                     connection, entry.database, entry.name, target.name, new_database=new_database, is_view=is_view
-                )
+                ):
+                    # Another client has dropped or renamed it meanwhile.
+                    raise _not_found(source, is_view=is_view)
                 return
         self._rename_own(source, target)
 
@@ -212,7 +214,6 @@ class EngineEntries:
         raise ConflictError(f"{identifier}: other commits came first {_ATTEMPTS} times; try again later")
 
     def _journal(self, connection: Connection, identifier: Identifier, location: str, folder: str) -> Operation:
-
         table = Table(
             identifier.namespace.stored,
             identifier.name,

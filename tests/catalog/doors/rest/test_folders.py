@@ -8,8 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from catalog import Catalog
+from catalog.iceberg.pointers import delete_pointer
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.rest_server import error_of, set_property
 
@@ -70,3 +72,16 @@ def test_registering_over_a_table_takes_no_folder_of_a_calve_table(
     given = {"name": "t", "metadata-location": str(document), "overwrite": True}
     assert error_of(http.post("/namespaces/demo/register", json=given)) == (400, "BadRequestException")
     assert http.get("/namespaces/demo/tables/t").json()["metadata-location"] == made["metadata-location"]
+
+
+def test_a_table_that_was_dropped_meanwhile_is_not_renamed(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+
+    def drop(connection: Connection, _name: str) -> None:
+        delete_pointer(connection, "demo", "t")
+
+    monkeypatch.setattr("catalog.engine_tables.entries.refuse_awaited_name", drop)
+    names = {"source": {"namespace": ["demo"], "name": "t"}, "destination": {"namespace": ["demo"], "name": "u"}}
+    assert error_of(http.post("/tables/rename", json=names)) == (404, "NoSuchTableException")
