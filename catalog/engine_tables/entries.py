@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 from uuid import uuid4
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, select
 
 from catalog.engine_tables.model import Loaded
 from catalog.engine_tables.names import Identifier, Namespace
@@ -116,13 +116,16 @@ class EngineEntries:
 
     def _is_own(self, connection: Connection, identifier: Identifier) -> bool:
         """Return whether Calve itself manages a table or view of this name."""
+        return self._own_id(connection, identifier) is not None
+
+    @staticmethod
+    def _own_id(connection: Connection, identifier: Identifier) -> int | None:
+        """Return the id of a table or view of this name that Calve itself manages; None if there is none."""
         name = identifier.table
         if name is None:
-            return False
-        own = exists().where(
-            TableRow.name == name.name, TableRow.database_id == DatabaseRow.id, DatabaseRow.name == name.database
-        )
-        return bool(connection.scalar(select(own)))
+            return None
+        own = select(TableRow.id).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+        return connection.scalar(own.where(TableRow.name == name.name, DatabaseRow.name == name.database))
 
     # --- Renames and drops --------------------------------------------------------------------------------------------
 
@@ -149,9 +152,11 @@ class EngineEntries:
                 if target.table is not None:
                     refuse_awaited_name(connection, str(target.table))
                 new_database = target.namespace.stored
-                rename_pointer(
+                if not rename_pointer(
                     connection, entry.database, entry.name, target.name, new_database=new_database, is_view=is_view
-                )
+                ):
+                    # Another client has dropped or renamed it meanwhile.
+                    raise _not_found(source, is_view=is_view)
                 return
         self._rename_own(source, target)
 
@@ -209,7 +214,6 @@ class EngineEntries:
         raise ConflictError(f"{identifier}: other commits came first {_ATTEMPTS} times; try again later")
 
     def _journal(self, connection: Connection, identifier: Identifier, location: str, folder: str) -> Operation:
-
         table = Table(
             identifier.namespace.stored,
             identifier.name,

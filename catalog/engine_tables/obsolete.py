@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from sqlalchemy import func, or_, select
 
-from catalog.iceberg.documents.files import delete_documents
+from catalog.errors import InvalidTableError, MissingFileError
+from catalog.iceberg.documents.files import delete_documents, read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.storage import Storage
 from catalog.storage.schema import IcebergTableRow
@@ -18,10 +19,14 @@ _DELETE = "write.metadata.delete-after-commit.enabled"
 def delete_obsolete(storage: Storage, before: Json, after: Json, location: str) -> None:
     """Delete the metadata files that only the metadata before name.
 
-    Files in other folders stay, and all of them while another table has metadata in the folder.
+    Files in other folders stay, and all of them while another table has metadata in the folder. So do files that are no
+    metadata of this table: clients bring the log along, and it may name any file.
 
     Args:
         location: Of the new metadata.
+
+    Raises:
+        CatalogError: The catalog or the storage cannot be reached.
     """
     if after["properties"].get(_DELETE, "false").lower() != "true":
         return
@@ -37,5 +42,14 @@ def delete_obsolete(storage: Storage, before: Json, after: Json, location: str) 
         row.previous_metadata_location.in_(obsolete),
     )
     with storage.read() as connection:
-        if connection.scalar(select(func.count()).select_from(row).where(there)) == 1:
-            delete_documents(obsolete)
+        is_alone = connection.scalar(select(func.count()).select_from(row).where(there)) == 1
+    if is_alone:
+        delete_documents(path for path in obsolete if _is_of(after.get("table-uuid"), path))
+
+
+def _is_of(uuid: str | None, path: str) -> bool:
+    """Return whether a file has metadata of the table with a UUID."""
+    try:
+        return uuid is not None and read_document(path).get("table-uuid") == uuid
+    except (MissingFileError, InvalidTableError):
+        return False

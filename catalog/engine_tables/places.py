@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from catalog.errors import InvalidRequestError
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
-from catalog.settings.places import require_location, require_properties
+from catalog.settings.places import is_path_property, require_location, require_properties
 
 _STATISTICS = ("statistics", "partition-statistics")
 
@@ -48,6 +48,12 @@ def _places(update: Json) -> Iterator[tuple[str, object]]:
     for name in _STATISTICS:
         if isinstance(line := update.get(name), dict):
             yield "statistics-path", line.get("statistics-path")
+
+
+def folders_of(document: Json) -> list[str]:
+    """Return the folders in which engines write files of a table: its location, and those in its properties."""
+    properties: dict[str, str] = document.get("properties") or {}
+    return [document["location"], *(value for name, value in properties.items() if value and is_path_property(name))]
 
 
 def place_of(metadata_location: str) -> str:

@@ -6,6 +6,7 @@ still names the metadata that were read; otherwise all of that is repeated. Seve
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -18,16 +19,18 @@ from sqlalchemy import Connection
 
 from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
-from catalog.engine_tables.names import Identifier
+from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
-from catalog.engine_tables.places import check_places
+from catalog.engine_tables.places import check_places, folders_of
 from catalog.errors import (
+    CatalogError,
     CommitOutcomeUnknownError,
     ConflictError,
     EntryModifiedError,
     InvalidRequestError,
 )
 from catalog.files.filesystem import Folder
+from catalog.files.locations import comparable
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -48,6 +51,8 @@ from catalog.storage.locks import hold
 from catalog.tables.entries import TableEntries
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import LOCATIONS, claim_held_location
+
+log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.02
@@ -146,9 +151,11 @@ class EngineTables(EngineEntries):
         with self._storage.write() as connection:
             entry = find(connection, identifier)
             if entry is not None and overwrite and not entry.is_view and not self._is_own(connection, identifier):
-                move_pointer(connection, entry.database, entry.name, entry.location, location)
+                self._claim_folders(connection, identifier, None, document)
+                if not move_pointer(connection, entry.database, entry.name, entry.location, location):
+                    raise ConflictError(f"{identifier}: another commit came first; register the metadata again")
             else:
-                self._claim(connection, identifier, document["location"], is_view=is_view)
+                self._claim(connection, identifier, document, is_view=is_view)
                 insert_pointer(connection, identifier.namespace.stored, identifier.name, location, is_view=is_view)
         return Loaded(location, document)
 
@@ -177,9 +184,7 @@ class EngineTables(EngineEntries):
         document = self._written_document(location)
         before = self.load(identifier)
         with self._storage.write() as connection:
-            if document["location"] != before.document["location"] and not self._is_own(connection, identifier):
-                hold(connection, LOCATIONS)
-                claim_held_location(connection, document["location"], str(identifier))
+            self._claim_folders(connection, identifier, before.document, document)
             names = identifier.namespace.stored, identifier.name
             if not move_pointer(connection, *names, expected, location):
                 raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
@@ -199,7 +204,9 @@ class EngineTables(EngineEntries):
             ConflictError: An operation is changing the table.
             CatalogError: As for `create`.
         """
-        self._written_document(location)
+        document = self._written_document(location)
+        with self._storage.write() as connection:
+            self._claim_folders(connection, Identifier.of(Namespace.of([name.database]), name.name), None, document)
         entries.become_iceberg(name, location, former)
 
     def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
@@ -216,19 +223,40 @@ class EngineTables(EngineEntries):
         if folder is None:
             levels = (level.replace(".", "%2E") for level in identifier.namespace.levels)
             folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
-        usual = f"{folder.rstrip('/')}/{identifier.name if identifier.table else quote(identifier.name, safe='')}"
+        usual = f"{folder.rstrip('/')}/{_folder_name(identifier)}"
         # A renamed or dropped table may have left its files there.
         return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
 
-    def _claim(self, connection: Connection, identifier: Identifier, location: str, *, is_view: bool) -> None:
-        """Lock the name of a new table or view, and check that it is free, and its location, too."""
+    def _claim(self, connection: Connection, identifier: Identifier, document: Json, *, is_view: bool) -> None:
+        """Lock the name of a new table or view, and check that it is free, and the folders of a table, too."""
         self.namespaces.lock(connection, identifier.namespace)
         hold(connection, LOCATIONS, name_lock(f"{identifier.namespace.stored}.{identifier.name}"))
         self._refuse_taken(connection, identifier, is_view=is_view)
         if identifier.table is not None:
             refuse_awaited_name(connection, str(identifier.table))
         if not is_view:
-            claim_held_location(connection, location, str(identifier))
+            self._claim_folders(connection, identifier, None, document)
+
+    def _claim_folders(self, connection: Connection, identifier: Identifier, before: Json | None, after: Json) -> None:
+        """Check that no folder which new metadata of a table name, and those before do not, is one of a Calve table.
+
+        Raises:
+            LocationInUseError: One is.
+            InvalidRequestError: The location of a table that Calve manages would change.
+        """
+        table_id = self._own_id(connection, identifier)
+        known = set[str]()
+        if before is not None:
+            known = set(folders_of(before))
+            old, new = before["location"], after["location"]
+            if table_id is not None and comparable(old) != comparable(new):
+                raise InvalidRequestError(
+                    f"table {identifier} is managed by Calve, and its location cannot become {new}; keep {old}"
+                )
+        if folders := [folder for folder in folders_of(after) if folder not in known]:
+            hold(connection, LOCATIONS)
+            for folder in folders:
+                claim_held_location(connection, folder, str(identifier), table_id or 0)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -292,8 +320,11 @@ class EngineTables(EngineEntries):
                 check_length(change.location)
             results = [change.result for change in prepared]
             with self._storage.write() as connection:
-                # In one order, because each pointer is locked until the end.
-                for change in sorted(changed, key=lambda change: str(change.identifier)):
+                # In one order, because each name and each pointer is locked until the end.
+                changed.sort(key=lambda change: str(change.identifier))
+                for change in changed:
+                    self._claim_change(connection, change, is_view=is_view)
+                for change in changed:
                     self._point(connection, change, is_view=is_view)
                 if also is not None:
                     also(connection, results)
@@ -308,32 +339,44 @@ class EngineTables(EngineEntries):
                 self._delete_obsolete(change)
         return results
 
-    def _point(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
-        assert change.location is not None
+    def _claim_change(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
         assert change.document is not None
-        identifier, location = change.identifier, change.document["location"]
         if change.base is None:
-            self._claim(connection, identifier, location, is_view=is_view)
-            names = identifier.namespace.stored, identifier.name
+            self._claim(connection, change.identifier, change.document, is_view=is_view)
+        elif not is_view:
+            self._claim_folders(connection, change.identifier, change.base.document, change.document)
+
+    @staticmethod
+    def _point(connection: Connection, change: _Prepared, *, is_view: bool) -> None:
+        assert change.location is not None
+        names = change.identifier.namespace.stored, change.identifier.name
+        if change.base is None:
             insert_pointer(connection, *names, change.location, is_view=is_view)
             return
         assert change.base.location is not None
-        if location != change.base.document["location"] and not self._is_own(connection, identifier):
-            hold(connection, LOCATIONS)
-            claim_held_location(connection, location, str(identifier))
-        names = identifier.namespace.stored, identifier.name
         if not move_pointer(connection, *names, change.base.location, change.location, is_view=is_view):
             raise _Overtaken
 
     def _delete_obsolete(self, change: _Prepared) -> None:
-        with self._storage.read() as connection:
-            if self._is_own(connection, change.identifier):
-                # Calve follows such a table from metadata to metadata; vacuum deletes what it no longer needs.
-                return
         assert change.base is not None
         assert change.location is not None
         assert change.document is not None
-        delete_obsolete(self._storage, change.base.document, change.document, change.location)
+        try:
+            with self._storage.read() as connection:
+                if self._is_own(connection, change.identifier):
+                    # Calve follows such a table from metadata to metadata; vacuum deletes what it no longer needs.
+                    return
+            delete_obsolete(self._storage, change.base.document, change.document, change.location)
+        except CatalogError as error:
+            # The commit has succeeded, which its client must learn.
+            log.warning("obsolete metadata files of table %s stay: %s", change.identifier, error)
+
+
+def _folder_name(identifier: Identifier) -> str:
+    if identifier.table is not None:
+        return identifier.name
+    # The names `.` and `..` would be other folders.
+    return quote(identifier.name, safe="") if identifier.name.strip(".") else identifier.name.replace(".", "%2E")
 
 
 def _with_location(tables: EngineTables, commit: Commit, base: Loaded | None) -> Sequence[Json]:

@@ -1,44 +1,28 @@
 """Columns of tables whose contents only Iceberg's metadata describe, as statements use them.
 
 The catalog keeps the definition of the former Hive table, which a revert restores; engines may have changed the columns
-and the partition spec since.
+and the partition spec since. The metadata are read as JSON, because PyIceberg does not know all types of version 3.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from pyiceberg.exceptions import ValidationError
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    DecimalType,
-    FixedType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    PrimitiveType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
-
-from catalog.errors import UnreadableMetadataError
-from catalog.iceberg.metadata import read_metadata
+from catalog.errors import InvalidRequestError, StorageError, UnreadableMetadataError
+from catalog.iceberg.documents.files import read_document
+from catalog.iceberg.documents.schemas import Json, sources_of
+from catalog.iceberg.documents.shapes import check_schema, check_spec
+from catalog.iceberg.documents.tables import by_id, normalised
 from catalog.iceberg.pointers import require_metadata
 from catalog.model import Column, FileFormat, Table
 
-_NAMES: Final[dict[type[IcebergType], str]] = {
-    IntegerType: "int",
-    LongType: "bigint",
-    TimestamptzType: "timestamp",
-    TimestampType: "timestamp_ntz",
-    UUIDType: "string",
-    FixedType: "binary",
+_NAMES: Final = {
+    "int": "int",
+    "long": "bigint",
+    "timestamptz": "timestamp",
+    "timestamp": "timestamp_ntz",
+    "uuid": "string",
 }
 """Names that differ from Iceberg's own; for types that Spark does not have, those that it reads and writes."""
 
@@ -56,20 +40,33 @@ def with_live_columns(table: Table) -> Table:
     return _with_columns(table, _metadata(table))
 
 
-def _metadata(table: Table) -> TableMetadata:
+def _metadata(table: Table) -> Json:
     location = require_metadata(table)
     try:
-        return read_metadata(location)
-    except (OSError, ValueError, ValidationError) as error:
+        document = normalised(read_document(location))
+        check_schema(_schema(document))
+        check_spec(_spec(document))
+    except (StorageError, InvalidRequestError, OSError, ValueError) as error:
         raise UnreadableMetadataError(table.full_name, location, str(error).split("\n")[0]) from error
+    return document
 
 
-def _with_columns(table: Table, metadata: TableMetadata) -> Table:
-    sources = _identity_sources(metadata)
-    fields = metadata.schema().fields
-    columns = [Column(field.name.lower(), _type_text(field.field_type), field.doc, field.field_id) for field in fields]
+def _schema(document: Json) -> Json:
+    return by_id(document["schemas"], "schema-id", document["current-schema-id"])
+
+
+def _spec(document: Json) -> Json:
+    return by_id(document["partition-specs"], "spec-id", document["default-spec-id"])
+
+
+def _with_columns(table: Table, document: Json) -> Table:
+    fields = _schema(document)["fields"]
+    sources = _identity_sources(document)
+    columns = [
+        Column(field["name"].lower(), _type_text(field["type"]), field.get("doc"), field["id"]) for field in fields
+    ]
     first = len(columns)
-    while first and columns[first - 1].id in sources:
+    while first and columns[first - 1].id in sources and isinstance(fields[first - 1]["type"], str):
         first -= 1
     return replace(table, columns=tuple(columns[:first]), partition_keys=tuple(columns[first:]))
 
@@ -80,38 +77,34 @@ def with_live_definition(table: Table) -> Table:
     Raises:
         TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
     """
-    metadata = _metadata(table)
-    properties = dict(metadata.properties)
+    document = _metadata(table)
+    properties: dict[str, str] = dict(document["properties"])
     words = {form.value: form for form in (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)}
     return replace(
-        _with_columns(table, metadata),
-        location=metadata.location,
+        _with_columns(table, document),
+        location=document["location"],
         properties=properties,
         description=properties.get("comment"),
         format=words.get(properties.get("write.format.default", "").lower(), FileFormat.PARQUET),
     )
 
 
-def _identity_sources(metadata: TableMetadata) -> set[int]:
+def _identity_sources(document: Json) -> set[int]:
     """Return the ids of the columns whose values are those of the partitions."""
-    schema = metadata.schema()
-    return {
-        field.source_id
-        for field in metadata.spec().fields
-        if isinstance(field.transform, IdentityTransform)
-        and isinstance(schema.find_field(field.source_id).field_type, PrimitiveType)
-    }
+    fields = _spec(document)["fields"]
+    return {source for field in fields if field["transform"] == "identity" for source in sources_of(field)}
 
 
-def _type_text(kind: IcebergType) -> str:
+def _type_text(kind: Any) -> str:
     """Return the name of a type in statements; of one that they do not have, Iceberg's name."""
-    match kind:
-        case DecimalType():
-            return f"decimal({kind.precision},{kind.scale})"
-        case ListType():
-            return f"array<{_type_text(kind.element_type)}>"
-        case MapType():
-            return f"map<{_type_text(kind.key_type)},{_type_text(kind.value_type)}>"
-        case StructType():
-            return f"struct<{','.join(f'`{part.name}`:{_type_text(part.field_type)}' for part in kind.fields)}>"
-    return _NAMES.get(type(kind), str(kind))
+    if isinstance(kind, str):
+        if kind.startswith("decimal"):
+            return kind.replace(" ", "")
+        return "binary" if kind.startswith("fixed") else _NAMES.get(kind, kind)
+    match kind["type"]:
+        case "list":
+            return f"array<{_type_text(kind['element'])}>"
+        case "map":
+            return f"map<{_type_text(kind['key'])},{_type_text(kind['value'])}>"
+    parts = (f"`{part['name']}`:{_type_text(part['type'])}" for part in kind["fields"])
+    return f"struct<{','.join(parts)}>"

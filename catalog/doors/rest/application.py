@@ -19,6 +19,7 @@ from catalog.catalog import Catalog
 from catalog.doors.rest.asking import Answer, Asking, parse
 from catalog.doors.rest.errors import error_answer, error_body
 from catalog.doors.rest.routes import ROUTES, Route
+from catalog.doors.rest.tables import headers_of
 from catalog.doors.rest.tokens import client_of, token_answer
 from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Role
 from catalog.engine_tables.answers import LIFETIME_MINUTES, GivenAnswer, GivenAnswers
@@ -123,7 +124,8 @@ class _Repeatable:
     def answer(self, route: Route) -> Answer:
         """Return the answer that was given before, or a new one, which is kept if it is final."""
         if (given := self._answers.claim(self._key, self._digest)) is not None:
-            return Answer(given.status, None if given.body is None else parse(given.body.encode()))
+            body = None if given.body is None else parse(given.body.encode())
+            return Answer(given.status, body, {} if route.is_view else headers_of(body or {}))
         is_stored = False
 
         def finalise(connection: Any, answer: Answer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,8 @@ from catalog.iceberg.documents.shapes import Shape, require_fields
 
 SEPARATOR = "\x1f"
 """Between the levels of a namespace, in paths and queries."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -109,19 +112,27 @@ class Asking:
 
 
 def parse(content: bytes) -> Any:
-    """Return the value of JSON.
+    """Return the value of JSON in UTF-8.
 
     Raises:
-        InvalidRequestError: It is not JSON.
+        InvalidRequestError: It is not JSON, or has a text that is not valid Unicode, which no file can store.
     """
 
     def refuse(text: str) -> None:
         raise ValueError(text)
 
     try:
-        return json.loads(content, parse_constant=refuse)
+        value = json.loads(content.decode("utf-8-sig"), parse_constant=refuse)
     except (ValueError, RecursionError):
         raise InvalidRequestError("the body of the request is not JSON; send one object") from None
+    if _SURROGATE.search(content):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError(
+                "the body of the request has half of a surrogate pair, which is not valid Unicode; correct its encoding"
+            ) from None
+    return value
 
 
 def namespace_of(levels: object, what: str = "namespace") -> Namespace:

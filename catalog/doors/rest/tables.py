@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -155,11 +155,15 @@ def _require_role(asking: Asking, changes: Sequence[Commit]) -> None:
 def _table(loaded: Loaded, snapshots: str = _ALL) -> Answer:
     document = with_current_snapshots(loaded.document) if snapshots == _REFS else loaded.document
     body: dict[str, Any] = {"metadata": written(document), "config": {}}
-    if loaded.location is None:
-        return Answer(body=body)
-    return Answer(
-        body={"metadata-location": loaded.location, **body}, headers={"ETag": _tag(loaded.location, snapshots)}
-    )
+    if loaded.location is not None:
+        body = {"metadata-location": loaded.location, **body}
+    return Answer(body=body, headers=headers_of(body, snapshots))
+
+
+def headers_of(body: Mapping[str, Any], snapshots: str = _ALL) -> dict[str, str]:
+    """Return the headers of an answer with this body: the tag of a table's metadata."""
+    location = body.get("metadata-location")
+    return {} if location is None else {"ETag": _tag(location, snapshots)}
 
 
 def _tag(location: str, snapshots: str) -> str:

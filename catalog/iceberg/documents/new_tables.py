@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catalog.errors import InvalidRequestError
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.schemas import (
     FIRST_PARTITION_FIELD_ID,
@@ -16,7 +15,7 @@ from catalog.iceberg.documents.schemas import (
     with_fresh_ids,
     with_fresh_sources,
 )
-from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec
+from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec, number_of
 from catalog.iceberg.documents.tables import DEFAULT_VERSION, empty
 
 _VERSION = "format-version"
@@ -46,16 +45,14 @@ def new_document(
         InvalidTableError: A type is not in the format version, or a column of the spec or the order is missing.
         InvalidRequestError: The format version is not a number.
     """
-    version = properties.get(_VERSION, str(DEFAULT_VERSION))
-    if not version.isdecimal():
-        raise InvalidRequestError(f"property {_VERSION} is {version!r}, which is not a number; choose 1, 2 or 3")
-    document = empty(int(version))
+    version = number_of(properties.get(_VERSION, str(DEFAULT_VERSION)), f"property {_VERSION}")
+    document = empty(version)
     check_schema(schema)
     if spec is not None:
         check_spec(spec)
     if order is not None:
         check_sort_order(order)
-    check_types(schema, int(version))
+    check_types(schema, version)
     fresh, new_ids = with_fresh_ids(schema)
     parts = with_fresh_sources(spec["fields"], new_ids) if spec else []
     parts = [{**field, "field-id": FIRST_PARTITION_FIELD_ID + number} for number, field in enumerate(parts)]

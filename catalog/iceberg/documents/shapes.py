@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from catalog.errors import InvalidRequestError, InvalidTableError
@@ -16,10 +17,13 @@ _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp(tz)?(_ns)?|string|uuid|binary|variant|unknown"
     r"|decimal\( *[0-9]+ *, *[0-9]+ *\)|fixed\[ *[0-9]+ *\]|(geometry|geography)( *\([^()]*\))?"
 )
+_NUMBER = re.compile("-?[0-9]{1,18}")
 _TRANSFORM = re.compile(r"[a-z_]+(\[[0-9]+\])?")
 _DIRECTIONS, _NULL_ORDERS = ("asc", "desc"), ("nulls-first", "nulls-last")
 
-_NAMES = {int: "a whole number", str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+_Item = TypeVar("_Item", int, str)
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_NAMES = {int: "a whole number of 64 bits", str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 
 _SNAPSHOT: Shape = {
     "snapshot-id": int,
@@ -142,10 +146,11 @@ def check_schema(schema: object) -> None:
         _check_type(fields, "the schema", ids, 0)
     except InvalidRequestError as error:
         raise InvalidTableError(str(error)) from None
-    if repeated := {number for number in ids if ids.count(number) > 1}:
+    if repeated := _repeated(ids):
         raise InvalidTableError(f"the schema has the field id {min(repeated)} more than once; number its fields")
     identifiers = fields.get("identifier-field-ids") or []
-    if not all(_has_type(number, int) and number in ids for number in identifiers):
+    known = set(ids)
+    if not all(_has_type(number, int) and number in known for number in identifiers):
         raise InvalidTableError(f"identifier-field-ids are {identifiers!r}; name ids of fields of the schema")
 
 
@@ -173,7 +178,7 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
             ids.append(field["id"])
             names.append(field["name"])
             _check_type(field.get("type"), f"column {field['name']}", ids, depth + 1)
-        if repeated := {name for name in names if names.count(name) > 1}:
+        if repeated := _repeated(names):
             raise InvalidTableError(f"{where} has more than one field of the name {min(repeated)}; rename all but one")
     for part in {"list": ("element",), "map": ("key", "value")}.get(name, ()):
         ids.append(kind[f"{part}-id"])
@@ -181,6 +186,10 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
 
 
 _DEEPEST = 100
+
+
+def _repeated(items: Sequence[_Item]) -> set[_Item]:
+    return {item for item, count in Counter(items).items() if count > 1}
 
 
 def check_spec(spec: object) -> None:
@@ -244,7 +253,9 @@ def require_fields(what: str, value: object, shape: Shape) -> dict[str, Any]:
 
 
 def _has_type(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and _LOWEST <= value <= _HIGHEST
+    return isinstance(value, kind)
 
 
 def _check_texts(what: str, values: Mapping[str, object]) -> None:
@@ -258,6 +269,20 @@ def _check_uuid(text: str) -> None:
         UUID(text)
     except ValueError:
         raise InvalidRequestError(f"uuid is {text[:100]!r}, which is not one; write it as 8-4-4-4-12 digits") from None
+
+
+def number_of(text: str, what: str) -> int:
+    """Return a number that a property has as text.
+
+    Args:
+        what: The property, for the message.
+
+    Raises:
+        InvalidRequestError: It is not a whole number of at most 18 digits.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise InvalidRequestError(f"{what} is {_shown(text)}, which is not a number; write a whole number")
+    return int(text)
 
 
 def _shown(value: object) -> str:

@@ -18,7 +18,7 @@ from catalog.iceberg.documents.schemas import (
     is_same_schema,
     is_same_spec,
 )
-from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec, check_updates
+from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec, check_updates, number_of
 from catalog.iceberg.documents.tables import DEFAULT_VERSION, LINEAGE_VERSION, MAIN, by_id, check_version, empty
 
 KEPT_METADATA: Final = "write.metadata.previous-versions-max"
@@ -447,5 +447,5 @@ def _initial_version(updates: Sequence[Json]) -> int:
 
 
 def _kept_metadata(properties: Mapping[str, str]) -> int:
-    text = properties.get(KEPT_METADATA, "")
-    return max(1, int(text)) if text.isdecimal() else _KEPT_METADATA_DEFAULT
+    text = properties.get(KEPT_METADATA)
+    return _KEPT_METADATA_DEFAULT if text is None else max(1, number_of(text, f"property {KEPT_METADATA}"))

@@ -9,7 +9,7 @@ from uuid import uuid4
 from catalog.errors import InvalidRequestError, InvalidTableError
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.schemas import Json, is_same_schema
-from catalog.iceberg.documents.shapes import check_schema, check_updates, check_version
+from catalog.iceberg.documents.shapes import check_schema, check_updates, check_version, number_of
 from catalog.iceberg.documents.updates import with_properties
 
 _HISTORY_SIZE = "version.history.num-entries"
@@ -115,7 +115,7 @@ class _Changes:
     def _expire_versions(self) -> None:
         document = self.document
         text = document["properties"].get(_HISTORY_SIZE, str(_HISTORY_DEFAULT))
-        size = int(text) if text.lstrip("-").isdecimal() else 0
+        size = number_of(text, _HISTORY_SIZE)
         if size <= 0:
             raise InvalidTableError(f"{_HISTORY_SIZE} must be positive but was {text}")
         current = document["current-version-id"]

@@ -305,6 +305,31 @@ def test_former_metadata_are_deleted_where_the_table_asks_for_it(http: httpx.Cli
     assert [line["metadata-file"] for line in log] == locations[3:5]
 
 
+@pytest.mark.parametrize("content", ["rows", "{}", None])
+def test_no_commit_deletes_what_is_no_metadata_of_its_table(
+    http: httpx.Client, catalog: Catalog, create: Create, content: str | None
+) -> None:
+    folder = Path(catalog.get_database("demo").location, "incoming")
+    other = create("other").json()["metadata-location"]
+    foreign = folder / "part-0.parquet"
+    foreign.parent.mkdir(parents=True, exist_ok=True)
+    foreign.write_text(Path(other).read_text() if content is None else content)
+    metadata = create().json()["metadata"]
+    metadata["metadata-log"] = [{"metadata-file": str(foreign), "timestamp-ms": metadata["last-updated-ms"]}]
+    document = Path(metadata["location"]) / "metadata" / "00009-x.metadata.json"
+    document.write_text(json.dumps(metadata))
+    given = {"name": "t", "metadata-location": str(document), "overwrite": True}
+    assert http.post("/namespaces/demo/register", json=given).status_code == 200
+    wishes = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+        "write.metadata.path": str(folder),
+    }
+    change = {"requirements": [], "updates": [{"action": "set-properties", "updates": wishes}]}
+    assert http.post("/namespaces/demo/tables/t", json=change).status_code == 200
+    assert foreign.exists()
+
+
 def test_a_missing_metadata_file_is_said_and_the_table_can_be_dropped(
     http: httpx.Client, catalog: Catalog, create: Create
 ) -> None:

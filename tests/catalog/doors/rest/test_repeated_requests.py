@@ -23,6 +23,7 @@ def test_a_repeated_request_gets_the_same_answer(http: httpx.Client, create: Cre
     change = {"requirements": [], "updates": [set_property("a", "1")]}
     first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
     assert (first.status_code, first.json()) == (second.status_code, second.json())
+    assert first.headers["etag"] == second.headers["etag"]
     other = {"requirements": [], "updates": [set_property("a", "2")]}
     assert http.post("/namespaces/demo/tables/t", json=other, headers=key).status_code == 400
     assert properties_of(http)["a"] == "1"

@@ -1,0 +1,87 @@
+"""No change through the REST door makes a folder of a Calve table one of another table, or moves a Calve table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import Connection
+
+from catalog import Catalog
+from catalog.iceberg.pointers import delete_pointer
+from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
+from tests.support.rest_server import error_of, set_property
+
+Create = Callable[..., httpx.Response]
+
+PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path")
+
+
+@pytest.fixture
+def foreign(catalog: Catalog) -> str:
+    """The folder of a Calve table."""
+    return catalog.create_table("demo.orders", columns=[("id", "int")]).location
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_properties_name_no_folder_of_a_calve_table(
+    http: httpx.Client, catalog: Catalog, create: Create, foreign: str, name: str
+) -> None:
+    assert error_of(create("new", properties={name: foreign})) == (400, "BadRequestException")
+    make_scheme_table(catalog)
+    create()
+    for table in ("t", "visits"):
+        change = {"requirements": [], "updates": [set_property(name, f"{foreign}/inner")]}
+        answer = http.post(f"/namespaces/demo/tables/{table}", json=change)
+        assert error_of(answer) == (400, "BadRequestException")
+        assert "demo.orders" in answer.text
+    assert not list(Path(foreign).rglob("*.json"))
+
+
+def test_a_table_may_name_its_own_folder(http: httpx.Client, catalog: Catalog, create: Create) -> None:
+    make_scheme_table(catalog)
+    create()
+    for table in ("t", "visits"):
+        metadata = http.get(f"/namespaces/demo/tables/{table}").json()["metadata"]
+        change = {"requirements": [], "updates": [set_property("write.metadata.path", f"{metadata['location']}/meta")]}
+        answer = http.post(f"/namespaces/demo/tables/{table}", json=change)
+        assert "/meta/" in answer.json()["metadata-location"]
+
+
+def test_the_location_of_a_calve_table_cannot_change(http: httpx.Client, catalog: Catalog) -> None:
+    make_scheme_table(catalog)
+    before = http.get("/namespaces/demo/tables/visits").json()
+    elsewhere = f"{before['metadata']['location']}2"
+    change = {"requirements": [], "updates": [{"action": "set-location", "location": elsewhere}]}
+    answer = http.post("/namespaces/demo/tables/visits", json=change)
+    assert error_of(answer) == (400, "BadRequestException")
+    assert http.get("/namespaces/demo/tables/visits").json() == before
+    assert not list(Path(elsewhere).rglob("*.json"))
+
+
+def test_registering_over_a_table_takes_no_folder_of_a_calve_table(
+    http: httpx.Client, create: Create, foreign: str
+) -> None:
+    made = create().json()
+    metadata = {**made["metadata"], "location": f"{foreign}/inner"}
+    document = Path(made["metadata"]["location"], "metadata", "00001-x.metadata.json")
+    document.write_text(json.dumps(metadata))
+    given = {"name": "t", "metadata-location": str(document), "overwrite": True}
+    assert error_of(http.post("/namespaces/demo/register", json=given)) == (400, "BadRequestException")
+    assert http.get("/namespaces/demo/tables/t").json()["metadata-location"] == made["metadata-location"]
+
+
+def test_a_table_that_was_dropped_meanwhile_is_not_renamed(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+
+    def drop(connection: Connection, _name: str) -> None:
+        delete_pointer(connection, "demo", "t")
+
+    monkeypatch.setattr("catalog.engine_tables.entries.refuse_awaited_name", drop)
+    names = {"source": {"namespace": ["demo"], "name": "t"}, "destination": {"namespace": ["demo"], "name": "u"}}
+    assert error_of(http.post("/tables/rename", json=names)) == (404, "NoSuchTableException")
