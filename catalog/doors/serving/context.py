@@ -10,6 +10,7 @@ from catalog.catalog import Catalog
 from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access
 from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.metrics import Metrics
+from catalog.doors.serving.seen import SeenSignatures
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Serving:
     Attributes:
         tls: The server's certificate for connections that are encrypted; None for plain ones.
         stop: Set when the server was told to stop.
+        seen: The signatures that any process of the server has seen.
     """
 
     catalog: Catalog
@@ -27,3 +29,4 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     tls: ssl.SSLContext | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    seen: SeenSignatures = field(default_factory=SeenSignatures)

@@ -22,8 +22,9 @@ from catalog.doors.serving.keys import read_access
 from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.listening import Address, Certificate, require_credentials
 from catalog.doors.serving.logs import log
-from catalog.doors.serving.worker import READY, Assignment, Prepare, work
-from catalog.errors import CatalogError, CatalogUnavailableError
+from catalog.doors.serving.seen import SeenSignatures
+from catalog.doors.serving.worker import OUTDATED, READY, Assignment, Prepare, work
+from catalog.errors import CatalogError, CatalogUnavailableError, CatalogVersionError
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _START_SECONDS = 60.0
@@ -89,6 +90,7 @@ class Supervisor:
         self._report = report
         self._limits = Limits.from_settings(workers)
         self._access = self._read_access()
+        self._seen = SeenSignatures()
         self._listeners: list[socket.socket] = []
         self._workers: dict[int, _Worker] = {}
         self._failures = 0
@@ -178,6 +180,7 @@ class Supervisor:
                     answer=writing,
                 )
             )
+                    seen=self._seen,
         os.close(writing)
         self._workers[process] = _Worker(number, process)
         try:

@@ -22,7 +22,8 @@ from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.listening import Certificate
 from catalog.doors.serving.logs import log
 from catalog.doors.serving.metrics import Metrics
-from catalog.errors import CatalogError
+from catalog.doors.serving.seen import SeenSignatures
+from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 READY = b"ready"
@@ -45,6 +46,7 @@ class Assignment:
 
     number: int
     doors: Sequence[tuple[Prepare, socket.socket]]
+        seen: The signatures of requests that any process has seen.
     metrics: Path
     access: Access
     limits: Limits
@@ -52,6 +54,7 @@ class Assignment:
     life: int
     answer: int
 
+    seen: SeenSignatures
 
 def work(assignment: Assignment) -> NoReturn:
     """Serve in a forked process until SIGTERM; never return to the code of the supervisor."""
@@ -97,6 +100,7 @@ def _work(assignment: Assignment) -> int:
         # What has been imported lives as long as the process, and is not looked at by each collection.
         gc.freeze()
         failed = threading.Event()
+            seen=assignment.seen,
         threads = [threading.Thread(target=_run, args=(*door, stop, failed), daemon=True) for door in doors]
         for thread in threads:
             thread.start()
