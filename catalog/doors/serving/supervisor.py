@@ -96,6 +96,7 @@ class Supervisor:
         self._failures = 0
         self._due: dict[int, float] = {}
         self._is_stopping = False
+        self._is_outdated = False
         try:
             self._listeners.extend(door.address.listen() for door in doors)
         except CatalogError:
@@ -106,6 +107,7 @@ class Supervisor:
         """Serve until SIGTERM or SIGINT.
 
         Raises:
+            CatalogVersionError: Another version of Calve has upgraded the catalog.
             CatalogError: The catalog cannot be opened, or a door cannot be prepared.
         """
         previous = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -126,6 +128,11 @@ class Supervisor:
             os.close(self._life)
             os.close(self._alive)
             signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        if self._is_outdated:
+            raise CatalogVersionError(
+                "another version of Calve has upgraded the catalog while it was served; install that version, and "
+                "start the server again"
+            )
 
     def _read_access(self) -> Access:
         access = read_access()
@@ -173,6 +180,7 @@ class Supervisor:
                     number=number,
                     doors=doors,
                     metrics=self._metrics,
+                    seen=self._seen,
                     access=self._access,
                     limits=self._limits,
                     certificate=self._certificate,
@@ -180,7 +188,6 @@ class Supervisor:
                     answer=writing,
                 )
             )
-                    seen=self._seen,
         os.close(writing)
         self._workers[process] = _Worker(number, process)
         try:
@@ -204,6 +211,8 @@ class Supervisor:
             if not process:
                 continue
             del self._workers[process]
+            if os.WIFEXITED(status) and os.WEXITSTATUS(status) == OUTDATED:
+                self._is_outdated = self._is_stopping = True
             if self._is_stopping:
                 continue
             lived = time.monotonic() - worker.since

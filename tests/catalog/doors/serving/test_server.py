@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -88,6 +89,15 @@ def test_workers_end_with_a_supervisor_that_is_killed(server: CalveServer) -> No
     left = workers(server)
     os.kill(server.pid, signal.SIGKILL)
     soon(lambda: not any(psutil.pid_exists(worker) for worker in left))
+
+
+def test_a_server_stops_when_another_version_upgrades_the_catalog(server: CalveServer, sqlite_url: str) -> None:
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+        connection.execute("UPDATE calve_alembic_version SET version_num = '9999'")
+    soon(lambda: server.exit_code is not None)
+    assert server.exit_code
+    assert "another version of Calve has upgraded the catalog" in server.log
+    assert "Traceback" not in server.log
 
 
 def test_sighup_reads_the_keys_again_unless_they_are_wrong(sqlite_url: str, tmp_path: Path) -> None:
