@@ -49,7 +49,7 @@ class HmsServer:
         self._serving = serving
         self._limits = serving.limits
         self._entries = Entries(serving.catalog)
-        self._rates = Rates(serving.limits.requests_per_second)
+        self._rates = Rates(serving.limits.requests_per_second, DOOR, serving.rates)
         self._lock = threading.Lock()
         self._idle: set[socket.socket] = set()
         self._threads: dict[threading.Thread, socket.socket] = {}

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from catalog.catalog import Catalog
 from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access
-from catalog.doors.serving.limits import Limits
+from catalog.doors.serving.limits import Limits, rate_records
 from catalog.doors.serving.metrics import Metrics
 from catalog.doors.serving.seen import SeenSignatures
+from catalog.doors.serving.shared import SharedRecords
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Serving:
         tls: The server's certificate for connections that are encrypted; None for plain ones.
         stop: Set when the server was told to stop.
         seen: The signatures that any process of the server has seen.
+        rates: The rates of clients in all processes (`catalog.doors.serving.limits.Rates`).
     """
 
     catalog: Catalog
@@ -30,3 +32,4 @@ class Serving:
     tls: ssl.SSLContext | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     seen: SeenSignatures = field(default_factory=SeenSignatures)
+    rates: SharedRecords = field(default_factory=rate_records)

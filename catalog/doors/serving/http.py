@@ -75,7 +75,7 @@ class Wrapped:
         self._door = door
         self._serving = serving
         self._error_body = error_body
-        self._rates = Rates(serving.limits.requests_per_second)
+        self._rates = Rates(serving.limits.requests_per_second, door, serving.rates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from catalog.doors.serving.access import Access
 from catalog.doors.serving.keys import read_access
-from catalog.doors.serving.limits import Limits
+from catalog.doors.serving.limits import Limits, rate_records
 from catalog.doors.serving.listening import Address, Certificate, require_credentials
 from catalog.doors.serving.logs import log
 from catalog.doors.serving.seen import SeenSignatures
@@ -91,6 +91,7 @@ class Supervisor:
         self._limits = Limits.from_settings(workers)
         self._access = self._read_access()
         self._seen = SeenSignatures()
+        self._rates = rate_records()
         self._listeners: list[socket.socket] = []
         self._workers: dict[int, _Worker] = {}
         self._failures = 0
@@ -181,6 +182,7 @@ class Supervisor:
                     doors=doors,
                     metrics=self._metrics,
                     seen=self._seen,
+                    rates=self._rates,
                     access=self._access,
                     limits=self._limits,
                     certificate=self._certificate,

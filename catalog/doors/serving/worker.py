@@ -23,6 +23,7 @@ from catalog.doors.serving.listening import Certificate
 from catalog.doors.serving.logs import log
 from catalog.doors.serving.metrics import Metrics
 from catalog.doors.serving.seen import SeenSignatures
+from catalog.doors.serving.shared import SharedRecords
 from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
 from catalog.storage.upgrade import check_revision
@@ -47,6 +48,7 @@ class Assignment:
         doors: What prepares each door, with its listening socket.
         metrics: The folder of the metrics of all processes.
         seen: The signatures of requests that any process has seen.
+        rates: The rates of clients in all processes.
         life: The reading end of a pipe that is closed when the supervisor is gone.
         answer: The writing end of a pipe that takes `READY`, or what prevents the process from serving.
     """
@@ -55,6 +57,7 @@ class Assignment:
     doors: Sequence[tuple[Prepare, socket.socket]]
     metrics: Path
     seen: SeenSignatures
+    rates: SharedRecords
     access: Access
     limits: Limits
     certificate: Certificate | None
@@ -101,6 +104,7 @@ def _work(assignment: Assignment) -> int:
             tls=None if certificate is None else certificate.context(),
             stop=stop,
             seen=assignment.seen,
+            rates=assignment.rates,
         )
         _create_default_database(catalog)
         doors = [(prepare(serving), listener) for prepare, listener in assignment.doors]
