@@ -49,6 +49,7 @@ class HmsServer:
         self._serving = serving
         self._limits = serving.limits
         self._entries = Entries(serving.catalog)
+        self._connections = serving.connections(DOOR)
         self._rates = Rates(serving.limits.requests_per_second, DOOR, serving.rates)
         self._lock = threading.Lock()
         self._idle: set[socket.socket] = set()
@@ -70,8 +71,8 @@ class HmsServer:
         except OSError:
             # Another process has taken it, or the client has gone.
             return
-        if len(self._threads) >= self._limits.connections:
-            log.warning("refused a connection: %d are open", len(self._threads))
+        if not self._connections.open():
+            log.warning("refused a connection: %d are open", self._limits.connections)
             connection.close()
             return
         thread = threading.Thread(target=self._run, args=(connection, str(address[0])), daemon=True, name=DOOR)
@@ -83,6 +84,7 @@ class HmsServer:
             log.warning("refused a connection: no further thread can be started")
             with self._lock:
                 del self._threads[thread]
+            self._connections.close()
             connection.close()
 
     def _drain(self) -> None:
@@ -116,6 +118,7 @@ class HmsServer:
             connection.close()
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
+            self._connections.close()
             self._serving.metrics.connected(DOOR, -1)
 
     def _converse(self, connection: socket.socket, address: str) -> None:

@@ -21,12 +21,12 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one process that serves.
+    """Limits of a server.
 
     Attributes:
         body_bytes: Size of a request.
         nesting: Levels of lists and objects in JSON, and of structures in Thrift.
-        connections: Open connections of one door.
+        connections: Open connections of one door in all processes.
         requests_per_second: Of one client in all processes, by its address; 0 for any number. Short bursts may have
             twice as many.
         idle_seconds: How long a connection may be open without a request.
@@ -45,16 +45,15 @@ class Limits:
     stop_seconds: float = 20.0
 
     @classmethod
-    def from_settings(cls, workers: int = 1) -> Limits:
-        """Return the limits of the settings `CALVE_DOOR_…`; each process has its part of the connections.
+    def from_settings(cls) -> Limits:
+        """Return the limits of the settings `CALVE_DOOR_…`.
 
         Raises:
             InvalidConfigurationError: A setting is not a whole number, or 0 where one is needed.
         """
-        connections = _least_one("CALVE_DOOR_CONNECTIONS", cls.connections)
         return cls(
             body_bytes=_least_one("CALVE_DOOR_BODY_BYTES", cls.body_bytes),
-            connections=-(-connections // workers),
+            connections=_least_one("CALVE_DOOR_CONNECTIONS", cls.connections),
             requests_per_second=whole_number("CALVE_DOOR_RATE", 0),
             request_seconds=_least_one("CALVE_DOOR_SECONDS", int(cls.request_seconds)),
         )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.doors.serving.access import Access
+from catalog.doors.serving.connections import connection_records
 from catalog.doors.serving.keys import read_access
 from catalog.doors.serving.limits import Limits, rate_records
 from catalog.doors.serving.listening import Address, Certificate, require_credentials
@@ -88,9 +89,10 @@ class Supervisor:
         self._certificate = certificate
         self._is_plain = is_plain
         self._report = report
-        self._limits = Limits.from_settings(workers)
+        self._limits = Limits.from_settings()
         self._access = self._read_access()
         self._seen = SeenSignatures()
+        self._counts = connection_records()
         self._rates = rate_records()
         self._listeners: list[socket.socket] = []
         self._workers: dict[int, _Worker] = {}
@@ -182,6 +184,7 @@ class Supervisor:
                     doors=doors,
                     metrics=self._metrics,
                     seen=self._seen,
+                    counts=self._counts,
                     rates=self._rates,
                     access=self._access,
                     limits=self._limits,

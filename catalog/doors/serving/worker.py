@@ -48,6 +48,7 @@ class Assignment:
         doors: What prepares each door, with its listening socket.
         metrics: The folder of the metrics of all processes.
         seen: The signatures of requests that any process has seen.
+        counts: The connections of the doors in all processes.
         rates: The rates of clients in all processes.
         life: The reading end of a pipe that is closed when the supervisor is gone.
         answer: The writing end of a pipe that takes `READY`, or what prevents the process from serving.
@@ -57,6 +58,7 @@ class Assignment:
     doors: Sequence[tuple[Prepare, socket.socket]]
     metrics: Path
     seen: SeenSignatures
+    counts: SharedRecords
     rates: SharedRecords
     access: Access
     limits: Limits
@@ -104,6 +106,8 @@ def _work(assignment: Assignment) -> int:
             tls=None if certificate is None else certificate.context(),
             stop=stop,
             seen=assignment.seen,
+            process=assignment.number,
+            counts=assignment.counts,
             rates=assignment.rates,
         )
         _create_default_database(catalog)
