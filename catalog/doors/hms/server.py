@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.2
 """How often the server looks whether it has to stop."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""The errors of a process or system that has too much open."""
 
 _ENDED = (OSError, EOFError, TProtocolException, TTransportException, CredentialsError)
 """What ends a connection alone: bytes that are no message of the protocol, limits, and clients that have gone.
@@ -68,8 +72,11 @@ class HmsServer:
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, address = listener.accept()
-        except OSError:
-            # Another process has taken it, or the client has gone.
+        except OSError as error:
+            # Another process has taken it, the client has gone, or there are no more files for now.
+            if error.errno in _EXHAUSTED:
+                log.warning("cannot accept a connection: %s", error.strerror)
+                self._serving.stop.wait(_LOOK_SECONDS)
             return
         if not self._connections.open():
             log.warning("refused a connection: %d are open", self._limits.connections)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 from catalog.doors.serving.shared import SharedRecords
 
 MOST_PROCESSES = 256
@@ -11,6 +13,15 @@ _DOORS = ("hms", "glue", "rest", "metrics")
 def connection_records() -> SharedRecords:
     """Return the memory of the numbers of connections: a bucket for each door, with a record for each process."""
     return SharedRecords("<q", buckets=len(_DOORS), records=MOST_PROCESSES)
+
+
+def allow_open_files(count: int) -> None:
+    """Raise the number of files that this process and its children may have open, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        count = min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 class Connections:

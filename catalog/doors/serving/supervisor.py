@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.doors.serving.access import Access
-from catalog.doors.serving.connections import connection_records
+from catalog.doors.serving.connections import allow_open_files, connection_records
 from catalog.doors.serving.keys import read_access
 from catalog.doors.serving.limits import Limits, rate_records
 from catalog.doors.serving.listening import Address, Certificate, require_credentials
@@ -32,6 +32,9 @@ _START_SECONDS = 60.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _HEALTHY_SECONDS = 10.0
 """A worker that has lived for so long is replaced at once."""
+
+_OTHER_FILES = 1_024
+"""Files that a process may have open besides the connections of its doors."""
 
 _IMPATIENT_SECONDS = 1.0
 """A signal that comes later than this after the first ends the server at once; some callers send the first twice."""
@@ -90,6 +93,7 @@ class Supervisor:
         self._is_plain = is_plain
         self._report = report
         self._limits = Limits.from_settings()
+        allow_open_files(len(doors) * self._limits.connections + _OTHER_FILES)
         self._access = self._read_access()
         self._seen = SeenSignatures()
         self._counts = connection_records()
