@@ -160,6 +160,8 @@ def matching(expression: str, items: Sequence[Any], name_of: Callable[[Any], str
 
     pattern = re.sub(r"(?<!\.)\*", ".*", expression)
     try:
+        # By itself, because parentheses around it could complete it, and are in the message.
+        match_substring_regex(pa.array([""], pa.string()), pattern)
         names = pa.array([name_of(item) for item in items], pa.string())
         mask = match_substring_regex(names, rf"\A(?:{pattern})\z", ignore_case=True)
     except pa.ArrowInvalid as error:

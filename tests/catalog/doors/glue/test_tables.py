@@ -279,7 +279,9 @@ def test_tables_are_listed_by_patterns_and_in_pages(glue: Any) -> None:
     }.items():
         tables = glue.get_tables(**DEMO, Expression=expression)["TableList"]
         assert [table["Name"] for table in tables] == expected, expression
-    assert refused(glue.get_tables, **DEMO, Expression="(")[0] == "InvalidInputException"
+    for expression, problem in (("(", "missing )"), ("[", "missing ]"), ("orders)|(?:x", "unexpected )")):
+        code, message = refused(glue.get_tables, **DEMO, Expression=expression)
+        assert (code, problem in message) == ("InvalidInputException", True), message
     shown = glue.get_tables(**DEMO, Expression="orders", AttributesToGet=["NAME", "TABLE_TYPE"])["TableList"]
     assert [sorted(table) for table in shown] == [["CatalogId", "DatabaseName", "Name", "TableType"]]
     errors = glue.batch_delete_table(**DEMO, TablesToDelete=["a.b", "no", "a/b"])["Errors"]
