@@ -2,7 +2,7 @@
 
 The supervisor opens the sockets and forks the workers. A worker that dies is replaced, after a pause that grows while
 its successors die, too. SIGTERM and SIGINT stop the server gracefully; SIGHUP reads the files of keys and certificates
-again, and replaces the workers in turn.
+again, and replaces the workers as soon as each has finished its requests.
 """
 
 from __future__ import annotations
