@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _ADDRESS = "[HOST:]PORT"
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_MOST_WORKERS = 256
 _LEVELS = ["debug", "info", "warning", "error"]
 
 
@@ -27,7 +28,7 @@ _LEVELS = ["debug", "info", "warning", "error"]
 @click.option("--no-glue", is_flag=True, help="Without AWS Glue's protocol.")
 @click.option("--no-rest", is_flag=True, help="Without Iceberg's REST protocol.")
 @click.option("--metrics", metavar=_ADDRESS, help="Also /metrics and /health on a port of their own.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Processes; by default one for each processor.")
+@click.option("--workers", type=click.IntRange(1, _MOST_WORKERS), help="Processes; by default one for each processor.")
 @click.option("--tls-cert", type=_FILE, help="PEM file of the server's certificate; encrypts all connections.")
 @click.option("--tls-key", type=_FILE, help="PEM file of its key, without a password.")
 @click.option("--tls-client-ca", type=_FILE, help="PEM file of the authorities of clients' certificates.")
@@ -64,7 +65,7 @@ def serve(
         raise InvalidConfigurationError("--no-hms, --no-glue and --no-rest leave nothing to serve; omit one of them")
     supervisor = Supervisor(
         served,
-        workers=workers or os.cpu_count() or 1,
+        workers=workers or min(os.cpu_count() or 1, _MOST_WORKERS),
         certificate=_certificate(tls_cert, tls_key, tls_client_ca),
         is_plain=plain,
         report=click.echo,

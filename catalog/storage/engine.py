@@ -278,7 +278,8 @@ def _setting(name: str, default: int, *, minimum: int) -> int:
 
 def _new_engine(url: URL, **options: Any) -> Engine:
     try:
-        return create_engine(url, **_pool_settings(), **options)
+        # Statements have properties of tables, which may be secrets; they belong in no traceback.
+        return create_engine(url, hide_parameters=True, **_pool_settings(), **options)
     except (ArgumentError, ValueError):
         # Without the original message, which may show a secret.
         raise CatalogUnavailableError(

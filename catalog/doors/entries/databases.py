@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from catalog.catalog import Catalog
 from catalog.doors.entries.forms import database_of, hive_database
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
-from catalog.errors import InvalidRequestError
 from catalog.metastores.types import HiveDatabase
 from catalog.model import Table, TableKind
-
-Match = Callable[[str], object]
-
-
-def matcher(pattern: str | None) -> Match:
-    """Return a function that tells whether a name matches a pattern of the Hive Metastore, ignoring case.
-
-    `*` is any string, and `|` separates alternatives; otherwise it is a regular expression, as there. None matches all.
-
-    Raises:
-        InvalidRequestError: It is no regular expression.
-    """
-    if pattern is None:
-        return lambda name: True
-    try:
-        # Source: `appendPatternCondition` of Hive's ObjectStore.
-        parts = [re.compile(part.strip().replace("*", ".*"), re.IGNORECASE) for part in pattern.split("|")]
-    except re.error as error:
-        raise InvalidRequestError(f"pattern {pattern!r} is not valid: {error}; use * for any characters") from None
-    return lambda name: any(part.fullmatch(name) for part in parts)
 
 
 def is_purgeable(table: Table) -> bool:
@@ -45,10 +21,9 @@ class DatabaseMethods:
         """Set the catalog."""
         self.catalog = catalog
 
-    def databases(self, pattern: str | None = None) -> list[HiveDatabase]:
-        """Return the databases whose names match a pattern (`matcher`), sorted by name."""
-        matches = matcher(pattern)
-        return [hive_database(database) for database in self.catalog.list_databases() if matches(database.name)]
+    def databases(self) -> list[HiveDatabase]:
+        """Return the databases, sorted by name."""
+        return [hive_database(database) for database in self.catalog.list_databases()]
 
     def database(self, name: str) -> HiveDatabase:
         """Return a database.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from catalog.doors.entries.databases import matcher
 from catalog.doors.entries.statistics import StatisticsMethods
 from catalog.metastores.types import HiveFunction
 from catalog.operations.metastore_locks import MetastoreLocks
@@ -40,14 +39,13 @@ class FunctionMethods(StatisticsMethods):
         """
         return _read_back(self.catalog.functions.get(database, name))
 
-    def functions(self, database: str | None = None, pattern: str | None = None) -> list[HiveFunction]:
-        """Return the functions of one database, or of all, whose names match a pattern (`matcher`), sorted by name.
+    def functions(self, database: str | None = None) -> list[HiveFunction]:
+        """Return the functions of one database, or of all, sorted by name.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
         """
-        matches = matcher(pattern)
-        return [_read_back(known) for known in self.catalog.functions.list(database) if matches(known.name)]
+        return [_read_back(known) for known in self.catalog.functions.list(database)]
 
     def alter_function(self, database: str, name: str, given: HiveFunction) -> HiveFunction:
         """Replace all that is known of a function, perhaps its database and name, too.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from catalog.doors.entries.databases import DatabaseMethods, is_purgeable, matcher
+from catalog.doors.entries.databases import DatabaseMethods, is_purgeable
 from catalog.doors.entries.forms import (
     OF_PARTITIONS,
     details_of,
@@ -56,18 +56,16 @@ class TableVersion(NamedTuple):
 class TableMethods(DatabaseMethods):
     """Creation, change and drop of tables and views."""
 
-    def table_names(self, database: str, pattern: str | None = None, kind: str | None = None) -> list[str]:
+    def table_names(self, database: str, kind: str | None = None) -> list[str]:
         """Return the names of a database's tables and views, sorted.
 
         Args:
-            pattern: As for `matcher`.
             kind: Only tables of this type, for instance `VIRTUAL_VIEW`.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
         """
-        matches = matcher(pattern)
-        tables = (table for table in self.catalog.list_tables(database) if matches(table.name))
+        tables = self.catalog.list_tables(database)
         return [table.name for table in tables if kind is None or _type_of(table) == kind]
 
     def table(self, name: TableName) -> HiveTable:

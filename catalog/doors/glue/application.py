@@ -47,7 +47,7 @@ def application(serving: Serving) -> FastAPI:
     builds = IndexBuilds(catalog, _build_limit())
     catalog_id = os.environ.get(CATALOG_ID) or DEFAULT_CATALOG_ID
     door = Door(catalog, Entries(catalog), builds, serving.metrics, catalog_id)
-    signatures = Signatures(serving.access)
+    signatures = Signatures(serving.access, serving.seen)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

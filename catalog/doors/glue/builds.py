@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class IndexBuilds:
     """Builds the indexes that clients create, one after the other, as `Catalog.build_partition_index` does.
 
-    A build that was killed with the server is continued when a client asks for the state of the index, by any process.
+    A build that was killed with the server is continued when an owner asks for the state of the index, by any process.
     """
 
     def __init__(self, catalog: Catalog, maximum_partitions: int) -> None:

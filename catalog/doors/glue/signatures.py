@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,13 +17,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from catalog.doors.glue.failures import GlueError
 from catalog.doors.serving.access import Access, Client
+from catalog.doors.serving.seen import SKEW_SECONDS, SeenSignatures
 
 SERVICE = "glue"
-SKEW_SECONDS = 300
-"""How much the time of a request may differ from that of the server. Source: AWS, 5 minutes."""
-
-TWIN_SECONDS = 2.0
-"""Equal requests of one second have equal signatures; after this time, an equal one counts as sent again."""
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _TERMINATOR = "aws4_request"
@@ -72,14 +66,19 @@ class _Authorization:
 class Signatures:
     """Verifies the signatures of requests; thread-safe.
 
-    A request that is sent again is refused by the process that has seen it, for as long as its time is valid.
+    A request that is sent again is refused by all processes of the server, for as long as its time is valid.
     """
 
-    def __init__(self, access: Access, clock: Callable[[], float] = time.time) -> None:
-        """Set the clients and their keys; `clock` returns seconds since 1970 UTC."""
+    def __init__(self, access: Access, seen: SeenSignatures, clock: Callable[[], float] = time.time) -> None:
+        """Set the clients and their keys.
+
+        Args:
+            seen: What the processes of the server share.
+            clock: Returns seconds since 1970 UTC.
+        """
         self._access = access
+        self._seen = seen
         self._clock = clock
-        self._seen = _SeenSignatures()
 
     def client(self, request: SignedRequest) -> Client:
         """Return the client that has signed a request.
@@ -237,29 +236,3 @@ def _encoded(raw: bytes, safe: str = "") -> bytes:
 
 def _sha256(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
-
-
-class _SeenSignatures:
-    """The signatures of the last minutes, with the attempts that had them; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: dict[bytes, tuple[float, set[bytes]]] = {}
-        self._order: deque[tuple[float, bytes]] = deque()
-
-    def add(self, signature: bytes, attempt: bytes, now: float) -> bool:
-        """Return whether a request may be answered: it is new, or a different one of the same moment."""
-        with self._lock:
-            # Twice the skew: a request may be signed that much ahead of the server's clock.
-            while self._order and self._order[0][0] < now - 2 * SKEW_SECONDS:
-                self._seen.pop(self._order.popleft()[1], None)
-            known = self._seen.get(signature)
-            if known is None:
-                self._seen[signature] = (now, {attempt})
-                self._order.append((now, signature))
-                return True
-            first, attempts = known
-            if attempt in attempts or now - first > TWIN_SECONDS:
-                return False
-            attempts.add(attempt)
-            return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ _OUTSIDE = ("NextToken", "MaxResults", "AuditContext", "CatalogId")
 """Members that may differ between the requests for the pages of one list."""
 
 _MAXIMUM_LENGTH = 4_096
+_INTEGERS = range(-(2**63), 2**63)
+"""Whole numbers of positions; others do not fit into the catalog's columns."""
 
 
 def make_token(operation: str, members: Mapping[str, Any], position: Sequence[Any]) -> str:
@@ -24,11 +26,11 @@ def make_token(operation: str, members: Mapping[str, Any], position: Sequence[An
     return urlsafe_b64encode(content.encode()).decode()
 
 
-def read_token(operation: str, members: Mapping[str, Any], kinds: Sequence[type]) -> list[Any] | None:
+def read_token(operation: str, members: Mapping[str, Any], kinds: Sequence[Collection[type]]) -> list[Any] | None:
     """Return the position of a request's token; None for the first page.
 
     Args:
-        kinds: The types of the position's values.
+        kinds: The types that each of the position's values may have.
 
     Raises:
         GlueError: The token is not one of this list.
@@ -44,10 +46,15 @@ def read_token(operation: str, members: Mapping[str, Any], kinds: Sequence[type]
         digest, *position = json.loads(urlsafe_b64decode(text.encode()))
     except (ValueError, TypeError, RecursionError):
         raise _foreign() from None
-    is_known = len(position) == len(kinds) and all(map(isinstance, position, kinds))
+    is_known = len(position) == len(kinds) and all(map(_fits, position, kinds))
     if digest != _digest(operation, members) or not is_known:
         raise _foreign()
     return position
+
+
+def _fits(value: Any, kinds: Collection[type]) -> bool:
+    """Return whether a value, which a client may have changed, can be compared with those of a list."""
+    return type(value) in kinds and (type(value) is not int or value in _INTEGERS)
 
 
 def _foreign() -> GlueError:
@@ -75,7 +82,7 @@ def sorted_page(
     Raises:
         GlueError: The token is not one of this list.
     """
-    position = read_token(operation, members, [str])
+    position = read_token(operation, members, [{str}])
     if position is not None:
         items = [item for item in items if name_of(item) > position[0]]
     size = members.get("MaxResults", default)

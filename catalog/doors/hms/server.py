@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
 """How often the server looks whether it has to stop."""
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""The errors of a process or system that has too much open."""
+
 _ENDED = (OSError, EOFError, TProtocolException, TTransportException, CredentialsError)
 """What ends a connection alone: bytes that are no message of the protocol, limits, and clients that have gone.
 
@@ -49,7 +53,8 @@ class HmsServer:
         self._serving = serving
         self._limits = serving.limits
         self._entries = Entries(serving.catalog)
-        self._rates = Rates(serving.limits.requests_per_second)
+        self._connections = serving.connections(DOOR)
+        self._rates = Rates(serving.limits.requests_per_second, DOOR, serving.rates)
         self._lock = threading.Lock()
         self._idle: set[socket.socket] = set()
         self._threads: dict[threading.Thread, socket.socket] = {}
@@ -67,11 +72,14 @@ class HmsServer:
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, address = listener.accept()
-        except OSError:
-            # Another process has taken it, or the client has gone.
+        except OSError as error:
+            # Another process has taken it, the client has gone, or there are no more files for now.
+            if error.errno in _EXHAUSTED:
+                log.warning("cannot accept a connection: %s", error.strerror)
+                self._serving.stop.wait(_LOOK_SECONDS)
             return
-        if len(self._threads) >= self._limits.connections:
-            log.warning("refused a connection: %d are open", len(self._threads))
+        if not self._connections.open():
+            log.warning("refused a connection: %d are open", self._limits.connections)
             connection.close()
             return
         thread = threading.Thread(target=self._run, args=(connection, str(address[0])), daemon=True, name=DOOR)
@@ -83,6 +91,7 @@ class HmsServer:
             log.warning("refused a connection: no further thread can be started")
             with self._lock:
                 del self._threads[thread]
+            self._connections.close()
             connection.close()
 
     def _drain(self) -> None:
@@ -116,6 +125,7 @@ class HmsServer:
             connection.close()
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
+            self._connections.close()
             self._serving.metrics.connected(DOOR, -1)
 
     def _converse(self, connection: socket.socket, address: str) -> None:

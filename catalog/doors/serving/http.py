@@ -75,7 +75,7 @@ class Wrapped:
         self._door = door
         self._serving = serving
         self._error_body = error_body
-        self._rates = Rates(serving.limits.requests_per_second)
+        self._rates = Rates(serving.limits.requests_per_second, door, serving.rates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -85,12 +85,7 @@ class Wrapped:
             return
         exchange = _Exchange(scope, send, has_tls=self._serving.tls is not None)
         try:
-            async with asyncio.timeout(None) as deadline:
-                deadline.reschedule(asyncio.get_running_loop().time() + self._serving.limits.request_seconds)
-                await self._answer(exchange, receive)
-        except TimeoutError:
-            seconds = self._serving.limits.request_seconds
-            await self._refuse(exchange, 503, "ServiceUnavailableException", f"no answer within {seconds:g} seconds")
+            await self._answer_in_time(exchange, receive)
         except CatalogError as error:
             status = next((code for kind, code in _KINDS.items() if isinstance(error, kind)), 400)
             await self._refuse(exchange, status, type(error).__name__, str(error))
@@ -104,6 +99,18 @@ class Wrapped:
                 message = f"unexpected error; the server's log has it with the request id {exchange.identifier}"
                 await self._refuse(exchange, 500, "InternalServiceException", message)
             self._record(exchange)
+
+    async def _answer_in_time(self, exchange: _Exchange, receive: Receive) -> None:
+        seconds = self._serving.limits.request_seconds
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                await self._answer(exchange, receive)
+        except TimeoutError:
+            # The application's own time-outs, for instance of a storage, are unexpected errors.
+            if not deadline.expired():
+                raise
+            await self._refuse(exchange, 503, "ServiceUnavailableException", f"no answer within {seconds:g} seconds")
 
     async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
         scope = exchange.scope

@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 
+from catalog.doors.serving.connections import Connections
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import Application, ErrorBody, Wrapped, plain_error
 
@@ -81,7 +82,8 @@ async def _serve(config: uvicorn.Config, serving: Serving, listener: socket.sock
 
 def _guarded(protocol: Any, door: str, serving: Serving) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with a limit of connections, and of the size and time of a request's headers."""
-    return type("GuardedProtocol", (_Guard, protocol), {"door": door, "serving": serving})
+    members = {"door": door, "serving": serving, "counted": serving.connections(door)}
+    return type("GuardedProtocol", (_Guard, protocol), members)
 
 
 class _Guard:
@@ -89,6 +91,7 @@ class _Guard:
 
     door: str
     serving: Serving
+    counted: Connections
     _waiting: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_counted = False
@@ -96,7 +99,7 @@ class _Guard:
     def connection_made(self: Any, transport: asyncio.Transport) -> None:
         """Count a connection, or close it if there are too many."""
         super().connection_made(transport)  # type: ignore[misc]  # of uvicorn's protocol
-        if len(self.connections) > self.serving.limits.connections:
+        if not self.counted.open():
             transport.abort()
             return
         self._is_counted = True
@@ -107,6 +110,7 @@ class _Guard:
         """Count a connection less."""
         self._wait_no_longer()
         if self._is_counted:
+            self.counted.close()
             self.serving.metrics.connected(self.door, -1)
         super().connection_lost(error)  # type: ignore[misc]  # of uvicorn's protocol
 

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 
+from catalog.doors.serving.shared import SharedRecords
 from catalog.errors import InvalidConfigurationError
 from catalog.errors.doors import RequestTooLargeError, TooManyRequestsError
 from catalog.settings.environment import whole_number
 
-_MOST_CLIENTS = 10_000
-"""Clients whose rates a process remembers; the one that has been idle for longest is forgotten."""
+_BUCKETS, _RECORDS = 2**11, 8
+"""The rates of 16,000 clients. In a full bucket, the one that has been idle for longest is forgotten."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one process that serves.
+    """Limits of a server.
 
     Attributes:
         body_bytes: Size of a request.
         nesting: Levels of lists and objects in JSON, and of structures in Thrift.
-        connections: Open connections of one door.
-        requests_per_second: Of one client, by its address; 0 for any number. Short bursts may have twice as many.
+        connections: Open connections of one door in all processes.
+        requests_per_second: Of one client in all processes, by its address; 0 for any number. Short bursts may have
+            twice as many.
         idle_seconds: How long a connection may be open without a request.
         body_seconds: How long the rest of a request, or of an answer, may take to be transferred.
         request_seconds: How long an HTTP request may take in all.
@@ -44,17 +45,16 @@ class Limits:
     stop_seconds: float = 20.0
 
     @classmethod
-    def from_settings(cls, workers: int = 1) -> Limits:
-        """Return the limits of the settings `CALVE_DOOR_…`; connections and rates are shared among the processes.
+    def from_settings(cls) -> Limits:
+        """Return the limits of the settings `CALVE_DOOR_…`.
 
         Raises:
             InvalidConfigurationError: A setting is not a whole number, or 0 where one is needed.
         """
-        connections = _least_one("CALVE_DOOR_CONNECTIONS", cls.connections)
         return cls(
             body_bytes=_least_one("CALVE_DOOR_BODY_BYTES", cls.body_bytes),
-            connections=-(-connections // workers),
-            requests_per_second=whole_number("CALVE_DOOR_RATE", 0) / workers,
+            connections=_least_one("CALVE_DOOR_CONNECTIONS", cls.connections),
+            requests_per_second=whole_number("CALVE_DOOR_RATE", 0),
             request_seconds=_least_one("CALVE_DOOR_SECONDS", int(cls.request_seconds)),
         )
 
@@ -97,16 +97,32 @@ def _least_one(variable: str, default: int) -> int:
     return number
 
 
-class Rates:
-    """The rates of requests of all clients of one process; thread-safe."""
+def rate_records() -> SharedRecords:
+    """Return the memory of the rates of clients, for all processes of a server."""
+    return SharedRecords("<dd16s", buckets=_BUCKETS, records=_RECORDS)
 
-    def __init__(self, requests_per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Set the rate that each client may have; 0 for any."""
+
+class Rates:
+    """The rates of requests of all clients of one door; thread-safe."""
+
+    def __init__(
+        self,
+        requests_per_second: float,
+        door: str = "",
+        known: SharedRecords | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Set the rate that each client may have; 0 for any.
+
+        Args:
+            known: What all processes of the server know of the clients' rates; None for a single process.
+            clock: Returns seconds, the same ones in all processes.
+        """
         self._rate = requests_per_second
         self._burst = max(1.0, 2 * requests_per_second)
+        self._door = door
+        self._known = known or rate_records()
         self._clock = clock
-        self._lock = threading.Lock()
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> None:
         """Count a request.
@@ -116,13 +132,17 @@ class Rates:
         """
         if not self._rate:
             return
-        now = self._clock()
-        with self._lock:
-            left, since = self._left.pop(client, (self._burst, now))
+        key = blake2b(f"{self._door} {client}".encode(errors="replace"), digest_size=16).digest()
+        with self._known.bucket(key) as bucket:
+            now = self._clock()
+            records = bucket.records
+            number = next((number for number, record in enumerate(records) if record[2] == key), None)
+            left, since = (self._burst, now) if number is None else records[number][:2]
             left = min(self._burst, left + (now - since) * self._rate)
-            self._left[client] = (left - 1 if left >= 1 else left, now)
-            if len(self._left) > _MOST_CLIENTS:
-                self._left.popitem(last=False)
+            if number is None:
+                # In the place of the client that has been idle for longest.
+                number = min(range(_RECORDS), key=lambda number: records[number][1])
+            bucket.put(number, left - 1 if left >= 1 else left, now, key)
         if left < 1:
             raise TooManyRequestsError(
                 f"the client sends more than {self._rate:g} requests a second; wait, or raise CALVE_DOOR_RATE on the "

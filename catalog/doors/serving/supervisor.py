@@ -2,7 +2,7 @@
 
 The supervisor opens the sockets and forks the workers. A worker that dies is replaced, after a pause that grows while
 its successors die, too. SIGTERM and SIGINT stop the server gracefully; SIGHUP reads the files of keys and certificates
-again, and replaces the workers in turn.
+again, and replaces the workers as soon as each has finished its requests.
 """
 
 from __future__ import annotations
@@ -18,18 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.doors.serving.access import Access
+from catalog.doors.serving.connections import allow_open_files, connection_records
 from catalog.doors.serving.keys import read_access
-from catalog.doors.serving.limits import Limits
+from catalog.doors.serving.limits import Limits, rate_records
 from catalog.doors.serving.listening import Address, Certificate, require_credentials
 from catalog.doors.serving.logs import log
-from catalog.doors.serving.worker import READY, Assignment, Prepare, work
-from catalog.errors import CatalogError, CatalogUnavailableError
+from catalog.doors.serving.seen import SeenSignatures
+from catalog.doors.serving.worker import OUTDATED, READY, Assignment, Prepare, work
+from catalog.errors import CatalogError, CatalogUnavailableError, CatalogVersionError
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _START_SECONDS = 60.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _HEALTHY_SECONDS = 10.0
 """A worker that has lived for so long is replaced at once."""
+
+_OTHER_FILES = 1_024
+"""Files that a process may have open besides the connections of its doors."""
 
 _IMPATIENT_SECONDS = 1.0
 """A signal that comes later than this after the first ends the server at once; some callers send the first twice."""
@@ -87,13 +92,18 @@ class Supervisor:
         self._certificate = certificate
         self._is_plain = is_plain
         self._report = report
-        self._limits = Limits.from_settings(workers)
+        self._limits = Limits.from_settings()
+        allow_open_files(len(doors) * self._limits.connections + _OTHER_FILES)
         self._access = self._read_access()
+        self._seen = SeenSignatures()
+        self._counts = connection_records()
+        self._rates = rate_records()
         self._listeners: list[socket.socket] = []
         self._workers: dict[int, _Worker] = {}
         self._failures = 0
         self._due: dict[int, float] = {}
         self._is_stopping = False
+        self._is_outdated = False
         try:
             self._listeners.extend(door.address.listen() for door in doors)
         except CatalogError:
@@ -104,6 +114,7 @@ class Supervisor:
         """Serve until SIGTERM or SIGINT.
 
         Raises:
+            CatalogVersionError: Another version of Calve has upgraded the catalog.
             CatalogError: The catalog cannot be opened, or a door cannot be prepared.
         """
         previous = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -124,6 +135,11 @@ class Supervisor:
             os.close(self._life)
             os.close(self._alive)
             signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        if self._is_outdated:
+            raise CatalogVersionError(
+                "another version of Calve has upgraded the catalog while it was served; install that version, and "
+                "start the server again"
+            )
 
     def _read_access(self) -> Access:
         access = read_access()
@@ -171,6 +187,9 @@ class Supervisor:
                     number=number,
                     doors=doors,
                     metrics=self._metrics,
+                    seen=self._seen,
+                    counts=self._counts,
+                    rates=self._rates,
                     access=self._access,
                     limits=self._limits,
                     certificate=self._certificate,
@@ -201,6 +220,8 @@ class Supervisor:
             if not process:
                 continue
             del self._workers[process]
+            if os.WIFEXITED(status) and os.WEXITSTATUS(status) == OUTDATED:
+                self._is_outdated = self._is_stopping = True
             if self._is_stopping:
                 continue
             lived = time.monotonic() - worker.since

@@ -22,11 +22,19 @@ from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.listening import Certificate
 from catalog.doors.serving.logs import log
 from catalog.doors.serving.metrics import Metrics
-from catalog.errors import CatalogError
+from catalog.doors.serving.seen import SeenSignatures
+from catalog.doors.serving.shared import SharedRecords
+from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
+from catalog.storage.upgrade import check_revision
 
 READY = b"ready"
+OUTDATED = 3
+"""The exit code of a process that may not use the catalog, because its schema is of another version of Calve."""
+
 _LOOK_SECONDS = 0.5
+_SCHEMA_SECONDS = 2.0
+"""How often a process looks whether another version of Calve has upgraded the catalog."""
 
 Prepare = Callable[[Serving], Callable[[socket.socket], None]]
 """Prepares a door in a process, and returns the function that answers on a socket until `Serving.stop` is set."""
@@ -39,6 +47,9 @@ class Assignment:
     Attributes:
         doors: What prepares each door, with its listening socket.
         metrics: The folder of the metrics of all processes.
+        seen: The signatures of requests that any process has seen.
+        counts: The connections of the doors in all processes.
+        rates: The rates of clients in all processes.
         life: The reading end of a pipe that is closed when the supervisor is gone.
         answer: The writing end of a pipe that takes `READY`, or what prevents the process from serving.
     """
@@ -46,6 +57,9 @@ class Assignment:
     number: int
     doors: Sequence[tuple[Prepare, socket.socket]]
     metrics: Path
+    seen: SeenSignatures
+    counts: SharedRecords
+    rates: SharedRecords
     access: Access
     limits: Limits
     certificate: Certificate | None
@@ -79,7 +93,7 @@ def _work(assignment: Assignment) -> int:
     except CatalogError as error:
         log.error("the catalog cannot be opened", extra={"fields": {"problem": str(error)}})
         _answer(assignment, str(error).encode())
-        return 1
+        return OUTDATED if isinstance(error, CatalogVersionError) else 1
     with catalog:
         certificate = assignment.certificate
         metrics = Metrics(assignment.metrics, assignment.number)
@@ -91,6 +105,10 @@ def _work(assignment: Assignment) -> int:
             limits=assignment.limits,
             tls=None if certificate is None else certificate.context(),
             stop=stop,
+            seen=assignment.seen,
+            process=assignment.number,
+            counts=assignment.counts,
+            rates=assignment.rates,
         )
         _create_default_database(catalog)
         doors = [(prepare(serving), listener) for prepare, listener in assignment.doors]
@@ -100,6 +118,8 @@ def _work(assignment: Assignment) -> int:
         threads = [threading.Thread(target=_run, args=(*door, stop, failed), daemon=True) for door in doors]
         for thread in threads:
             thread.start()
+        outdated = threading.Event()
+        threading.Thread(target=_watch_schema, args=(catalog, stop, outdated), daemon=True).start()
         _answer(assignment, READY)
         while not stop.is_set():
             if signal.sigtimedwait({signal.SIGTERM}, _LOOK_SECONDS) is not None:
@@ -107,7 +127,7 @@ def _work(assignment: Assignment) -> int:
         until = time.monotonic() + assignment.limits.stop_seconds + 1.0
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
-        return int(failed.is_set())
+        return OUTDATED if outdated.is_set() else int(failed.is_set())
 
 
 def _run(
@@ -132,6 +152,20 @@ def _answer(assignment: Assignment, answer: bytes) -> None:
 def _stop_with(life: int, stop: threading.Event) -> None:
     os.read(life, 1)
     stop.set()
+
+
+def _watch_schema(catalog: Catalog, stop: threading.Event, outdated: threading.Event) -> None:
+    """Stop the process when the catalog has another schema than it knows, which its requests could damage."""
+    while not stop.wait(_SCHEMA_SECONDS):
+        try:
+            check_revision(catalog.storage)
+        except CatalogVersionError as error:
+            log.error("the catalog has another schema", extra={"fields": {"problem": str(error)}})
+            outdated.set()
+            stop.set()
+        except CatalogError:
+            # Requests report what is wrong, until the catalog is there again.
+            continue
 
 
 def _create_default_database(catalog: Catalog) -> None:

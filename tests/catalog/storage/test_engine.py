@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
+from uuid import uuid4
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -45,6 +47,13 @@ def test_a_wrong_url_is_named_without_its_secrets(url: str) -> None:
     with pytest.raises(CatalogUnavailableError, match="catalog") as refused:
         Catalog.open(url).list_databases()
     assert "planted" not in str(refused.value)
+
+
+def test_the_error_of_a_statement_shows_no_value(storage: Storage) -> None:
+    secret = str(uuid4())
+    with pytest.raises(Exception, match="no_such_table") as failed, storage.read() as connection:
+        connection.execute(text("SELECT :secret FROM no_such_table"), {"secret": secret})
+    assert secret not in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.fixture

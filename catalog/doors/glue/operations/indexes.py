@@ -49,9 +49,10 @@ def _list(call: Call) -> Answer:
     if table.is_iceberg or table.table.is_view:
         return {"PartitionIndexDescriptorList": []}
     indexes = call.door.catalog.get_partition_indexes(table.table.full_name)
-    for index in indexes:
-        # Continues a build that was killed.
-        call.door.builds.request(table.table.full_name, index)
+    if call.client.role >= Role.OWNER:
+        # Continues builds that were killed. Other clients may not have an index built, so they do not start it again.
+        for index in indexes:
+            call.door.builds.request(table.table.full_name, index)
     types = {key.name: key.type for key in table.entry.partition_keys}
     return {"PartitionIndexDescriptorList": [_descriptor(index, types) for index in indexes]}
 

@@ -67,7 +67,7 @@ def _list(call: Call) -> Answer:
 
 def _page(call: Call, table: Found) -> Page:
     expression = calve_expression(call.members.get("Expression"), table.table)
-    position = read_token(call.operation, call.members, [int, int])
+    position = read_token(call.operation, call.members, [{int}, {int}])
     try:
         return call.door.catalog.partition_page(
             table.table.full_name,

@@ -25,6 +25,9 @@ from catalog.model import Table
 _NAME_FIELDS = ("Name", "DatabaseName", "CatalogId")
 _TYPE_FIELDS = (*_NAME_FIELDS, "TableType")
 _PUNCTUATION = re.compile(r"[\s:;,./#|-]+")
+_SORTED = frozenset({bool, int, float, str})
+"""The types of the values by which tables are sorted."""
+
 _TIMES = ("CreateTime", "UpdateTime", "LastAccessTime")
 
 
@@ -157,6 +160,8 @@ def matching(expression: str, items: Sequence[Any], name_of: Callable[[Any], str
 
     pattern = re.sub(r"(?<!\.)\*", ".*", expression)
     try:
+        # By itself, because parentheses around it could complete it, and are in the message.
+        match_substring_regex(pa.array([""], pa.string()), pattern)
         names = pa.array([name_of(item) for item in items], pa.string())
         mask = match_substring_regex(names, rf"\A(?:{pattern})\z", ignore_case=True)
     except pa.ArrowInvalid as error:
@@ -186,7 +191,7 @@ def _search(call: Call) -> Answer:
         return [isinstance(value, str), value, table["DatabaseName"], table["Name"]]
 
     chosen.sort(key=place, reverse=is_descending)
-    if position := read_token(call.operation, call.members, [bool, object, str, str]):
+    if position := read_token(call.operation, call.members, [{bool}, _SORTED, {str}, {str}]):
         if isinstance(position[1], str) is not position[0]:
             raise invalid_input("NextToken is not from a page of this request; begin again without a token")
         chosen = [t for t in chosen if (place(t) < position if is_descending else place(t) > position)]
@@ -199,7 +204,7 @@ def _search(call: Call) -> Answer:
 
 def _value(table: dict[str, Any], field: str) -> Any:
     value = table.get(field, table["Parameters"].get(field, ""))
-    return value if isinstance(value, int | float | str) else ""
+    return value if type(value) in _SORTED else ""
 
 
 def _has_text(table: dict[str, Any], text: str) -> bool:

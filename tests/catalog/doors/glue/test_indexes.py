@@ -136,3 +136,17 @@ def test_a_reader_creates_no_index(door: GlueDoor, glue: Any) -> None:
     for name in ("READER", "WRITER"):
         create = door.client(name).create_partition_index
         assert refused(create, **ORDERS, PartitionIndex=BY_NUMBER) == "AccessDeniedException"
+
+
+def test_a_build_is_continued_for_an_owner_only(door: GlueDoor, glue: Any, catalog: Catalog) -> None:
+    """A reader that asks for the states of indexes starts nothing."""
+    glue.create_table(**DEMO, TableInput=TABLE)
+    catalog.add_partitions("demo.orders", [NewPartition(["DE", "1"])])
+    catalog.create_partition_index("demo.orders", "by_number", ("number",))
+    asked: list[str] = []
+    for name in ("READER", "WRITER"):
+        index = indexes(door.client(name))["by_number"]
+        asked.append(index["IndexStatus"])
+        time.sleep(0.3)
+    assert [*asked, indexes(door.client("READER"))["by_number"]["IndexStatus"]] == ["CREATING"] * 3
+    assert ended(glue, "by_number")["IndexStatus"] == "ACTIVE"

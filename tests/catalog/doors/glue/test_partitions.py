@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
@@ -191,6 +193,15 @@ def test_pages_go_on_after_a_restart_and_during_changes(
     assert before <= set(found)
     assert {values for values in found if values[0] != "XX"} == before
     assert added
+
+
+@pytest.mark.parametrize("position", [[2**70, 1], [1, -(2**70)], [True, True], [1.5, 1], [None, 1], ["1", 1], [1]])
+def test_tokens_that_a_client_has_changed_are_refused(orders: Any, position: list[Any]) -> None:
+    token = orders.get_partitions(**ORDERS, MaxResults=5)["NextToken"]
+    digest, *_ = json.loads(urlsafe_b64decode(token))
+    changed = urlsafe_b64encode(json.dumps([digest, *position]).encode()).decode()
+    code, message = refused(orders.get_partitions, **ORDERS, NextToken=changed)
+    assert (code, "NextToken" in message) == ("InvalidInputException", True)
 
 
 def test_tokens_are_those_of_one_request(orders: Any) -> None:

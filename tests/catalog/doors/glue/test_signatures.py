@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,8 @@ from botocore.exceptions import ClientError
 
 from catalog import Catalog
 from catalog.doors.glue.failures import GlueError
-from catalog.doors.glue.signatures import SKEW_SECONDS, TWIN_SECONDS, Signatures, SignedRequest
+from catalog.doors.glue.signatures import Signatures, SignedRequest
+from catalog.doors.serving.seen import SKEW_SECONDS, TWIN_SECONDS, SeenSignatures
 from tests.support.glue_door import KEYS, REGION, GlueDoor, serving_glue
 
 Headers = dict[str, str]
@@ -163,7 +165,7 @@ def as_sent(headers: Headers) -> SignedRequest:
 
 def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_forgotten_afterwards() -> None:
     now = NOW.timestamp()
-    signatures = Signatures(KEYS, lambda: now)
+    signatures = Signatures(KEYS, SeenSignatures(), lambda: now)
     # The client's clock is ahead, so that the request is valid for twice as long.
     headers = signed("http://glue", at=NOW + timedelta(seconds=SKEW_SECONDS))
     assert signatures.client(as_sent(headers)).name == "owner"
@@ -175,7 +177,33 @@ def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_fo
     with pytest.raises(GlueError, match="expired"):
         signatures.client(as_sent(headers))
     assert signatures.client(as_sent(signed("http://glue", at=NOW + timedelta(seconds=2 * SKEW_SECONDS))))
-    assert len(signatures._seen._seen) == 1
+
+
+def test_a_process_refuses_what_another_one_has_seen() -> None:
+    seen = SeenSignatures()
+    headers = {**signed("http://glue"), "amz-sdk-invocation-id": "1"}
+
+    def is_accepted(invocation: str = "1") -> bool:
+        try:
+            return bool(Signatures(KEYS, seen).client(as_sent({**headers, "amz-sdk-invocation-id": invocation})))
+        except GlueError:
+            return False
+
+    process = os.fork()
+    if not process:
+        os._exit(int(is_accepted()))
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 1
+    assert (is_accepted(), is_accepted("2"), is_accepted("2")) == (False, True, False)
+
+
+def test_many_signatures_and_twins_are_told_apart() -> None:
+    seen = SeenSignatures()
+    many = [os.urandom(32) for _ in range(20_000)]
+    assert all(seen.add(signature, b"", 1_000.0) for signature in many)
+    assert not any(seen.add(signature, b"", 1_300.0) for signature in many)
+    twin = os.urandom(32)
+    assert all(seen.add(twin, str(number).encode(), 1_000.0 + number * 0.1) for number in range(20))
+    assert not seen.add(twin, b"later", 1_000.0 + TWIN_SECONDS + 0.1)
 
 
 def test_equal_requests_of_boto3_are_answered(door: GlueDoor) -> None:
@@ -219,14 +247,14 @@ def test_headers_and_queries_are_made_canonical() -> None:
     """Spaces in headers, repeated headers and queries are part of the signature as AWS defines it."""
     url = "http://glue"
     headers = signed(url, more={"X-Amz-Meta": "a   b  ", "X-Empty": ""}, at=NOW)
-    assert Signatures(KEYS, NOW.timestamp).client(as_sent(headers)).name == "owner"
+    assert Signatures(KEYS, SeenSignatures(), NOW.timestamp).client(as_sent(headers)).name == "owner"
     request = AWSRequest("POST", f"{url}/a b/%2F?z=1&a=%20x&a=~", data=BODY, headers={"Host": "glue"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.auth.get_current_datetime", lambda: NOW.replace(tzinfo=None))
         SigV4Auth(Credentials("OWNER", KEYS.keys["OWNER"].secret_key), "glue", REGION).add_auth(request)
     pairs = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
     sent = SignedRequest("POST", b"/a b/%2F", b"z=1&a=%20x&a=~", pairs, BODY)
-    assert Signatures(KEYS, NOW.timestamp).client(sent).name == "owner"
+    assert Signatures(KEYS, SeenSignatures(), NOW.timestamp).client(sent).name == "owner"
 
 
 def test_malformed_requests_are_refused_in_the_protocol(door: GlueDoor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +279,9 @@ def test_tables_are_listed_by_patterns_and_in_pages(glue: Any) -> None:
     }.items():
         tables = glue.get_tables(**DEMO, Expression=expression)["TableList"]
         assert [table["Name"] for table in tables] == expected, expression
-    assert refused(glue.get_tables, **DEMO, Expression="(")[0] == "InvalidInputException"
+    for expression, problem in (("(", "missing )"), ("[", "missing ]"), ("orders)|(?:x", "unexpected )")):
+        code, message = refused(glue.get_tables, **DEMO, Expression=expression)
+        assert (code, problem in message) == ("InvalidInputException", True), message
     shown = glue.get_tables(**DEMO, Expression="orders", AttributesToGet=["NAME", "TABLE_TYPE"])["TableList"]
     assert [sorted(table) for table in shown] == [["CatalogId", "DatabaseName", "Name", "TableType"]]
     errors = glue.batch_delete_table(**DEMO, TablesToDelete=["a.b", "no", "a/b"])["Errors"]
@@ -295,6 +299,19 @@ def test_tokens_belong_to_one_list(glue: Any) -> None:
         code, message = refused(glue.get_tables, **{**DEMO, "NextToken": token, **arguments})
         assert code == "InvalidInputException"
         assert "NextToken" in message
+
+
+@pytest.mark.parametrize("value", [{}, [], None, 10**400, "text"])
+def test_tokens_of_searches_that_a_client_has_changed_are_refused(glue: Any, value: Any) -> None:
+    for name in ("a", "b"):
+        glue.create_table(**DEMO, TableInput=table_input(name))
+    by_time = {"SortCriteria": [{"FieldName": "CreateTime", "Sort": "ASC"}], "MaxResults": 1}
+    token = glue.search_tables(**by_time)["NextToken"]
+    assert [table["Name"] for table in glue.search_tables(**by_time, NextToken=token)["TableList"]] == ["b"]
+    digest, *_ = json.loads(urlsafe_b64decode(token))
+    changed = urlsafe_b64encode(json.dumps([digest, False, value, "demo", "a"]).encode()).decode()
+    code, message = refused(glue.search_tables, **by_time, NextToken=changed)
+    assert (code, "NextToken" in message) == ("InvalidInputException", True)
 
 
 def test_a_search_finds_tables_of_all_databases(glue: Any) -> None:

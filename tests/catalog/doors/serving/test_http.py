@@ -51,6 +51,10 @@ def application() -> FastAPI:
     async def fails(request: Request) -> Any:
         raise RuntimeError("a secret of the server")
 
+    @app.get("/fails-slowly")
+    async def fails_slowly(request: Request) -> Any:
+        raise TimeoutError("a secret of the server")
+
     @app.get("/slow")
     def slow() -> None:
         time.sleep(2)
@@ -92,7 +96,7 @@ def test_an_id_that_would_break_a_log_is_replaced(serving: Serving) -> None:
     assert len(response.headers["x-request-id"]) == 32
 
 
-@pytest.mark.parametrize("path", ["/fails"])
+@pytest.mark.parametrize("path", ["/fails", "/fails-slowly"])
 def test_an_unexpected_error_shows_nothing(serving: Serving, path: str, caplog: pytest.LogCaptureFixture) -> None:
     response = ask(serving, "GET", path)
     assert response.status_code == 500

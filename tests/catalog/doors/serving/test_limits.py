@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.doors.serving.limits import Limits, Rates
+from catalog.doors.serving.connections import Connections, connection_records
+from catalog.doors.serving.limits import Limits, Rates, rate_records
 from catalog.errors import InvalidConfigurationError, RequestTooLargeError, TooManyRequestsError
 
 
@@ -61,18 +64,50 @@ def test_a_client_has_its_own_rate_and_bursts_of_twice_as_many() -> None:
         rates.take("a")
 
 
+def test_a_rate_is_that_of_all_processes_of_a_door() -> None:
+    known = rate_records()
+
+    def taken(door: str = "rest") -> int:
+        rates, count = Rates(2, door, known, clock=lambda: 1_000.0), 0
+        with suppress(TooManyRequestsError):
+            while True:
+                rates.take("a")
+                count += 1
+        return count
+
+    process = os.fork()
+    if not process:
+        Rates(2, "rest", known, clock=lambda: 1_000.0).take("a")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert (taken(), taken(), taken("hms")) == (3, 0, 4)
+
+
 def test_no_rate_is_no_limit() -> None:
     rates = Rates(0)
     for _ in range(1_000):
         rates.take("a")
 
 
-def test_settings_are_shared_among_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_those_of_all_processes_of_a_door() -> None:
+    counts = connection_records()
+    first, second, other = (
+        Connections(door, 3, counts, number) for door, number in (("hms", 0), ("hms", 1), ("rest", 0))
+    )
+    assert [first.open(), first.open(), second.open(), second.open()] == [True, True, True, False]
+    assert other.open()
+    first.close()
+    assert (second.open(), first.open()) == (True, False)
+    follower = Connections("hms", 3, counts, 1)
+    assert [follower.open(), follower.open(), follower.open()] == [True, True, False], "those of the dead are gone"
+
+
+def test_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVE_DOOR_CONNECTIONS", "10")
     monkeypatch.setenv("CALVE_DOOR_RATE", "10")
     monkeypatch.setenv("CALVE_DOOR_BODY_BYTES", "1000")
-    limits = Limits.from_settings(workers=4)
-    assert (limits.connections, limits.requests_per_second, limits.body_bytes) == (3, 2.5, 1000)
+    limits = Limits.from_settings()
+    assert (limits.connections, limits.requests_per_second, limits.body_bytes) == (10, 10, 1000)
     monkeypatch.setenv("CALVE_DOOR_BODY_BYTES", "0")
     with pytest.raises(InvalidConfigurationError, match="CALVE_DOOR_BODY_BYTES is 0, expected 1 or more"):
         Limits.from_settings()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import resource
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -88,6 +91,32 @@ def test_workers_end_with_a_supervisor_that_is_killed(server: CalveServer) -> No
     left = workers(server)
     os.kill(server.pid, signal.SIGKILL)
     soon(lambda: not any(psutil.pid_exists(worker) for worker in left))
+
+
+def test_a_server_stops_when_another_version_upgrades_the_catalog(server: CalveServer, sqlite_url: str) -> None:
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+        connection.execute("UPDATE calve_alembic_version SET version_num = '9999'")
+    soon(lambda: server.exit_code is not None)
+    assert server.exit_code
+    assert "another version of Calve has upgraded the catalog" in server.log
+    assert "Traceback" not in server.log
+
+
+def test_a_low_limit_of_open_files_is_raised_for_the_connections(sqlite_url: str, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_DOOR_CONNECTIONS": "300"}
+    server = CalveServer(tmp_path, doors=("hms", "metrics"), options=("--workers", "1"), environment=environment)
+    with contextlib.ExitStack() as connections:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        try:
+            connections.enter_context(server)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        host, port = server.address("hms").rsplit(":", 1)
+        for _ in range(300):
+            connections.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        soon(lambda: 'connections{door="hms"} 300' in get(server, "/metrics"))
+        assert "Traceback" not in server.log
 
 
 def test_sighup_reads_the_keys_again_unless_they_are_wrong(sqlite_url: str, tmp_path: Path) -> None:
