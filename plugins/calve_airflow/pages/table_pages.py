@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
@@ -18,6 +18,9 @@ from catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.model import ICEBERG, Table
 from catalog.partitions.counting import TableSize
+
+if TYPE_CHECKING:
+    from catalog.iceberg.described import TableSnapshots
 
 
 def kind_of(table: Table) -> str:
@@ -101,20 +104,26 @@ _snapshots = Remembered(seconds=3600)
 
 
 def shown_size(catalog: Catalog, table: Table) -> TableSize | None:
-    """Return the size of a table: of an Iceberg table, as its snapshot says, otherwise as the catalog knows it."""
-    return _in_snapshot(catalog, table) if table.is_iceberg else size_of(table, table_sizes(catalog))
+    """Return the size of a table: of an Iceberg table, as its snapshot says, otherwise as the catalog knows it.
+
+    None if it cannot be read, or if the snapshot has no totals.
+    """
+    if not table.is_iceberg:
+        return size_of(table, table_sizes(catalog))
+    found = _of_iceberg(catalog, table)
+    if found is None or found.files is None or found.rows is None or found.size_bytes is None:
+        return None
+    return TableSize(files=found.files, rows=found.rows, size_bytes=found.size_bytes)
 
 
-def _in_snapshot(catalog: Catalog, table: Table) -> TableSize | None:
-    """Return the size of an Iceberg table, as its current snapshot says; None if it cannot be read."""
-
-    def read() -> TableSize | None:
-        found, _ = explained(lambda: catalog.browsing.snapshots(table.full_name))
-        if found is None:
-            return None
-        return TableSize(files=found.files or 0, rows=found.rows or 0, size_bytes=found.size_bytes or 0)
-
-    return _snapshots.get(table.metadata_location, read)
+def _of_iceberg(catalog: Catalog, table: Table) -> TableSnapshots | None:
+    """Return the snapshots of an Iceberg table; None if they cannot be read, which the next request tries again."""
+    # An error leaves `Remembered.get`, so that it is not remembered.
+    found: TableSnapshots | None
+    found, _ = explained(
+        lambda: _snapshots.get(table.metadata_location, lambda: catalog.browsing.snapshots(table.full_name))
+    )
+    return found
 
 
 _GROUPS = ("Rows", "Partitions", "Indexes", "Files", "Table")

@@ -1,0 +1,57 @@
+"""What the pages say about tables that Iceberg's metadata define, and about those that other engines write to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog
+from catalog.partitions.counting import TableSize
+from tests.support.iceberg_tables import make_orders, migrate
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("ignore")]  # Airflow's own
+
+NAME = "demo.orders"
+
+
+@pytest.fixture
+def metadata(catalog: Catalog) -> Path:
+    """The metadata file of a migrated table."""
+    catalog.create_database("demo", if_not_exists=True)
+    make_orders(catalog, NAME)
+    migrate(catalog, NAME)
+    location = catalog.get_table(NAME).metadata_location
+    assert location is not None
+    return Path(location.removeprefix("file:"))
+
+
+def size(catalog: Catalog) -> TableSize | None:
+    """Return the size that the pages show."""
+    from calve_airflow.pages import table_pages
+
+    return table_pages.shown_size(catalog, catalog.get_table(NAME))
+
+
+def test_a_size_that_could_not_be_read_is_read_again(catalog: Catalog, metadata: Path) -> None:
+    aside = metadata.rename(metadata.with_suffix(".aside"))
+    assert size(catalog) is None
+    aside.rename(metadata)
+    found = size(catalog)
+    assert found is not None
+    assert (found.files, found.rows) == (4, 7)
+
+
+def test_totals_that_a_snapshot_lacks_are_unknown_and_without_snapshot_none(catalog: Catalog, metadata: Path) -> None:
+    from calve_airflow.pages import table_pages
+
+    document = json.loads(metadata.read_text())
+    for snapshot in document["snapshots"]:
+        del snapshot["summary"]["total-records"]
+    metadata.write_text(json.dumps(document))
+    assert size(catalog) is None
+    table_pages._snapshots.forget()
+    document |= {"snapshots": [], "refs": {}, "snapshot-log": [], "current-snapshot-id": -1}
+    metadata.write_text(json.dumps(document))
+    assert size(catalog) == TableSize()
