@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.engine_writes import unseen_writes
 from calve_airflow.pages.open_catalog import Remembered
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import render
@@ -80,6 +81,7 @@ def render_table(
         kind=kind_of(table),
         keys=keys_of(table),
         size=shown_size(catalog, table),
+        unseen=unseen_writes(table, _delete_files(catalog, table)),
         tabs=_tabs(table),
         tab=tab,
         actions=[(group, list(found)) for group, found in groupby(_sorted(actions), _group)],
@@ -114,6 +116,14 @@ def shown_size(catalog: Catalog, table: Table) -> TableSize | None:
     if found is None or found.files is None or found.rows is None or found.size_bytes is None:
         return None
     return TableSize(files=found.files, rows=found.rows, size_bytes=found.size_bytes)
+
+
+def _delete_files(catalog: Catalog, table: Table) -> int:
+    """Return the number of delete files in a table's current snapshot, as far as it is known."""
+    if not table.is_iceberg:
+        return table.delete_file_count
+    found = _of_iceberg(catalog, table)
+    return (found.delete_files if found is not None else None) or 0
 
 
 def _of_iceberg(catalog: Catalog, table: Table) -> TableSnapshots | None:

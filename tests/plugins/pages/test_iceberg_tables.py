@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,21 @@ def test_totals_that_a_snapshot_lacks_are_unknown_and_without_snapshot_none(cata
     document |= {"snapshots": [], "refs": {}, "snapshot-log": [], "current-snapshot-id": -1}
     metadata.write_text(json.dumps(document))
     assert size(catalog) == TableSize()
+
+
+def test_deletes_and_commits_that_are_not_taken_in_are_told(catalog: Catalog, metadata: Path) -> None:
+    from calve_airflow.pages.engine_writes import unseen_writes
+    from calve_airflow.pages.table_pages import _delete_files
+
+    table = catalog.get_table(NAME)
+    assert _delete_files(catalog, table) == 0
+    assert unseen_writes(table, 0) is None
+    assert "are deleted in 1 delete file;" in (unseen_writes(table, 1) or "")
+    assert "has not taken in" in (unseen_writes(replace(table, live_location="v2", published_location="v1"), 0) or "")
+    document = json.loads(metadata.read_text())
+    document["snapshots"][-1]["summary"]["total-delete-files"] = "3"
+    # Metadata files never change: this is another one.
+    other = metadata.with_name("00001-other.metadata.json")
+    other.write_text(json.dumps(document))
+    metadata.write_text(json.dumps(document))
+    assert _delete_files(catalog, replace(table, metadata_location=str(other))) == 3
