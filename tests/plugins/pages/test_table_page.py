@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from catalog import Catalog, NewPartition
-from catalog.storage.schema import TableRow
+from catalog.storage.schema import PartitionRow, TableRow
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
 from tests.support.table_kinds import KINDS, make_tables
@@ -122,6 +122,18 @@ def test_each_page_says_that_counts_include_rows_in_delete_files(
     assert [page for page in pages if told not in get(page).text] == []
     set_delete_files(0)
     assert [page for page in pages if "Row counts include" in get(page).text] == []
+
+
+def test_the_overview_leaves_out_the_former_partitions_of_iceberg_tables(
+    get: Callable[..., httpx.Response], pages_catalog: Catalog
+) -> None:
+    migrated = pages_catalog.get_table("shop.migrated").id
+    with pages_catalog.storage.write() as connection:
+        counts = {"file_count": 200, "row_count": 5, "size_bytes": 200}
+        connection.execute(update(PartitionRow).where(PartitionRow.table_id == migrated).values(**counts))
+    page = get("/calve/").text
+    assert "without 2 Iceberg tables" in page
+    assert "/calve/tables/shop.migrated/files" not in page
 
 
 def test_buttons_open_forms_that_fit_the_table(get: Callable[..., httpx.Response]) -> None:
