@@ -104,6 +104,9 @@ def size_of(table: Table, measured: Mapping[int, TableSize]) -> TableSize | None
 _snapshots = Remembered(seconds=3600)
 """The totals in metadata files, which never change."""
 
+_attempts = Remembered(seconds=15)
+"""The totals, or None where they could not be read: a storage that does not answer is not asked by each request."""
+
 
 def shown_size(catalog: Catalog, table: Table) -> TableSize | None:
     """Return the size of a table: of an Iceberg table, as its snapshot says, otherwise as the catalog knows it.
@@ -127,13 +130,16 @@ def _delete_files(catalog: Catalog, table: Table) -> int:
 
 
 def _of_iceberg(catalog: Catalog, table: Table) -> TableSnapshots | None:
-    """Return the snapshots of an Iceberg table; None if they cannot be read, which the next request tries again."""
-    # An error leaves `Remembered.get`, so that it is not remembered.
-    found: TableSnapshots | None
-    found, _ = explained(
-        lambda: _snapshots.get(table.metadata_location, lambda: catalog.browsing.snapshots(table.full_name))
-    )
-    return found
+    """Return the snapshots of an Iceberg table; None if they cannot be read, which a later request tries again."""
+    location = table.metadata_location
+
+    def attempt() -> TableSnapshots | None:
+        found: TableSnapshots | None
+        # An error leaves `Remembered.get`, so that it is not remembered for an hour.
+        found, _ = explained(lambda: _snapshots.get(location, lambda: catalog.browsing.snapshots(table.full_name)))
+        return found
+
+    return _attempts.get(location, attempt)
 
 
 _GROUPS = ("Rows", "Partitions", "Indexes", "Files", "Table")
