@@ -12,6 +12,7 @@ from catalog.errors import UnreadableMetadataError
 from catalog.iceberg.metadata import read_metadata
 
 _LATEST = 20
+_TOTALS = ("total-data-files", "total-records", "total-files-size", "total-delete-files")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class TableSnapshots:
     Attributes:
         location: The metadata file.
         partitioned_by: The fields of the partition spec, such as `days(at)`.
-        files, rows, size_bytes, delete_files: Of the current snapshot, as its summary says; None if it does not.
+        files, rows, size_bytes, delete_files: Of the current snapshot, as its summary says; None if it does not. 0 in a
+            table without a snapshot.
         count: The number of snapshots.
         latest: The latest ones, newest first.
     """
@@ -64,7 +66,8 @@ def read_snapshots(table: str, location: str) -> TableSnapshots:
     except (OSError, ValueError, ValidationError) as error:
         raise UnreadableMetadataError(table, location, str(error).split("\n")[0]) from error
     current = metadata.current_snapshot()
-    totals = _summary(current)
+    totals = _summary(current) if current is not None else dict.fromkeys(_TOTALS, "0")
+    files, rows, size_bytes, delete_files = (_number(totals, name) for name in _TOTALS)
     schema = metadata.schema()
     fields = [f"{schema.find_column_name(field.source_id)} {field.transform}" for field in metadata.spec().fields]
     newest = sorted(metadata.snapshots, key=lambda snapshot: -snapshot.timestamp_ms)[:_LATEST]
@@ -72,19 +75,17 @@ def read_snapshots(table: str, location: str) -> TableSnapshots:
         location,
         metadata.format_version,
         [field.removesuffix(" identity") for field in fields],
-        files=_number(totals, "total-data-files"),
-        rows=_number(totals, "total-records"),
-        size_bytes=_number(totals, "total-files-size"),
-        delete_files=_number(totals, "total-delete-files"),
+        files=files,
+        rows=rows,
+        size_bytes=size_bytes,
+        delete_files=delete_files,
         count=len(metadata.snapshots),
         latest=[_line(snapshot) for snapshot in newest],
     )
 
 
-def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
-    if snapshot is None or snapshot.summary is None:
-        return {}
-    return snapshot.summary.additional_properties
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
 def _number(summary: Mapping[str, str], name: str) -> int | None:

@@ -38,6 +38,7 @@ class Question:
         asked_by: The user who started the run; None if nobody did.
         chosen: The chosen options; empty without an answer.
         answered_by: The user who answered; None if nobody did, or if the question has expired.
+        task_state: The state of the task that asked; None before an answer, or if the task was cleared.
     """
 
     dag_id: str
@@ -51,6 +52,18 @@ class Question:
     chosen: tuple[str, ...] = ()
     answered_by: str | None = None
     answered_at: datetime | None = None
+    task_state: str | None = None
+
+    @property
+    def answer(self) -> str:
+        """The answer, for people; that of the requester, which the task refuses, is told from an approval."""
+        answer = ", ".join(self.chosen) or "No answer"
+        return f"{answer} (refused)" if "Approve" in self.chosen and not self.is_approved else answer
+
+    @property
+    def is_approved(self) -> bool:
+        """Whether an approval was chosen, and the task has not refused it."""
+        return "Approve" in self.chosen and self.task_state != "failed"
 
     @property
     def asked_at_ms(self) -> int:
@@ -99,7 +112,7 @@ def answered_questions(user: BaseUser, operation_id: str | None = None) -> list[
         user: The user; only questions of DAGs that the user may read.
         operation_id: Only those of this operation's run.
     """
-    answer = (HITLDetail.chosen_options, HITLDetail.responded_by, HITLDetail.responded_at)
+    answer = (HITLDetail.chosen_options, HITLDetail.responded_by, HITLDetail.responded_at, TaskInstance.state)
     query = (
         _questions(user)
         .add_columns(*answer)
@@ -119,10 +132,10 @@ def _of_run(query: Select[*tuple[Any, ...]], operation_id: str | None) -> Select
 
 
 def _answered(row: Sequence[Any]) -> Question:
-    *asked, chosen, answerer, answered_at = row
+    *asked, chosen, answerer, answered_at, state = row
     question = Question(*asked)
     name = (answerer or {}).get("name")
-    return replace(question, chosen=tuple(chosen or ()), answered_by=name, answered_at=answered_at)
+    return replace(question, chosen=tuple(chosen or ()), answered_by=name, answered_at=answered_at, task_state=state)
 
 
 def _questions(user: BaseUser) -> Select[*tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from calve_airflow.operators.rebalancing import needs_approval
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.engine_writes import unseen_writes
 from calve_airflow.pages.fields import PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
 from calve_airflow.pages.rendering import is_part, render
@@ -107,6 +108,7 @@ def studio(
         total=len(partitions),
         rows=rows,
         size_bytes=sum(partition.size_bytes for partition in partitions),
+        unseen=unseen_writes(table, table.delete_file_count),
         skew=max(partition.row_count for partition in partitions) * len(partitions) / rows if rows else None,
         operations=[(change, _TITLES[change]) for change in operations],
         operation=operation if operation in operations else operations[0],

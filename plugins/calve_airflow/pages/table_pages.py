@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fastapi import Request, Response
 
 from calve_airflow.pages.access import User, may_start
+from calve_airflow.pages.engine_writes import unseen_writes
 from calve_airflow.pages.open_catalog import Remembered
 from calve_airflow.pages.overview import table_sizes
 from calve_airflow.pages.rendering import render
@@ -18,6 +19,9 @@ from catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.model import ICEBERG, Table
 from catalog.partitions.counting import TableSize
+
+if TYPE_CHECKING:
+    from catalog.iceberg.described import TableSnapshots
 
 
 def kind_of(table: Table) -> str:
@@ -77,6 +81,7 @@ def render_table(
         kind=kind_of(table),
         keys=keys_of(table),
         size=shown_size(catalog, table),
+        unseen=unseen_writes(table, _delete_files(catalog, table)),
         tabs=_tabs(table),
         tab=tab,
         actions=[(group, list(found)) for group, found in groupby(_sorted(actions), _group)],
@@ -99,22 +104,42 @@ def size_of(table: Table, measured: Mapping[int, TableSize]) -> TableSize | None
 _snapshots = Remembered(seconds=3600)
 """The totals in metadata files, which never change."""
 
+_attempts = Remembered(seconds=15)
+"""The totals, or None where they could not be read: a storage that does not answer is not asked by each request."""
+
 
 def shown_size(catalog: Catalog, table: Table) -> TableSize | None:
-    """Return the size of a table: of an Iceberg table, as its snapshot says, otherwise as the catalog knows it."""
-    return _in_snapshot(catalog, table) if table.is_iceberg else size_of(table, table_sizes(catalog))
+    """Return the size of a table: of an Iceberg table, as its snapshot says, otherwise as the catalog knows it.
+
+    None if it cannot be read, or if the snapshot has no totals.
+    """
+    if not table.is_iceberg:
+        return size_of(table, table_sizes(catalog))
+    found = _of_iceberg(catalog, table)
+    if found is None or found.files is None or found.rows is None or found.size_bytes is None:
+        return None
+    return TableSize(files=found.files, rows=found.rows, size_bytes=found.size_bytes)
 
 
-def _in_snapshot(catalog: Catalog, table: Table) -> TableSize | None:
-    """Return the size of an Iceberg table, as its current snapshot says; None if it cannot be read."""
+def _delete_files(catalog: Catalog, table: Table) -> int:
+    """Return the number of delete files in a table's current snapshot, as far as it is known."""
+    if not table.is_iceberg:
+        return table.delete_file_count
+    found = _of_iceberg(catalog, table)
+    return (found.delete_files if found is not None else None) or 0
 
-    def read() -> TableSize | None:
-        found, _ = explained(lambda: catalog.browsing.snapshots(table.full_name))
-        if found is None:
-            return None
-        return TableSize(files=found.files or 0, rows=found.rows or 0, size_bytes=found.size_bytes or 0)
 
-    return _snapshots.get(table.metadata_location, read)
+def _of_iceberg(catalog: Catalog, table: Table) -> TableSnapshots | None:
+    """Return the snapshots of an Iceberg table; None if they cannot be read, which a later request tries again."""
+    location = table.metadata_location
+
+    def attempt() -> TableSnapshots | None:
+        found: TableSnapshots | None
+        # An error leaves `Remembered.get`, so that it is not remembered for an hour.
+        found, _ = explained(lambda: _snapshots.get(location, lambda: catalog.browsing.snapshots(table.full_name)))
+        return found
+
+    return _attempts.get(location, attempt)
 
 
 _GROUPS = ("Rows", "Partitions", "Indexes", "Files", "Table")

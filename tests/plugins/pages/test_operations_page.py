@@ -223,6 +223,19 @@ def test_the_requester_and_viewers_cannot_approve(open_page: Callable[..., Page]
     assert seen.get_by_role("button", name="Reject").is_disabled()
 
 
+def test_an_approval_by_the_requester_is_shown_as_refused(
+    pages_server: PagesServer, tokens: dict[str, str], question: str
+) -> None:
+    path = f"/api/v2/dags/{DAG}/dagRuns/{question}/taskInstances/approve/-1/hitlDetails"
+    with httpx.Client(base_url=pages_server.url, headers={"Authorization": f"Bearer {tokens['op']}"}) as client:
+        client.patch(path, json={"chosen_options": ["Approve"], "params_input": {}}).raise_for_status()
+        for page in ("/calve/approvals", path_of(f"{DAG}/{question}")):
+            assert "Approve (refused)" not in client.get(page).text
+        pages_server.fail_task(DAG, question, "approve")
+        for page in ("/calve/approvals", path_of(f"{DAG}/{question}")):
+            assert "Approve (refused)" in client.get(page).text
+
+
 @pytest.mark.parametrize(
     "text",
     ["<script>alert(1)</script>", "a <b>b</b>", "![x](https://elsewhere.example/x.png)", "[x](javascript:alert(1))"],

@@ -11,8 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from sqlalchemy import update
 
 from catalog import Catalog, NewPartition
+from catalog.storage.schema import PartitionRow, TableRow
 from tests.support.browser import serious_problems
 from tests.support.pages_server import ROLES, PagesServer
 from tests.support.table_kinds import KINDS, make_tables
@@ -103,6 +105,35 @@ def test_tables_of_each_kind_show_what_they_have(get: Callable[..., httpx.Respon
             missing = get(f"/calve/tables/{name}{tab}")
             assert missing.status_code == 404, (name, tab)
             assert name in missing.text
+
+
+def test_each_page_says_that_counts_include_rows_in_delete_files(
+    get: Callable[..., httpx.Response], pages_catalog: Catalog
+) -> None:
+    def set_delete_files(number: int) -> None:
+        with pages_catalog.storage.write() as connection:
+            of_tables = update(TableRow).where(TableRow.name.in_(("hashed", "stored")))
+            connection.execute(of_tables.values(delete_file_count=number))
+
+    tabs = {"hashed": ("", "/partitions", "/studio", "/files"), "stored": ("", "/partitions", "/picture", "/explain")}
+    pages = [f"/calve/tables/shop.{name}{tab}" for name, found in tabs.items() for tab in found]
+    told = "Row counts include the rows that are deleted in 2 delete files; readers do not see these rows."
+    set_delete_files(2)
+    assert [page for page in pages if told not in get(page).text] == []
+    set_delete_files(0)
+    assert [page for page in pages if "Row counts include" in get(page).text] == []
+
+
+def test_the_overview_leaves_out_the_former_partitions_of_iceberg_tables(
+    get: Callable[..., httpx.Response], pages_catalog: Catalog
+) -> None:
+    migrated = pages_catalog.get_table("shop.migrated").id
+    with pages_catalog.storage.write() as connection:
+        counts = {"file_count": 200, "row_count": 5, "size_bytes": 200}
+        connection.execute(update(PartitionRow).where(PartitionRow.table_id == migrated).values(**counts))
+    page = get("/calve/").text
+    assert "without 2 Iceberg tables" in page
+    assert "/calve/tables/shop.migrated/files" not in page
 
 
 def test_buttons_open_forms_that_fit_the_table(get: Callable[..., httpx.Response]) -> None:
