@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ def serve(
     Listens on 127.0.0.1 unless an address has another host, which needs the credentials of CALVE_DOOR_KEYS. Logs are
     JSON on stderr. SIGTERM and SIGINT let requests finish; SIGHUP reads keys and certificates again.
     """
+    _require_servers()
     # Imported late, because other commands do not need the servers.
     from catalog.cli.doors import doors
     from catalog.doors.serving.logs import write_json_logs
@@ -72,6 +74,13 @@ def serve(
     )
     write_json_logs(log_level.upper())
     supervisor.serve()
+
+
+def _require_servers() -> None:
+    if missing := [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]:
+        raise InvalidConfigurationError(
+            f"{' and '.join(missing)} not installed; install Calve with what servers need: pip install 'calve[serve]'"
+        )
 
 
 def _certificate(chain: Path | None, key: Path | None, client_authority: Path | None) -> Certificate | None:

@@ -66,7 +66,7 @@ def tables(draw: st.DrawFn) -> str:
 
 
 def definition(table: Table) -> dict[str, Any]:
-    changing = ("id", "version", "live_location", "published_location")
+    changing = ("id", "version", "created_at_ms", "live_location", "published_location")
     return {name: value for name, value in vars(table).items() if name not in changing and name[0] != "_"}
 
 

@@ -31,6 +31,8 @@ NEEDED = (
         "sqlalchemy",
         "sqlglot",
     ),
+    # The extra `serve`.
+    *("fastapi", "uvicorn"),
     *("pytest", "pytest-timeout", "hypothesis"),
 )
 ABSENT = ("airflow", "pyspark", "great_expectations", "pandas", "duckdb")

@@ -207,6 +207,14 @@ def test_wrong_options_are_refused(arguments: list[str], message: str, sqlite_ur
     assert message in done.stderr
 
 
+def test_missing_packages_are_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.cli.serving.find_spec", lambda name: None)
+    done = calve("serve", CALVE_CATALOG_URL=sqlite_url)
+    assert done.exit_code == 1
+    assert "fastapi and uvicorn not installed" in done.stderr
+    assert "pip install 'calve[serve]'" in done.stderr
+
+
 def test_a_port_in_use_is_reported(sqlite_url: str) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = str(taken.getsockname()[1])
