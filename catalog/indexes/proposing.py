@@ -19,7 +19,7 @@ from catalog.expressions.tree import ALL, NONE, Expression, conjuncts, keys_of
 from catalog.indexes.bounds import bounds_of
 from catalog.indexes.keys import cut_key
 from catalog.indexes.planner import ScanPlan, Skip, candidate_plans
-from catalog.indexes.skipping import Span, resolve
+from catalog.indexes.skipping import FEW_LOOK_UPS, ITEMS_OF_A_LOOK_UP, Span, resolve
 from catalog.model import IndexState, PartitionIndex, Table
 from catalog.types.ranges import Ranges, intersection
 
@@ -186,7 +186,7 @@ class _Reading:
         return None if reading is None else reading.ranges
 
     def _values(self, plan: ScanPlan, skip: Skip, spans: Sequence[Span]) -> Sequence[bytes] | None:
-        """Return the values of a skipped key with the values before it; None if they are most items of the sample."""
+        """Return the values of a skipped key with the values before it; None if the look-ups would not pay."""
         assert plan.index is not None
         names = self._table.key_names
         last = plan.index.keys.index(skip.name)
@@ -194,5 +194,6 @@ class _Reading:
         keys = sorted(map(cut_key, map(b"".join, zip(*columns, strict=True))))
         found = [key for span in spans for key in keys[bisect_left(keys, span.low) : bisect_left(keys, span.high)]]
         values = sorted(set(found))
-        is_few = len(values) * len(skip.tails) <= max(_FEW, len(found) // _CLEARLY_FEWER)
-        return values if is_few else None
+        ranges = len(values) * len(skip.tails)
+        pays = ranges <= FEW_LOOK_UPS or self._sample.scaled(len(found)) >= ITEMS_OF_A_LOOK_UP * ranges
+        return values if pays else None

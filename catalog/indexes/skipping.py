@@ -19,6 +19,12 @@ from catalog.types.key_types import KeyType
 from catalog.types.memo import Memo
 from catalog.types.ranges import END, KeyRange, Ranges, union
 
+FEW_LOOK_UPS = 16
+"""So many look-ups take less time than finding out whether they pay."""
+
+ITEMS_OF_A_LOOK_UP = 4
+"""A look-up, and the range that it leads to, take as long as reading so many items."""
+
 MAXIMUM_SPANS = 50_000
 """The maximum number of ranges in which the values of one key are looked up."""
 

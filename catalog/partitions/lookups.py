@@ -11,17 +11,11 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from catalog.indexes.planner import Skip
-from catalog.indexes.skipping import Span
+from catalog.indexes.skipping import FEW_LOOK_UPS, ITEMS_OF_A_LOOK_UP, Span
 from catalog.partitions.queries import Queries, Query
 from catalog.partitions.reading import read_all
 from catalog.storage.bulk import batched
 from catalog.types.ranges import KeyRange, Ranges
-
-FEW_LOOK_UPS = 16
-"""So many look-ups take less time than finding out whether they pay."""
-
-ITEMS_OF_A_LOOK_UP = 4
-"""A look-up, and the range that it leads to, take as long as reading so many items."""
 
 MAXIMUM_LOOK_UPS = 50_000
 """The maximum number of values that a search looks up for one key; they are in memory."""
