@@ -171,13 +171,6 @@ class DecimalType(KeyType):
         value: int = int("".join(map(str, digits))) * 10**shift
         return -value if sign else value
 
-    def comparable(self, text: str) -> int | None:
-        """Return the number for comparisons; one with more digits than the type is still comparable."""
-        try:
-            return self.parse_literal(text)
-        except KeyValueError:
-            return None
-
     def floor(self, value: KeyValue) -> int | None:
         """Return the greatest value of the type that is not greater than a number; None when there is none."""
         unit: int = 10 ** (self._MORE_DIGITS - self.scale)
