@@ -198,6 +198,8 @@ def read_packed(key_type: KeyType, piece: str) -> KeyValue | None:
 def read_strictly(key: str, key_type: KeyType, piece: str) -> KeyValue | None:
     """Return the typed value of one key's part of a packed string, as `read_packed` does.
 
+    A number with more digits than its type holds is compared, too, as in Glue.
+
     Raises:
         PartitionValueError: The value is not of the key's type, whatever its precision.
     """
@@ -205,7 +207,8 @@ def read_strictly(key: str, key_type: KeyType, piece: str) -> KeyValue | None:
     [text] = unpack_values(piece)
     if value is None and text is not None:
         try:
-            key_type.parse_bound(text)
+            value, is_exact = key_type.parse_bound(text)
+            return value if is_exact else None
         except KeyValueError as error:
             raise PartitionValueError(key, text, str(key_type), str(error)) from None
     return value
