@@ -53,7 +53,7 @@ _PARAMETERS = "files text, rows text, bytes text"
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Open a client of the Hive Metastore protocol, whoever answers it.
+    """Open a client of the Hive Metastore protocol, for any server of it.
 
     Args:
         address: `host:port`.

@@ -31,8 +31,8 @@ from catalog.tables.ownership import LOCATIONS
 _ATTEMPTS = 10
 
 
-class TableMethods(Protocol):
-    """What `Catalog` does with a table of its own."""
+class OwnTables(Protocol):
+    """The methods of `Catalog` for its own tables."""
 
     def drop_table(self, name: str, *, purge: bool = False) -> PurgedFiles:
         """Drop it; see `Catalog.drop_table`."""
@@ -44,7 +44,7 @@ class TableMethods(Protocol):
 class EngineEntries:
     """The tables and views of one catalog, as engines see them."""
 
-    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, own: TableMethods) -> None:
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, own: OwnTables) -> None:
         """Set the storage, the journal, and the methods for tables that Calve itself manages."""
         self.namespaces = Namespaces(storage, definitions)
         self._storage = storage

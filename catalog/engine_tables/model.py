@@ -11,7 +11,7 @@ from catalog.engine_tables.names import Identifier
 from catalog.iceberg.documents.schemas import Json
 
 Also = Callable[[Connection, Sequence["Loaded"]], None]
-"""What the transaction of a change does besides, given the result."""
+"""Further work in the transaction of a change, given the result."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NewTable:
 
 @dataclass(frozen=True)
 class Commit:
-    """What a client changes of a table or view, and what must be true when it changes."""
+    """Updates of a table or view that a client sends, and the requirements that must hold."""
 
     identifier: Identifier
     requirements: Sequence[Json]

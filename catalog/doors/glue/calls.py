@@ -22,7 +22,7 @@ Answer: TypeAlias = dict[str, Any] | str
 
 @dataclass(frozen=True)
 class Door:
-    """What all operations work on.
+    """The catalog and the shared state that all operations use.
 
     Attributes:
         catalog_id: The id of the catalog, which Glue's clients expect to be the number of an account.

@@ -30,7 +30,7 @@ _MAXIMUM_HEADER = 8_192
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What a signature covers: an HTTP request as it was sent.
+    """An HTTP request as it was sent, which a signature covers.
 
     Attributes:
         path, query: As in the request line, still encoded.

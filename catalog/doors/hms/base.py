@@ -1,4 +1,4 @@
-"""What the handlers of all subjects share."""
+"""The base class of the handlers of all subjects."""
 
 from __future__ import annotations
 

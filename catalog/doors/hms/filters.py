@@ -6,7 +6,6 @@ Calve keeps it as null, so that a condition which that string meets also asks fo
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -14,22 +13,14 @@ from datetime import date
 from hive_metastore.ttypes import MetaException
 
 from catalog.doors.hms.filter_parser import Leaf, Tree, Value, parse_filter
-from catalog.expressions.evaluation import like_pattern
-from catalog.expressions.tree import LikePattern
+from catalog.expressions.evaluation import COMPARE, like_pattern
+from catalog.expressions.tree import LikePattern, Operator
 from catalog.model import Column
 from catalog.model.partition_names import NULL_VALUE
 
 _INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 """Types of integers → the first number that is too large for them."""
 
-_COMPARE = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _PIECE = re.compile(r"\\.|\.\*|.", re.DOTALL)
 _WILD = {".*": "%", ".": "_"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
@@ -76,7 +67,9 @@ def _of_integer(key: str, comparison: str, number: int, limit: int) -> str:
     if -limit <= number < limit:
         return f"{key} {comparison} {number}"
     # All values of the key are on the same side of the number.
-    return f"{key} is not null" if _COMPARE[comparison](0, number) else f"({key} is null and {key} is not null)"
+    return (
+        f"{key} is not null" if COMPARE[Operator(comparison)](0, number) else f"({key} is null and {key} is not null)"
+    )
 
 
 def _of_string(key: str, leaf: Leaf) -> str:
@@ -91,7 +84,7 @@ def _of_string(key: str, leaf: Leaf) -> str:
         return f"{key} is {'' if leaf.operator == '=' else 'not '}null"
     else:
         condition = f"{key} {leaf.operator} {_quoted(text)}"
-        meets = _COMPARE[leaf.operator](NULL_VALUE, text)
+        meets = COMPARE[Operator(leaf.operator)](NULL_VALUE, text)
     return f"({condition} or {key} is null)" if meets else condition
 
 

@@ -33,7 +33,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of a process or system that has too much open."""
 
 _ENDED = (OSError, EOFError, TProtocolException, TTransportException, CredentialsError)
-"""What ends a connection alone: bytes that are no message of the protocol, limits, and clients that have gone.
+"""Errors that end only their own connection: invalid bytes, exceeded limits, and clients that have disconnected.
 
 Thrift's decoder raises the built-in errors, too, for bytes that are no message.
 """

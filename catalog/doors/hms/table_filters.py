@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import Any
@@ -11,21 +10,13 @@ from hive_metastore.ttypes import MetaException
 
 from catalog.doors.hms.filter_parser import Leaf, Tree, parse_filter
 from catalog.doors.hms.filters import like_of
-from catalog.expressions.evaluation import like_pattern
-from catalog.expressions.tree import LikePattern
+from catalog.expressions.evaluation import COMPARE, like_pattern
+from catalog.expressions.tree import LikePattern, Operator
 from catalog.metastores.types import HiveTable
 
 OWNER, ACCESS, PARAMETER = "hive_filter_field_owner__", "hive_filter_field_last_access__", "hive_filter_field_params__"
 """Names of the fields in filters. Source: `hive_metastore.thrift`."""
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _OF_PARAMETERS = ("=", "<>", "LIKE")
 
 Test = Callable[[HiveTable], bool]
@@ -73,5 +64,5 @@ def _comparison(leaf: Leaf, kind: type) -> Callable[[Any], bool]:
     if leaf.operator == "LIKE":
         pattern = like_pattern(LikePattern(like_of(value)))
         return lambda given: given is not None and pattern.fullmatch(given) is not None
-    compare = _COMPARE[leaf.operator]
+    compare = COMPARE[Operator(leaf.operator)]
     return lambda given: given is not None and compare(given, value)

@@ -18,7 +18,7 @@ from catalog.metastores.types import HiveTable
 
 
 class TruncateCalls(Base):
-    """Deletion of rows, whoever wrote them, as a metastore deletes files."""
+    """Deletion of all rows, including those of other engines, as a metastore deletes files."""
 
     def truncate_table(self, database: str | None, name: str | None, partitions: list[str] | None) -> None:
         try:

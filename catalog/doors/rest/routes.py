@@ -16,7 +16,6 @@ class Route:
 
     Attributes:
         path: In the catalog, with `{namespace}` and `{name}`.
-        is_change: The request changes something, so that an idempotency key counts.
     """
 
     method: str

@@ -1,1 +1,1 @@
-"""What all front doors share: who asks, keys and roles, limits, metrics, logs, and the processes that serve."""
+"""The parts that all front doors share: clients, keys and roles, limits, metrics, logs, and the server processes."""

@@ -11,7 +11,7 @@ from catalog.errors.doors import AccessDeniedError, CredentialsError
 
 
 class Role(IntEnum):
-    """What a client may do; a role includes those below it."""
+    """A level of permission; a role includes those below it."""
 
     READER = 1
     """Read definitions, partitions and statistics."""

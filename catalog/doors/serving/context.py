@@ -1,4 +1,4 @@
-"""What the server gives to each front door."""
+"""The objects that the server passes to each front door."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from catalog.doors.serving.shared import SharedRecords
 
 @dataclass(frozen=True)
 class Serving:
-    """What all front doors of one process share.
+    """The objects that all front doors of one process share.
 
     Attributes:
         tls: The server's certificate for connections that are encrypted; None for plain ones.

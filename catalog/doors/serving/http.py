@@ -1,4 +1,4 @@
-"""What the HTTP front doors share: an application around theirs, which the server runs.
+"""The ASGI application that wraps that of each HTTP front door, and which the server runs.
 
 It gives each request an id, keeps the limits, adds security headers, counts and logs, answers `/health` and `/metrics`,
 and answers errors that the application did not expect without a traceback.

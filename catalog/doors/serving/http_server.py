@@ -87,7 +87,7 @@ def _guarded(protocol: Any, door: str, serving: Serving) -> type[asyncio.Protoco
 
 
 class _Guard:
-    """What is added to uvicorn's protocol, of which it is the first base."""
+    """A mix-in for uvicorn's protocol, as its first base class."""
 
     door: str
     serving: Serving

@@ -23,7 +23,7 @@ PLAIN = b"PLAIN"
 
 
 class Stream(Protocol):
-    """What the Thrift door uses of a connection; a `socket.socket` has it."""
+    """The methods of a connection that the Thrift door uses; a `socket.socket` has them."""
 
     def recv(self, size: int, /) -> bytes:
         """Return at most this number of bytes; none at the end."""

@@ -112,10 +112,10 @@ def check_update(update: object) -> None:
                 if not all(_has_type(number, int) for number in ids):
                     raise InvalidRequestError(f"{action} names {ids!r}; write a list of whole numbers")
         case "add-view-version":
-            check_version(fields.get("view-version"))
+            check_view_version(fields.get("view-version"))
 
 
-def check_version(version: object) -> None:
+def check_view_version(version: object) -> None:
     """Check the fields of a version of a view.
 
     Raises:
@@ -329,7 +329,7 @@ def check_view(document: object) -> None:
         check_schema(schema)
     for version in fields["versions"]:
         require_fields("a version of the view", version, {"version-id": int, "timestamp-ms": int})
-        check_version(version)
+        check_view_version(version)
     if all(version["version-id"] != fields["current-version-id"] for version in fields["versions"]):
         raise InvalidRequestError(f"the view has no version {fields['current-version-id']}, its current one")
     _check_texts("the properties", fields.get("properties") or {})

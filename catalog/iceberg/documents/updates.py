@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Final
+from typing import Final, TypeVar
 
 from catalog.errors import InvalidRequestError, InvalidTableError, RequirementFailedError
 from catalog.iceberg.clock import now_ms
@@ -27,6 +27,8 @@ KEPT_METADATA: Final = "write.metadata.previous-versions-max"
 _KEPT_METADATA_DEFAULT = 100
 _LAST_ADDED = -1
 
+Changes = TypeVar("Changes")
+
 
 def apply_updates(base: Json | None, updates: Sequence[Json], *, location: str | None = None) -> Json | None:
     """Return a table's metadata after updates; None if they change nothing.
@@ -41,16 +43,31 @@ def apply_updates(base: Json | None, updates: Sequence[Json], *, location: str |
     """
     check_updates(updates)
     changes = _Changes(base, updates)
+    apply_each(changes, updates, _UPDATES, "table")
+    return changes.finished(location)
+
+
+def apply_each(
+    changes: Changes, updates: Sequence[Json], known: Mapping[str, Callable[[Changes, Json], None]], what: str
+) -> None:
+    """Apply checked updates to a document in turn.
+
+    Args:
+        known: Action of an update → the function that applies it.
+        what: The kind of document, for messages: `table` or `view`.
+
+    Raises:
+        InvalidRequestError: An update is unknown, incomplete, or impossible.
+    """
     for update in updates:
         action = update.get("action")
-        apply = _UPDATES.get(str(action))
+        apply = known.get(str(action))
         if apply is None:
-            raise InvalidRequestError(f"unknown update {action!r} of a table; known are {', '.join(sorted(_UPDATES))}")
+            raise InvalidRequestError(f"unknown update {action!r} of a {what}; known are {', '.join(sorted(known))}")
         try:
             apply(changes, update)
         except KeyError as error:
             raise InvalidRequestError(f"update {action} has no field {error}; add it") from None
-    return changes.finished(location)
 
 
 class _Changes:

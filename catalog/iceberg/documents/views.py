@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from uuid import uuid4
 
-from catalog.errors import InvalidRequestError, InvalidTableError
+from catalog.errors import InvalidTableError
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.schemas import Json, is_same_schema
-from catalog.iceberg.documents.shapes import check_schema, check_updates, check_version, number_of
-from catalog.iceberg.documents.updates import with_properties
+from catalog.iceberg.documents.shapes import check_schema, check_updates, check_view_version, number_of
+from catalog.iceberg.documents.updates import apply_each, with_properties
 
 _HISTORY_SIZE = "version.history.num-entries"
 _HISTORY_DEFAULT = 10
@@ -28,7 +28,7 @@ def new_view(schema: Json, version: Json, location: str, properties: Mapping[str
     Raises:
         InvalidRequestError: The version is incomplete, or has two texts of one dialect.
     """
-    check_version({"schema-id": _LAST_ADDED, **version})
+    check_view_version({"schema-id": _LAST_ADDED, **version})
     updates: list[Json] = [
         {"action": "set-location", "location": location},
         {"action": "add-schema", "schema": schema},
@@ -49,15 +49,7 @@ def apply_view_updates(base: Json | None, updates: Sequence[Json]) -> Json | Non
     """
     check_updates(updates)
     changes = _Changes(base)
-    for update in updates:
-        action = update.get("action")
-        apply = _UPDATES.get(str(action))
-        if apply is None:
-            raise InvalidRequestError(f"unknown update {action!r} of a view; known are {', '.join(sorted(_UPDATES))}")
-        try:
-            apply(changes, update)
-        except KeyError as error:
-            raise InvalidRequestError(f"update {action} has no field {error}; add it") from None
+    apply_each(changes, updates, _UPDATES, "view")
     return changes.finished()
 
 

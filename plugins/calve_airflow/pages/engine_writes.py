@@ -1,4 +1,4 @@
-"""What the pages say about tables to which other engines write."""
+"""The notices of pages about tables to which other engines write."""
 
 from __future__ import annotations
 

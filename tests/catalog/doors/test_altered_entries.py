@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import (
     DatabaseNotFoundError,
@@ -30,11 +29,6 @@ ORC = replace(
     output_format="org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
     serde="org.apache.hadoop.hive.ql.io.orc.OrcSerde",
 )
-
-
-@pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import (
     InvalidPartitionError,
@@ -25,11 +24,6 @@ from catalog.model.identifiers import TableName
 from tests.support.entries import NAME, ORDERS, PARQUET, STRANGE
 
 ARCHIVE = TableName("demo", "archive")
-
-
-@pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
 
 
 @pytest.fixture

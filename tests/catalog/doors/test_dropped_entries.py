@@ -18,11 +18,6 @@ from tests.support.entries import NAME, ORDERS, PARQUET
 
 
 @pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
-
-
-@pytest.fixture
 def orders(entries: Entries) -> HiveTable:
     created = entries.create_table(ORDERS)
     entries.add_partitions(NAME, [HivePartition(("DE", str(day)), PARQUET) for day in range(3)])

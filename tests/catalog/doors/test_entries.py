@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import (
     InvalidPartitionError,
@@ -21,11 +20,6 @@ from catalog.metastores.types import HiveDatabase, HivePartition, HiveStorage, H
 from catalog.model import Column, FileFormat, TableKind
 from catalog.model.identifiers import TableName
 from tests.support.entries import NAME, ORDERS, PARQUET, STRANGE
-
-
-@pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
 
 
 @pytest.fixture

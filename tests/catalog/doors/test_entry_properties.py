@@ -86,11 +86,6 @@ def tables(draw: st.DrawFn) -> HiveTable:
     )
 
 
-@pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
-
-
 @shared
 @given(table=tables(), changed=tables(), cascade=st.booleans())
 def test_a_table_is_what_went_in(entries: Entries, table: HiveTable, changed: HiveTable, cascade: bool) -> None:

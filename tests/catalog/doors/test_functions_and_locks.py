@@ -39,11 +39,6 @@ MASK = HiveFunction(
 )
 
 
-@pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
-
-
 # --- functions --------------------------------------------------------------------------------------------------------
 
 

@@ -37,11 +37,6 @@ SCHEMA = {
 
 
 @pytest.fixture
-def entries(catalog: Catalog) -> Entries:
-    return Entries(catalog)
-
-
-@pytest.fixture
 def metadata(entries: Entries) -> list[str]:
     """The locations of three metadata files of a table that the catalog has no longer, in order."""
     tables, identifier = entries.catalog.iceberg, identifier_of(TableName("demo", "made"))

@@ -65,8 +65,8 @@ def of_members(call: Call) -> Found:
 def version_of(table: Found) -> str:
     """Return the `VersionId` of a table, which changes with each change of its definition.
 
-    Versions are numbers from 1. Those of an Iceberg table are derived from its metadata file instead, whoever has
-    committed it; its history is in Iceberg's metadata.
+    Versions are numbers from 1. Those of an Iceberg table are derived from its metadata file instead, also when another
+    engine has committed it; its history is in Iceberg's metadata.
     """
     location = metadata_location(table.entry)
     if location is None:
