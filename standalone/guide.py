@@ -61,14 +61,14 @@ class Guide:
             self._run("calve", "sql", script)
 
     def run_spark_sql(self, *queries: str) -> None:
-        """Run queries with Spark's `spark-sql` and the settings of `calve spark-conf`; print queries and results.
+        """Run queries with `spark-sql` and the settings of `calve spark-conf --jdbc`; print queries and results.
 
         Raises:
             DemoError: spark-sql failed.
         """
         settings = self.home / "spark-iceberg.conf"
         settings.touch(mode=0o600)
-        settings.write_text(self._run("calve", "spark-conf"))
+        settings.write_text(self._run("calve", "spark-conf", "--jdbc"))
         # Without the first, spark-sql would create an embedded Hive metastore in the current folder.
         properties = ("spark.sql.catalogImplementation=in-memory", "spark.sql.cli.print.header=true")
         options = [word for name_and_value in properties for word in ("--conf", name_and_value)]
