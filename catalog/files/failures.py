@@ -12,6 +12,7 @@ import pyarrow
 
 from catalog.errors import MissingFileError, StorageError
 from catalog.files import object_stores
+from catalog.files.long_names import is_too_long, too_long
 
 T = TypeVar("T")
 
@@ -22,6 +23,7 @@ def storage_errors(location: str) -> Iterator[None]:
 
     Raises:
         MissingFileError: A file or folder does not exist.
+        InvalidLocationError: A name is longer than the file system allows.
         StorageError: Any other error, except `FileExistsError`, which callers handle.
     """
     try:
@@ -31,6 +33,8 @@ def storage_errors(location: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingFileError(f"{location}: {first_line(error)}; check the path") from error
     except (OSError, pyarrow.ArrowException) as error:
+        if is_too_long(error):
+            raise too_long(location) from error
         cause = object_stores.known_cause(error) or f"{first_line(error)}; correct that and try again"
         raise StorageError(f"{location} cannot be read or written: {cause}") from error
 

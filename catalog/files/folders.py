@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from catalog.errors import CatalogError, LocationNotEmptyError, MissingFileError, StorageError
+from catalog.errors import CatalogError, InvalidLocationError, LocationNotEmptyError, MissingFileError, StorageError
 from catalog.files.locations import is_local, local_path
+from catalog.files.long_names import is_too_long, too_long
 
 
 def make_folders(locations: Iterable[str]) -> Sequence[str]:
     """Create the folders that do not exist yet on local disks; return their paths, and those of folders around them.
 
     Raises:
-        StorageError: A folder cannot be created; those created before are removed again.
+        InvalidLocationError: It is a file, or a name is longer than the file system allows.
+        StorageError: A folder cannot be created for another reason; those created before are removed again.
     """
     made: list[str] = []
     for location in locations:
@@ -27,9 +29,11 @@ def make_folders(locations: Iterable[str]) -> Sequence[str]:
             if os.path.isdir(path):
                 continue
             remove_folders(made)
-            raise StorageError(f"{location} is a file, not a folder; choose another location") from None
+            raise InvalidLocationError(f"{location} is a file, not a folder; choose another location") from None
         except (OSError, ValueError) as error:
             remove_folders(made)
+            if is_too_long(error):
+                raise too_long(location) from None
             reason = error.strerror if isinstance(error, OSError) else error
             raise StorageError(f"folder {location} cannot be created: {reason}") from None
     return made
@@ -57,7 +61,8 @@ def move_folder(location: str, target: str, *, must_exist: bool = False) -> bool
     Raises:
         MissingFileError: Neither the folder nor its target exists.
         LocationNotEmptyError: The target has files, which are not those of the folder.
-        StorageError: The folder cannot be moved.
+        InvalidLocationError: A name in the target is longer than the file system allows.
+        StorageError: The folder cannot be moved for another reason.
     """
     before, after = local_path(location), local_path(target)
     try:
@@ -74,6 +79,8 @@ def move_folder(location: str, target: str, *, must_exist: bool = False) -> bool
         # Errors of storage are errors of the system, too.
         raise
     except OSError as error:
+        if is_too_long(error):
+            raise too_long(target) from None
         raise StorageError(f"{location} cannot be moved to {target}: {error.strerror}") from None
     return True
 
