@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from catalog.errors import InvalidRequestError
+from catalog.errors import InvalidLocationError, InvalidRequestError
+from catalog.files.locations import has_plain_names
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.settings.places import is_path_property, require_location, require_properties
@@ -16,7 +17,7 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
     """Check the locations that updates, or whole metadata, name.
 
     Raises:
-        LocationNotAllowedError, InvalidLocationError: One is not allowed.
+        LocationNotAllowedError, InvalidLocationError: One is not allowed, or engines do not agree where it is.
         InvalidRequestError: One is not a string.
     """
     if document is not None:
@@ -34,6 +35,11 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
             if not isinstance(location, str) or not location:
                 raise InvalidRequestError(f"{field} is {location!r}, which is no location; give a folder or file")
             require_location(location, field)
+            if field == "location" and not has_plain_names(location):
+                raise InvalidLocationError(
+                    f"location {location!r} has an empty name, '.' or '..' in it, which engines resolve in different "
+                    "ways; write it without them"
+                )
 
 
 def _places(update: Json) -> Iterator[tuple[str, object]]:

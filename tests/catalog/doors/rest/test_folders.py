@@ -62,6 +62,25 @@ def test_the_location_of_a_calve_table_cannot_change(http: httpx.Client, catalog
     assert not list(Path(elsewhere).rglob("*.json"))
 
 
+@pytest.mark.parametrize("name", ["..", ".", ""])
+def test_no_location_that_engines_resolve_in_different_ways_is_set(
+    http: httpx.Client, create: Create, name: str
+) -> None:
+    made = create().json()
+    location = f"{made['metadata']['location']}/{name}/other"
+    change = {"requirements": [], "updates": [{"action": "set-location", "location": location}]}
+    answer = http.post("/namespaces/demo/tables/t", json=change)
+    assert error_of(answer) == (400, "BadRequestException")
+    assert "write it without them" in answer.text
+    creation = {"requirements": [{"type": "assert-create"}], "updates": change["updates"]}
+    assert error_of(http.post("/namespaces/demo/tables/new", json=creation))[0] == 400
+    document = Path(made["metadata"]["location"], "metadata", "00001-x.metadata.json")
+    document.write_text(json.dumps({**made["metadata"], "location": location}))
+    given = {"name": "new", "metadata-location": str(document)}
+    assert error_of(http.post("/namespaces/demo/register", json=given)) == (400, "BadRequestException")
+    assert http.get("/namespaces/demo/tables/t").json()["metadata-location"] == made["metadata-location"]
+
+
 def test_registering_over_a_table_takes_no_folder_of_a_calve_table(
     http: httpx.Client, create: Create, foreign: str
 ) -> None:
