@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
 """How often the server looks whether it has to stop."""
 
+_FIRST_SECONDS = 1.0
+"""How long a server that stops waits for the first message of a new connection."""
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of a process or system that has too much open."""
 
@@ -56,6 +59,8 @@ class HmsServer:
         self._connections = serving.connections(DOOR)
         self._rates = Rates(serving.limits.requests_per_second, DOOR, serving.rates)
         self._lock = threading.Lock()
+        # Connections without a first message yet, and those that have had one and wait for the next.
+        self._new: set[socket.socket] = set()
         self._idle: set[socket.socket] = set()
         self._threads: dict[threading.Thread, socket.socket] = {}
 
@@ -97,14 +102,14 @@ class HmsServer:
     def _drain(self) -> None:
         with self._lock:
             threads = dict(self._threads)
-            for connection in self._idle:
-                _shut(connection)
-        until = monotonic() + self._limits.stop_seconds
-        for thread in threads:
-            thread.join(max(0.0, until - monotonic()))
-        for thread, connection in threads.items():
-            if thread.is_alive():
-                _shut(connection)
+        since = monotonic()
+        # The first message of a new connection may be on its way.
+        for seconds, ended in ((0.0, self._idle), (_FIRST_SECONDS, self._new), (self._limits.stop_seconds, None)):
+            for thread in threads:
+                thread.join(max(0.0, since + seconds - monotonic()))
+            with self._lock:
+                for connection in threads.values() if ended is None else ended:
+                    _shut(connection)
 
     def _run(self, connection: socket.socket, address: str) -> None:
         self._serving.metrics.connected(DOOR, 1)
@@ -131,7 +136,7 @@ class HmsServer:
     def _converse(self, connection: socket.socket, address: str) -> None:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._waiting(connection):
+        with self._waiting(connection, self._new):
             authenticated = authenticate(connection, self._serving.access)
         if authenticated is None:
             return
@@ -144,24 +149,23 @@ class HmsServer:
         )
         handler = Handler(self._serving.catalog, self._entries, client)
         dispatcher = Dispatcher(handler, client, address, self._rates, self._serving.metrics)
-        while self._has_message(connection, transport):
+        with self._waiting(connection, self._new):
+            has_message = transport.wait()
+        while has_message:
             dispatcher.answer(transport)
-
-    def _has_message(self, connection: socket.socket, transport: MessageTransport) -> bool:
-        """Wait for a message; return False if the connection ends before one begins."""
-        with self._waiting(connection):
-            return not self._serving.stop.is_set() and transport.wait()
+            with self._waiting(connection, self._idle):
+                has_message = not self._serving.stop.is_set() and transport.wait()
 
     @contextlib.contextmanager
-    def _waiting(self, connection: socket.socket) -> Iterator[None]:
+    def _waiting(self, connection: socket.socket, waiting: set[socket.socket]) -> Iterator[None]:
         """Mark a connection as one that may be closed when the server stops."""
         with self._lock:
-            self._idle.add(connection)
+            waiting.add(connection)
         try:
             yield
         finally:
             with self._lock:
-                self._idle.discard(connection)
+                waiting.discard(connection)
 
 
 def _shut(connection: socket.socket) -> None:

@@ -6,7 +6,9 @@ import resource
 
 from catalog.doors.serving.shared import SharedRecords
 
-MOST_PROCESSES = 256
+MOST_PROCESSES = 257
+"""The processes that `calve serve` allows, and the successor of one of them."""
+
 _DOORS = ("hms", "glue", "rest", "metrics")
 
 

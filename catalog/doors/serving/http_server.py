@@ -18,6 +18,9 @@ _HEAD_BYTES = 65_536
 """Bytes of the first line and the headers of a request."""
 
 _KEEP_ALIVE_SECONDS = 75
+_FIRST_SECONDS = 1.0
+"""How long a server that stops waits for the first request of a new connection."""
+
 _LOOK_SECONDS = 0.2
 
 
@@ -95,6 +98,7 @@ class _Guard:
     _waiting: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_counted = False
+    _is_last = False
 
     def connection_made(self: Any, transport: asyncio.Transport) -> None:
         """Count a connection, or close it if there are too many."""
@@ -117,6 +121,8 @@ class _Guard:
     def data_received(self: Any, data: bytes) -> None:
         """Take data, and close a connection whose headers are too long."""
         super().data_received(data)  # type: ignore[misc]  # of uvicorn's protocol
+        if self._is_last and self.cycle is not None:
+            self.cycle.keep_alive = False
         if self.cycle is not None and not self.cycle.response_complete:
             self._wait_no_longer()
             self._head_bytes = 0
@@ -126,6 +132,14 @@ class _Guard:
             self.transport.abort()
         elif self._waiting is None:
             self._wait()
+
+    def shutdown(self: Any) -> None:
+        """Close the connection after its current request; that of a new connection may be on its way."""
+        if self.cycle is None and not self._is_last:
+            self._is_last = True
+            self.loop.call_later(_FIRST_SECONDS, self.shutdown)
+        else:
+            super().shutdown()  # type: ignore[misc]  # of uvicorn's protocol
 
     def _wait(self: Any) -> None:
         self._waiting = self.loop.call_later(self.serving.limits.body_seconds, self.transport.abort)

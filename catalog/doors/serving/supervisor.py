@@ -2,7 +2,8 @@
 
 The supervisor opens the sockets and forks the workers. A worker that dies is replaced, after a pause that grows while
 its successors die, too. SIGTERM and SIGINT stop the server gracefully; SIGHUP reads the files of keys and certificates
-again, and replaces the workers as soon as each has finished its requests.
+again, and replaces the workers one after the other: each by a successor that serves already, as soon as it has finished
+its requests.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ class Supervisor:
         self._workers: dict[int, _Worker] = {}
         self._failures = 0
         self._due: dict[int, float] = {}
+        # Workers with former keys, and the one that has been told to stop because its successor serves.
+        self._stale: list[_Worker] = []
+        self._retiring: int | None = None
         self._is_stopping = False
         self._is_outdated = False
         try:
@@ -128,6 +132,7 @@ class Supervisor:
                 while not self._is_stopping:
                     self._handle(signal.sigtimedwait(_SIGNALS, self._pause()))
                     self._start_due()
+                    self._replace_next()
                 self._stop()
         finally:
             self._kill()
@@ -222,6 +227,9 @@ class Supervisor:
             del self._workers[process]
             if os.WIFEXITED(status) and os.WEXITSTATUS(status) == OUTDATED:
                 self._is_outdated = self._is_stopping = True
+            if process == self._retiring:
+                self._retiring = None
+                continue
             if self._is_stopping:
                 continue
             lived = time.monotonic() - worker.since
@@ -250,9 +258,23 @@ class Supervisor:
         except CatalogError as error:
             log.error("keys and certificates stay as they were", extra={"fields": {"problem": str(error)}})
             return
-        for worker in sorted(self._workers.values(), key=lambda worker: worker.number):
-            os.kill(worker.process, signal.SIGTERM)
+        self._stale = [worker for worker in self._workers.values() if worker.process != self._retiring]
         log.info("keys and certificates were read again")
+
+    def _replace_next(self) -> None:
+        """Replace one worker that has former keys, unless another one is being replaced."""
+        # One that has died has got a successor with the new keys.
+        self._stale = [worker for worker in self._stale if worker.process in self._workers]
+        if not self._stale or self._retiring is not None or self._is_stopping:
+            return
+        stale = self._stale.pop(0)
+        used = {worker.number for worker in self._workers.values()} | self._due.keys()
+        answer = self._start(next(number for number in range(self._count + 1) if number not in used), is_awaited=True)
+        if answer != READY:
+            # It is started again as each worker that dies; former keys must not stay valid until it succeeds.
+            log.error("a worker's successor does not start", extra={"fields": {"problem": answer.decode()}})
+        self._retiring = stale.process
+        os.kill(stale.process, signal.SIGTERM)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
