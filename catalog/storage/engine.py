@@ -21,6 +21,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import commit_translated, lost_connection_errors, translated
+from catalog.storage.interrupting import interruptible
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 from catalog.storage.urls import has_half_a_password, shown_url
 
@@ -111,7 +112,7 @@ class Storage:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction with one snapshot of the catalog, unaffected by concurrent commits."""
-        with translated(self.url), self._reader.begin() as connection:
+        with translated(self.url), self._reader.connect() as connection, interruptible(connection), connection.begin():
             yield connection
 
     @contextmanager
@@ -121,7 +122,12 @@ class Storage:
         Raises:
             CommitOutcomeUnknownError: The connection was lost during the commit.
         """
-        with translated(self.url), self._writer.connect() as connection, connection.begin() as transaction:
+        with (
+            translated(self.url),
+            self._writer.connect() as connection,
+            interruptible(connection),
+            connection.begin() as transaction,
+        ):
             yield connection
             with commit_translated(self.url):
                 transaction.commit()
@@ -159,7 +165,7 @@ class Storage:
         Returns:
             The rows; none when the connection was lost, so callers with an empty result query again in a transaction.
         """
-        with translated(self.url), self._alone.connect() as connection:
+        with translated(self.url), self._alone.connect() as connection, interruptible(connection):
             driver = connection.connection.driver_connection
             assert driver is not None
             try:

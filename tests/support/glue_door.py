@@ -16,6 +16,7 @@ from catalog.doors.glue.application import application, error_body
 from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Client, Key, Role
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import Wrapped
+from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.metrics import Metrics
 
 REGION = "eu-west-1"
@@ -45,13 +46,15 @@ class GlueDoor:
 
 
 @contextmanager
-def serving_glue(catalog: Catalog, folder: Path, access: Access = WITHOUT_CREDENTIALS) -> Iterator[GlueDoor]:
+def serving_glue(
+    catalog: Catalog, folder: Path, access: Access = WITHOUT_CREDENTIALS, limits: Limits | None = None
+) -> Iterator[GlueDoor]:
     """Serve a catalog on a free local port.
 
     Args:
         folder: For the metrics.
     """
-    serving = Serving(catalog, Metrics(folder), access)
+    serving = Serving(catalog, Metrics(folder), access, limits or Limits())
     served = Wrapped(application(serving), "glue", serving, error_body)  # type: ignore[arg-type]
     server = uvicorn.Server(uvicorn.Config(served, "127.0.0.1", 0, log_level="error", http="httptools"))
     thread = threading.Thread(target=server.run, daemon=True)

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 from fastapi import FastAPI, Request, Response
@@ -19,9 +20,11 @@ from catalog.doors.glue.calls import Call, Door
 from catalog.doors.glue.failures import MAXIMUM_MESSAGE, GlueError, glue_error, is_internal
 from catalog.doors.glue.operations import OPERATIONS
 from catalog.doors.glue.shapes import TARGET_PREFIX, find_operation, read_request
-from catalog.doors.glue.signatures import Signatures, SignedRequest
+from catalog.doors.glue.signatures import Signatures, Signed, SignedRequest
+from catalog.doors.serving.bodies import CLIENT
 from catalog.doors.serving.context import Serving
-from catalog.doors.serving.http import CLIENT, OPERATION, REQUEST_ID, STATUS
+from catalog.doors.serving.http import OPERATION, REQUEST_ID, STATUS
+from catalog.doors.serving.threads import RequestThreads
 from catalog.errors import InvalidConfigurationError
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,7 @@ def application(serving: Serving) -> FastAPI:
     catalog_id = os.environ.get(CATALOG_ID) or DEFAULT_CATALOG_ID
     door = Door(catalog, Entries(catalog), builds, serving.metrics, catalog_id)
     signatures = Signatures(serving.access, serving.seen)
+    threads = RequestThreads()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,8 +67,12 @@ def application(serving: Serving) -> FastAPI:
 
     @served.post("/")
     async def answer(request: Request) -> Response:
+        try:
+            signed = _check_headers(signatures, request)
+        except GlueError as error:
+            return _refusal(error, request)
         body = await request.body()
-        return await run_in_threadpool(_answer, door, signatures, request, body)
+        return await threads.run(partial(_answer, door, signed, request, body))
 
     return served
 
@@ -76,9 +84,19 @@ def _build_limit() -> int:
     return int(text)
 
 
-def _answer(door: Door, signatures: Signatures, request: Request, body: bytes) -> Response:
+def _check_headers(signatures: Signatures, request: Request) -> Signed:
+    scope = request.scope
+    headers = [(name.lower(), value) for name, value in scope["headers"]]
+    request_line = request.method, scope.get("raw_path") or b"/", scope["query_string"]
+    signed = signatures.check(SignedRequest(*request_line, headers))
+    if signed.client is not None:
+        scope[CLIENT] = signed.client
+    return signed
+
+
+def _answer(door: Door, signed: Signed, request: Request, body: bytes) -> Response:
     try:
-        return _response(200, _run(door, signatures, request, body), request)
+        return _response(200, _run(door, signed, request, body), request)
     except Exception as error:
         failure = glue_error(error)
         if is_internal(failure):
@@ -86,12 +104,9 @@ def _answer(door: Door, signatures: Signatures, request: Request, body: bytes) -
         return _refusal(failure, request)
 
 
-def _run(door: Door, signatures: Signatures, request: Request, body: bytes) -> bytes:
+def _run(door: Door, signed: Signed, request: Request, body: bytes) -> bytes:
     scope = request.scope
-    headers = [(name.lower(), value) for name, value in scope["headers"]]
-    signed = SignedRequest(request.method, scope.get("raw_path") or b"/", scope["query_string"], headers, body)
-    client = signatures.client(signed)
-    scope[CLIENT] = client
+    client = scope[CLIENT] = signed.verified(body)
     target = request.headers.get("x-amz-target", "")
     if not target.startswith(TARGET_PREFIX):
         raise GlueError("UnknownOperationException", f"the header X-Amz-Target is {target[:100]!r}, not AWSGlue.…")
@@ -122,7 +137,7 @@ _OUTSIDE = {
     "AccessDeniedError": "AccessDeniedException",
     "CredentialsError": "UnrecognizedClientException",
     "RequestTooLargeError": "InvalidInputException",
-    "ServiceUnavailableException": "OperationTimeoutException",
+    "CommitStateUnknownException": "OperationTimeoutException",
     "TooManyRequestsError": "ThrottlingException",
 }
 

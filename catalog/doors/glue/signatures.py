@@ -26,11 +26,13 @@ _TERMINATOR = "aws4_request"
 _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _SPACES = re.compile(rb" +")
 _MAXIMUM_HEADER = 8_192
+_BODY_HASH = b"x-amz-content-sha256"
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """An HTTP request as it was sent, which a signature covers.
+    """An HTTP request as it was sent, which a signature covers together with the hash of its body.
 
     Attributes:
         path, query: As in the request line, still encoded.
@@ -41,7 +43,6 @@ class SignedRequest:
     path: bytes
     query: bytes
     headers: Sequence[tuple[bytes, bytes]]
-    body: bytes
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first header of a name."""
@@ -80,34 +81,43 @@ class Signatures:
         self._seen = seen
         self._clock = clock
 
-    def client(self, request: SignedRequest) -> Client:
-        """Return the client that has signed a request.
+    def check(self, request: SignedRequest) -> Signed:
+        """Check what the headers of a request tell, before its body is received.
 
         Raises:
             GlueError: It is unsigned, incompletely or wrongly signed, by an unknown key, for another time, or was sent
                 before.
         """
         if self._access.anonymous is not None:
-            return self._access.anonymous
+            return Signed(self._access.anonymous, lambda _body: None)
         authorization = _read_authorization(request)
-        # Compared even if there is no such key, so that the time of the answer does not tell which keys exist.
-        key = self._access.keys.get(authorization.access_key)
         moment = _read_time(request, authorization)
         _require_signed(request, authorization)
-        expected = _signature(request, authorization, moment, "" if key is None else key.secret_key)
-        is_right = hmac.compare_digest(expected, authorization.signature)
+        self._require_current(moment)
+        key = self._access.keys.get(authorization.access_key)
         if key is None or request.header(b"x-amz-security-token") is not None:
             # Keys of the server are permanent; a session token is of other credentials.
             raise GlueError("UnrecognizedClientException", "The security token included in the request is invalid.")
-        if not is_right:
-            raise _invalid(
-                "The request signature we calculated does not match the signature you provided. Check your AWS Secret "
-                "Access Key and signing method."
-            )
-        self._require_current(request, authorization, moment)
-        return key.client
 
-    def _require_current(self, request: SignedRequest, authorization: _Authorization, moment: str) -> None:
+        def require_signature(body_hash: str) -> None:
+            expected = _signature(request, authorization, moment, key.secret_key, body_hash)
+            if not hmac.compare_digest(expected, authorization.signature):
+                raise _invalid(
+                    "The request signature we calculated does not match the signature you provided. Check your AWS "
+                    "Secret Access Key and signing method."
+                )
+            self._require_new(request, authorization, moment)
+
+        declared = request.header(_BODY_HASH)
+        if declared is None:
+            return Signed(None, lambda body: require_signature(_sha256(body)), key.client)
+        body_hash = declared.decode("latin-1")
+        if not _HASH.fullmatch(body_hash):
+            raise _invalid("The value of x-amz-content-sha256 is not 64 hexadecimal digits in lower case.")
+        require_signature(body_hash)
+        return Signed(key.client, lambda body: _require_hash(body, body_hash))
+
+    def _require_current(self, moment: str) -> None:
         signed_at, now = _seconds(moment), self._clock()
         if abs(now - signed_at) > SKEW_SECONDS:
             shown = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -117,12 +127,41 @@ class Signatures:
                 f"Signature {problem}: {moment} is more than {SKEW_SECONDS // 60} minutes {side} than {shown}; set the "
                 "client's clock"
             )
+
+    def _require_new(self, request: SignedRequest, authorization: _Authorization, moment: str) -> None:
         attempt = [request.header(name) or b"" for name in (b"amz-sdk-invocation-id", b"amz-sdk-request")]
-        if not self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), now):
+        if not self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), self._clock()):
             raise _invalid(
                 f"This request was sent before, at {moment}; sign it again (equal requests of one second need "
                 "different values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
             )
+
+
+class Signed:
+    """A request whose headers are right.
+
+    Attributes:
+        client: The client, if the headers prove it; None if only the body shows whether the signature is right.
+    """
+
+    def __init__(
+        self, client: Client | None, require_body: Callable[[bytes], None], supposed: Client | None = None
+    ) -> None:
+        """Keep the check of the body, and the client if it holds."""
+        self.client = client
+        self._require_body = require_body
+        self._supposed = supposed
+
+    def verified(self, body: bytes) -> Client:
+        """Return the client that has signed the request with this body.
+
+        Raises:
+            GlueError: The signature is not right for it, or the request was sent before.
+        """
+        self._require_body(body)
+        client = self.client or self._supposed
+        assert client is not None
+        return client
 
 
 def _invalid(message: str) -> GlueError:
@@ -154,7 +193,7 @@ def _read_authorization(request: SignedRequest) -> _Authorization:
         raise _invalid(f"Credential should be scoped to correct service: {SERVICE!r}.")
     if terminator != _TERMINATOR:
         raise _invalid(f"Credential should be scoped with a valid terminator: {_TERMINATOR!r}.")
-    if not re.fullmatch("[0-9a-f]{64}", parts["Signature"]):
+    if not _HASH.fullmatch(parts["Signature"]):
         raise _incomplete("Signature must be 64 hexadecimal digits in lower case.")
     return _Authorization(access_key, date, region, tuple(parts["SignedHeaders"].split(";")), parts["Signature"])
 
@@ -180,7 +219,7 @@ def _seconds(moment: str) -> float:
 
 
 def _require_signed(request: SignedRequest, authorization: _Authorization) -> None:
-    """Check that the signature covers the host and every header of AWS, and that the hash is that of the body."""
+    """Check that the signature covers the host and every header of AWS."""
     names = authorization.signed_headers
     if list(names) != sorted(set(names)):
         raise _incomplete("SignedHeaders must be sorted, in lower case and without duplicates.")
@@ -190,13 +229,17 @@ def _require_signed(request: SignedRequest, authorization: _Authorization) -> No
         raise _invalid(f"{missing[0]!r} must be a 'SignedHeader' in the AWS Authorization.")
     if absent := sorted(set(names) - sent):
         raise _invalid(f"The signed header {absent[0][:40]!r} is not in the request.")
-    claimed = request.header(b"x-amz-content-sha256")
-    if claimed is not None and not hmac.compare_digest(claimed, _sha256(request.body).encode()):
+
+
+def _require_hash(body: bytes, expected: str) -> None:
+    if not hmac.compare_digest(_sha256(body), expected):
         raise _invalid("The value of x-amz-content-sha256 is not the hash of the body.")
 
 
-def _signature(request: SignedRequest, authorization: _Authorization, moment: str, secret_key: str) -> str:
-    canonical = _canonical_request(request, authorization.signed_headers)
+def _signature(
+    request: SignedRequest, authorization: _Authorization, moment: str, secret_key: str, body_hash: str
+) -> str:
+    canonical = _canonical_request(request, authorization.signed_headers, body_hash)
     text = "\n".join((_ALGORITHM, moment, authorization.scope, hashlib.sha256(canonical).hexdigest()))
     key = _signing_key(secret_key, authorization.date, authorization.region)
     return hmac.digest(key, text.encode("latin-1", "replace"), "sha256").hex()
@@ -210,7 +253,7 @@ def _signing_key(secret_key: str, date: str, region: str) -> bytes:
     return key
 
 
-def _canonical_request(request: SignedRequest, signed_headers: Iterable[str]) -> bytes:
+def _canonical_request(request: SignedRequest, signed_headers: Iterable[str], body_hash: str) -> bytes:
     lines = [
         request.method.encode("latin-1"),
         _encoded(request.path or b"/", safe="/"),
@@ -220,7 +263,7 @@ def _canonical_request(request: SignedRequest, signed_headers: Iterable[str]) ->
         key = name.encode("latin-1")
         values = [_SPACES.sub(b" ", value.strip()) for header, value in request.headers if header == key]
         lines.append(key + b":" + b",".join(values))
-    lines += [b"", ";".join(signed_headers).encode("latin-1"), _sha256(request.body).encode()]
+    lines += [b"", ";".join(signed_headers).encode("latin-1"), body_hash.encode()]
     return b"\n".join(lines)
 
 

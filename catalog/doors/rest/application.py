@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from fastapi import FastAPI, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from catalog.catalog import Catalog
@@ -21,7 +20,9 @@ from catalog.doors.rest.errors import error_answer, error_body
 from catalog.doors.rest.routes import ROUTES, Route
 from catalog.doors.rest.tables import headers_of
 from catalog.doors.rest.tokens import client_of, token_answer
-from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Role
+from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Client, Role
+from catalog.doors.serving.bodies import CLIENT
+from catalog.doors.serving.threads import RequestThreads
 from catalog.engine_tables.answers import LIFETIME_MINUTES, GivenAnswer, GivenAnswers
 from catalog.errors import CatalogError, InvalidRequestError
 from catalog.files.object_stores import endpoint, region
@@ -30,8 +31,8 @@ PREFIX = "calve"
 """The part of all paths that clients learn from `/v1/config`; paths without it work, too."""
 
 _KEY = "idempotency-key"
-_CLIENT, _STATUS = "calve.client", "calve.status"
-"""Where the server around the application looks for the client and the name of an error."""
+_STATUS = "calve.status"
+"""Where the server around the application looks for the name of an error."""
 
 _Scope = MutableMapping[str, Any]
 _Application = Callable[[_Scope, Any, Any], Awaitable[None]]
@@ -50,10 +51,16 @@ def application(catalog: Catalog, access: Access = WITHOUT_CREDENTIALS) -> FastA
         authorization = request.headers.get("authorization")
         return _response(token_answer(access, await request.body(), authorization))
 
+    threads = RequestThreads()
+
     async def _answer(request: Request, handler: Callable[[Asking], Answer], route: Route | None) -> Response:
+        try:
+            client = _admitted(access, request, route)
+        except CatalogError as error:
+            return _response(_refused(error, request, route))
         content = await request.body()
-        answering = partial(_answered, catalog, access, request, content, handler, route)
-        return _response(await run_in_threadpool(answering))
+        answering = partial(_answered, catalog, client, request, content, handler, route)
+        return _response(await threads.run(answering))
 
     app.add_api_route("/v1/config", configuration, methods=["GET"], name="config")
     app.add_api_route("/v1/oauth/tokens", token, methods=["POST"], name="token")
@@ -81,9 +88,22 @@ def _taking_request(endpoint: Callable[..., Awaitable[Response]]) -> Callable[[R
     return answer
 
 
+def _admitted(access: Access, request: Request, route: Route | None) -> Client:
+    """Return the client of a request, which its headers tell before its body is received.
+
+    Raises:
+        CredentialsError, AccessDeniedError: It has no valid token, or may not send the request.
+    """
+    client = client_of(access, request.headers.get("authorization"))
+    request.scope[CLIENT] = client
+    role = Role.READER if route is None else route.role
+    client.require(role, f"send {request.method} {request.scope['path']}"[:200])
+    return client
+
+
 def _answered(
     catalog: Catalog,
-    access: Access,
+    client: Client,
     request: Request,
     content: bytes,
     handler: Callable[[Asking], Answer],
@@ -91,10 +111,6 @@ def _answered(
 ) -> Answer:
     """Return the answer to a request, which may be an error."""
     try:
-        client = client_of(access, request.headers.get("authorization"))
-        request.scope[_CLIENT] = client
-        role = Role.READER if route is None else route.role
-        client.require(role, f"send {request.method} {request.scope['path']}"[:200])
         asking = Asking(
             catalog, client, request.path_params, dict(request.query_params), dict(request.headers), content
         )
@@ -102,9 +118,13 @@ def _answered(
             return _Repeatable(catalog, asking, request, key).answer(route)
         return handler(asking)
     except CatalogError as error:
-        answer = error_answer(error, is_view=route is not None and route.is_view)
-        request.scope[_STATUS] = (answer.body or {})["error"]["type"]
-        return answer
+        return _refused(error, request, route)
+
+
+def _refused(error: CatalogError, request: Request, route: Route | None) -> Answer:
+    answer = error_answer(error, is_view=route is not None and route.is_view)
+    request.scope[_STATUS] = (answer.body or {})["error"]["type"]
+    return answer
 
 
 class _Repeatable:

@@ -11,11 +11,11 @@ import json
 import time
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
-from typing import Any
 
 from catalog.doors.serving.access import Access
+from catalog.doors.serving.bodies import CLIENT, Body, ClientVanished, Message, Receive, Scope, UnknownBodies
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.health import health
 from catalog.doors.serving.limits import Rates
@@ -23,14 +23,11 @@ from catalog.doors.serving.logs import log_failure, log_request, request_id
 from catalog.errors import AccessDeniedError, CatalogError
 from catalog.errors.doors import CredentialsError, RequestTooLargeError, TooManyRequestsError
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPERATION, CLIENT, REQUEST_ID, STATUS = "calve.operation", "calve.client", "calve.request_id", "calve.status"
-"""Keys of a request's scope: an application may set the first two, and the name of an error as its status."""
+OPERATION, REQUEST_ID, STATUS = "calve.operation", "calve.request_id", "calve.status"
+"""Keys of a request's scope: an application may set the first one, and the name of an error as its status."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -44,10 +41,7 @@ _KINDS = {
     TooManyRequestsError: 429,
 }
 _TEXT = b"text/plain; charset=utf-8"
-_FORM = b"application/x-www-form-urlencoded"
 _BODILESS = ("GET", "HEAD")
-_LARGE = 1024 * 1024
-"""Larger bodies are checked in a thread, while the server goes on with other requests."""
 
 ErrorBody = Callable[[int, str, str], tuple[bytes, Mapping[str, str]]]
 """A protocol's answer for an HTTP status, the name of an error and its message: the body, and more headers."""
@@ -76,6 +70,7 @@ class Wrapped:
         self._serving = serving
         self._error_body = error_body
         self._rates = Rates(serving.limits.requests_per_second, door, serving.rates)
+        self._unknown = UnknownBodies(serving.limits.unknown_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -83,14 +78,16 @@ class Wrapped:
             await self._application(scope, receive, send)
         if scope["type"] != "http":
             return
-        exchange = _Exchange(scope, send, has_tls=self._serving.tls is not None)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        body = Body(scope, headers, receive, self._serving.limits, self._unknown)
+        exchange = _Exchange(scope, headers, body, send, has_tls=self._serving.tls is not None)
         try:
-            await self._answer_in_time(exchange, receive)
+            await self._answer_in_time(exchange)
         except CatalogError as error:
             status = next((code for kind, code in _KINDS.items() if isinstance(error, kind)), 400)
             await self._refuse(exchange, status, type(error).__name__, str(error))
-        except _Vanished:
-            exchange.status = "vanished"
+        except ClientVanished:
+            exchange.status, exchange.is_withheld = "vanished", False
         except Exception:
             log_failure(self._door, exchange.operation, exchange.identifier)
             exchange.is_withheld = True
@@ -98,21 +95,26 @@ class Wrapped:
             if exchange.is_withheld:
                 message = f"unexpected error; the server's log has it with the request id {exchange.identifier}"
                 await self._refuse(exchange, 500, "InternalServiceException", message)
+            body.close()
             self._record(exchange)
 
-    async def _answer_in_time(self, exchange: _Exchange, receive: Receive) -> None:
+    async def _answer_in_time(self, exchange: _Exchange) -> None:
         seconds = self._serving.limits.request_seconds
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                await self._answer(exchange, receive)
+                await self._answer(exchange)
         except TimeoutError:
             # The application's own time-outs, for instance of a storage, are unexpected errors.
             if not deadline.expired():
                 raise
-            await self._refuse(exchange, 503, "ServiceUnavailableException", f"no answer within {seconds:g} seconds")
+            message = (
+                f"no answer within {seconds:g} seconds; the request was interrupted, and what it changes may have been "
+                "changed or not: look before you send it again"
+            )
+            await self._refuse(exchange, 504, "CommitStateUnknownException", message)
 
-    async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
+    async def _answer(self, exchange: _Exchange) -> None:
         scope = exchange.scope
         address = (scope.get("client") or ("", 0))[0]
         self._rates.take(address)
@@ -124,39 +126,7 @@ class Wrapped:
         if self._application is None:
             await self._refuse(exchange, 404, "NotFoundException", "this server answers /health and /metrics only")
             return
-        body = await self._body(exchange, receive)
-        await self._application(scope, _replay(body, receive), exchange.send)
-
-    async def _body(self, exchange: _Exchange, receive: Receive) -> bytes:
-        """Return the body of a request that keeps the limits."""
-        limits = self._serving.limits
-        length = exchange.headers.get(b"content-length", b"")
-        if length.isdigit():
-            limits.require_size(int(length))
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Vanished
-                    part = message.get("body", b"")
-                    size += len(part)
-                    limits.require_size(size)
-                    parts.append(part)
-                    if not message.get("more_body"):
-                        break
-        except TimeoutError:
-            raise RequestTooLargeError(
-                f"the body did not arrive within {limits.body_seconds:g} seconds; send it in parts"
-            ) from None
-        body = b"".join(parts)
-        if not exchange.headers.get(b"content-type", b"").startswith(_FORM):
-            if len(body) > _LARGE:
-                await asyncio.to_thread(limits.require_flat, body)
-            else:
-                limits.require_flat(body)
-        return body
+        await self._application(scope, exchange.body, exchange.send)
 
     async def _answer_about_server(self, exchange: _Exchange) -> None:
         exchange.operation = exchange.scope["path"].removeprefix("/")
@@ -193,16 +163,13 @@ class Wrapped:
         )
 
 
-class _Vanished(Exception):
-    """The client has closed the connection before its request was complete."""
-
-
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, send: Send, *, has_tls: bool) -> None:
+    def __init__(self, scope: Scope, headers: Mapping[bytes, bytes], body: Body, send: Send, *, has_tls: bool) -> None:
         self.scope = scope
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers = headers
+        self.body = body
         self.identifier = request_id(self.headers.get(b"x-request-id", b"").decode("latin-1"))
         self.scope[REQUEST_ID] = self.identifier
         self.since = time.perf_counter()
@@ -242,6 +209,7 @@ class _Exchange:
         if self.is_withheld:
             return
         if message["type"] == "http.response.start":
+            await self.body.skip()
             self.is_started = True
             self._code = message["status"]
             own = {name.lower() for name, _ in message.get("headers", ())}
@@ -259,19 +227,6 @@ class _Exchange:
         pairs = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in given.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": pairs})
         await self.send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    is_read = False
-
-    async def replay() -> Message:
-        nonlocal is_read
-        if is_read:
-            return await receive()
-        is_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
 
 
 def _require_no_browser(headers: Mapping[bytes, bytes]) -> None:

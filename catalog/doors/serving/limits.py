@@ -58,6 +58,11 @@ class Limits:
             request_seconds=_least_one("CALVE_DOOR_SECONDS", int(cls.request_seconds)),
         )
 
+    @property
+    def unknown_bytes(self) -> int:
+        """The bytes that a door of one process holds of requests whose clients are not known yet."""
+        return 2 * self.body_bytes
+
     def require_size(self, size_bytes: int) -> None:
         """Refuse a request that is too large.
 

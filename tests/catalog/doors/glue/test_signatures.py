@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
+import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +24,7 @@ from botocore.exceptions import ClientError
 from catalog import Catalog
 from catalog.doors.glue.failures import GlueError
 from catalog.doors.glue.signatures import Signatures, SignedRequest
+from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.seen import SKEW_SECONDS, TWIN_SECONDS, SeenSignatures
 from tests.support.glue_door import KEYS, REGION, GlueDoor, serving_glue
 
@@ -32,7 +39,7 @@ def door(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
     (folder / "catalog.db").write_bytes(sqlite_template.read_bytes())
     with (
         Catalog.open(f"sqlite:///{folder / 'catalog.db'}", warehouse=str(folder)) as catalog,
-        serving_glue(catalog, folder, KEYS) as door,
+        serving_glue(catalog, folder, KEYS, Limits(body_bytes=1_000_000)) as door,
     ):
         yield door
 
@@ -68,7 +75,7 @@ def post(url: str, headers: Headers, body: bytes = BODY, path: str = "/") -> tup
     """Send a request as it is; return the status, the error's name and its message."""
     answer = httpx.post(url + path, content=body, headers=headers)
     content: dict[str, Any] = answer.json()
-    assert answer.headers["x-amzn-requestid"]
+    assert answer.headers["x-request-id"]
     return answer.status_code, content.get("__type", ""), content.get("message", "")
 
 
@@ -134,6 +141,62 @@ def test_refuses_a_hash_that_is_not_of_the_body(door: GlueDoor) -> None:
     assert "x-amz-content-sha256" in message
 
 
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (without("Authorization"), "MissingAuthenticationTokenException"),
+        (changed("Authorization", "Credential=OWNER", "Credential=NOBODY"), "UnrecognizedClientException"),
+        (lambda headers: headers.update({"X-Amz-Date": "20010101T000000Z"}), "InvalidSignatureException"),
+        (changed("X-Amz-Content-SHA256", "00", "11"), "InvalidSignatureException"),
+        (lambda headers: headers.update({"X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}), "InvalidSignatureException"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_its_body_is_received(
+    door: GlueDoor, change: Callable[[Headers], None], code: str
+) -> None:
+    headers = signed(door.url, more={"X-Amz-Content-SHA256": "0" * 64})
+    change(headers)
+    assert answered_without_body(door, headers) == code
+
+
+def test_the_body_of_a_request_that_is_signed_with_its_hash_is_received(door: GlueDoor) -> None:
+    headers = signed(door.url, more={"X-Amz-Content-SHA256": sha256(BODY).hexdigest()})
+    with pytest.raises(TimeoutError):
+        answered_without_body(door, headers)
+    assert post(door.url, signed(door.url, more={"X-Amz-Content-SHA256": sha256(BODY).hexdigest()}))[0] == 200
+
+
+def answered_without_body(door: GlueDoor, headers: Headers) -> str:
+    """Send headers of a body that does not follow, as a client that waits for permission does; return the error."""
+    host, port = door.url.removeprefix("http://").split(":")
+    sent = {**headers, "Content-Length": "1000000", "Expect": "100-continue"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+    with socket.create_connection((host, int(port)), timeout=2) as connection:
+        connection.sendall(f"POST / HTTP/1.1\r\n{lines}\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n"):
+            head += connection.recv(10_000)
+    return re.findall(rb"x-amzn-errortype: (\w+)", head)[0].decode()
+
+
+def test_large_bodies_of_unknown_clients_are_bounded(door: GlueDoor) -> None:
+    """The door of these tests accepts 1 MB, and holds twice as much for unknown clients."""
+    body = json.dumps({"NextToken": "x" * 900_000}).encode()
+    host, port = door.url.removeprefix("http://").split(":")
+    head = "".join(f"{name}: {value}\r\n" for name, value in signed(door.url, body=body).items())
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            waiting = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            waiting.sendall(f"POST / HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n".encode() + body)
+        time.sleep(0.5)
+        assert post(door.url, signed(door.url, body=body), body)[1] == "ThrottlingException"
+        small = {"X-Amz-Content-SHA256": sha256(body).hexdigest()}
+        assert post(door.url, signed(door.url, body=body, more=small), body)[1] == "InvalidInputException"
+        assert post(door.url, signed(door.url))[0] == 200
+    time.sleep(0.5)
+    assert post(door.url, signed(door.url, body=body), body)[1] == "InvalidInputException"
+
+
 def test_refuses_a_wrong_secret_and_temporary_credentials(door: GlueDoor) -> None:
     assert post(door.url, signed(door.url, secret="guessed"))[1] == "InvalidSignatureException"
     assert post(door.url, signed(door.url, key="", secret="guessed"))[1] == "UnrecognizedClientException"
@@ -160,7 +223,11 @@ def test_refuses_a_request_that_is_sent_again(door: GlueDoor) -> None:
 
 def as_sent(headers: Headers) -> SignedRequest:
     pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    return SignedRequest("POST", b"/", b"", pairs, BODY)
+    return SignedRequest("POST", b"/", b"", pairs)
+
+
+def client_of(signatures: Signatures, request: SignedRequest) -> str:
+    return signatures.check(request).verified(BODY).name
 
 
 def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_forgotten_afterwards() -> None:
@@ -168,15 +235,15 @@ def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_fo
     signatures = Signatures(KEYS, SeenSignatures(), lambda: now)
     # The client's clock is ahead, so that the request is valid for twice as long.
     headers = signed("http://glue", at=NOW + timedelta(seconds=SKEW_SECONDS))
-    assert signatures.client(as_sent(headers)).name == "owner"
+    assert client_of(signatures, as_sent(headers)) == "owner"
     for later in (TWIN_SECONDS + 1, 2 * SKEW_SECONDS - 1):
         now = NOW.timestamp() + later
         with pytest.raises(GlueError, match="sent before"):
-            signatures.client(as_sent({**headers, "amz-sdk-invocation-id": str(later)}))
+            client_of(signatures, as_sent({**headers, "amz-sdk-invocation-id": str(later)}))
     now = NOW.timestamp() + 2 * SKEW_SECONDS + 1
     with pytest.raises(GlueError, match="expired"):
-        signatures.client(as_sent(headers))
-    assert signatures.client(as_sent(signed("http://glue", at=NOW + timedelta(seconds=2 * SKEW_SECONDS))))
+        client_of(signatures, as_sent(headers))
+    assert client_of(signatures, as_sent(signed("http://glue", at=NOW + timedelta(seconds=2 * SKEW_SECONDS))))
 
 
 def test_a_process_refuses_what_another_one_has_seen() -> None:
@@ -185,7 +252,7 @@ def test_a_process_refuses_what_another_one_has_seen() -> None:
 
     def is_accepted(invocation: str = "1") -> bool:
         try:
-            return bool(Signatures(KEYS, seen).client(as_sent({**headers, "amz-sdk-invocation-id": invocation})))
+            return bool(client_of(Signatures(KEYS, seen), as_sent({**headers, "amz-sdk-invocation-id": invocation})))
         except GlueError:
             return False
 
@@ -247,14 +314,14 @@ def test_headers_and_queries_are_made_canonical() -> None:
     """Spaces in headers, repeated headers and queries are part of the signature as AWS defines it."""
     url = "http://glue"
     headers = signed(url, more={"X-Amz-Meta": "a   b  ", "X-Empty": ""}, at=NOW)
-    assert Signatures(KEYS, SeenSignatures(), NOW.timestamp).client(as_sent(headers)).name == "owner"
+    assert client_of(Signatures(KEYS, SeenSignatures(), NOW.timestamp), as_sent(headers)) == "owner"
     request = AWSRequest("POST", f"{url}/a b/%2F?z=1&a=%20x&a=~", data=BODY, headers={"Host": "glue"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.auth.get_current_datetime", lambda: NOW.replace(tzinfo=None))
         SigV4Auth(Credentials("OWNER", KEYS.keys["OWNER"].secret_key), "glue", REGION).add_auth(request)
     pairs = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
-    sent = SignedRequest("POST", b"/a b/%2F", b"z=1&a=%20x&a=~", pairs, BODY)
-    assert Signatures(KEYS, SeenSignatures(), NOW.timestamp).client(sent).name == "owner"
+    sent = SignedRequest("POST", b"/a b/%2F", b"z=1&a=%20x&a=~", pairs)
+    assert client_of(Signatures(KEYS, SeenSignatures(), NOW.timestamp), sent) == "owner"
 
 
 def test_malformed_requests_are_refused_in_the_protocol(door: GlueDoor) -> None:

@@ -18,8 +18,9 @@ from sqlalchemy import text
 
 from catalog import Catalog
 from catalog.doors.serving.access import ANONYMOUS, Access, Client, Key, Role
+from catalog.doors.serving.bodies import CLIENT
 from catalog.doors.serving.context import Serving
-from catalog.doors.serving.http import CLIENT, OPERATION, STATUS, Wrapped
+from catalog.doors.serving.http import OPERATION, STATUS, Wrapped
 from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.metrics import Metrics
 from catalog.storage.upgrade import VERSION_TABLE
@@ -123,7 +124,7 @@ def test_bodies_have_a_size_and_a_nesting(serving: Serving, body: bytes, status:
 def test_a_request_has_a_time(serving: Serving) -> None:
     since = time.monotonic()
     response = ask(serving, "GET", "/slow")
-    assert response.status_code == 503
+    assert response.status_code == 504
     assert "no answer within 0.5 seconds" in response.json()["error"]["message"]
     assert time.monotonic() - since < 3
 
