@@ -195,14 +195,18 @@ class PartitionChangeCalls(Base):
         if not values:
             self._alter_partitions(table, [partition])
             return
-        self._change(table, [(values, partition)])
+        if list(values) == list(partition.values or ()):
+            raise InvalidOperationException(f"partition {list(values)} of table {table.name} exists; name another one")
+        self._change(table, [(values, partition)], is_renamed=True)
 
     def _alter_partitions(self, table: HiveTable, partitions: Sequence[Any]) -> None:
         for partition in partitions:
             self._given(partition, "partition")
         self._change(table, [(partition.values, partition) for partition in partitions])
 
-    def _change(self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]]) -> None:
+    def _change(
+        self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]], *, is_renamed: bool = False
+    ) -> None:
         known = [(tuple(self._given(values, "list of the values")), partition) for values, partition in changes]
         for values, _ in known:
             _require_values(table, values)
@@ -216,7 +220,9 @@ class PartitionChangeCalls(Base):
             if TableName(*map(str.lower, own)) != table.name:
                 raise MetaException(f"a partition of {table.name} cannot become one of {'.'.join(own)}")
             new = partition_from(partition, table)
-            changed.append((values, new._replace(location=unqualified(new.location, before.get(values)))))
+            # As Hive, in which the new name and not the client decides where a renamed partition is.
+            location = None if is_renamed else unqualified(new.location, before.get(values))
+            changed.append((values, new._replace(location=location)))
         try:
             self.entries.alter_partitions(table.name, changed)
         except (NotFoundError, AlreadyExistsError) as error:
