@@ -89,9 +89,9 @@ class Base:
         """
         return self.entries.table(self._table_name(database, table, catalog))
 
-    def _opened(self, database: str | None, table: str | None) -> OpenedTable:
+    def _opened(self, database: str | None, table: str | None, catalog: str | None = None) -> OpenedTable:
         """Return a table for a search of its partitions; exceptions as of `_table`."""
-        return self.entries.opened(self._table_name(database, table))
+        return self.entries.opened(self._table_name(database, table, catalog))
 
 
 def key_names(table: HiveTable) -> Sequence[str]:

@@ -10,9 +10,10 @@ import fb303.FacebookService
 from hive_metastore import ThriftHiveMetastore
 from thrift.Thrift import TException
 
+from catalog.doors.hms import release_4
 from catalog.doors.serving.access import Role
 
-_READS = ("get_", "list_", "show_", "partition_name", "find_", "isPartitionMarked", "heartbeat", "check_lock")
+_READS = ("get_", "fetch_", "list_", "show_", "partition_name", "find_", "isPartitionMarked", "heartbeat", "check_lock")
 _FREE = frozenset({"getName", "getVersion", "getStatus", "getStatusDetails", "aliveSince", "set_ugi", "flushCache"})
 _WRITES = (
     "add_partition",
@@ -60,15 +61,18 @@ class Call:
 
 @cache
 def calls() -> dict[str, Call]:
-    """Return all calls that Thrift's processor knows, by name."""
+    """Return all calls that Thrift's processor knows, and those since release 4, by name."""
     processor = ThriftHiveMetastore.Processor(None)
-    return {name: _call(name) for name in processor._processMap}
+    shipped = {name: _call(name, *_structures(name)) for name in processor._processMap}
+    return shipped | {name: _call(name, *structures) for name, structures in release_4.CALLS.items()}
 
 
-def _call(name: str) -> Call:
+def _structures(name: str) -> tuple[Any, Any]:
     module: Any = ThriftHiveMetastore if hasattr(ThriftHiveMetastore, f"{name}_args") else fb303.FacebookService
-    arguments = getattr(module, f"{name}_args")
-    result = getattr(module, f"{name}_result", None)
+    return getattr(module, f"{name}_args"), getattr(module, f"{name}_result", None)
+
+
+def _call(name: str, arguments: Any, result: Any) -> Call:
     spec = [] if result is None else [field for field in result.thrift_spec if field is not None]
     return Call(
         name=name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,9 @@ from hive_metastore.ttypes import (
     NoSuchObjectException,
 )
 
+from catalog.doors.hms import release_4
 from catalog.doors.hms.base import Base
-from catalog.doors.hms.names import CATALOG, matching, parse_database
+from catalog.doors.hms.names import CATALOG, VALID_NAME, matching, parse_database
 from catalog.doors.hms.structures import database_from, to_database, unqualified
 from catalog.errors import DatabaseNotEmptyError
 from catalog.files.folders import make_folders, remove_folders
@@ -24,7 +24,10 @@ from catalog.model.identifiers import DEFAULT_DATABASE
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
 
-_NAME = re.compile(r"\w+", re.ASCII)
+_DATABASE_FIELDS = (
+    *("description", "locationUri", "parameters", "ownerName", "ownerType", "catalogName", "managedLocationUri"),
+)
+"""Fields of a database that the request to create it has, too."""
 
 
 class DatabaseCalls(Base):
@@ -63,6 +66,14 @@ class DatabaseCalls(Base):
             return []
         return matching((database.name for database in self.entries.databases()), name.database)
 
+    def get_databases_req(self, request: Any) -> Any:
+        self.is_of_release_4 = True
+        if (request.catalogName or CATALOG).lower() != CATALOG:
+            return release_4.GetDatabaseObjectsResponse(databases=[])
+        known = {database.name: database for database in self.entries.databases()}
+        found = matching(known, parse_database(request.pattern).database)
+        return release_4.GetDatabaseObjectsResponse(databases=[to_database(known[name]) for name in found])
+
     def get_database(self, name: str | None) -> Any:
         return to_database(self.entries.database(self._database(name)))
 
@@ -76,7 +87,7 @@ class DatabaseCalls(Base):
             self._database(name, database.catalogName)
         except NoSuchObjectException as error:
             raise InvalidObjectException(error.message) from None
-        if not _NAME.fullmatch(name.rpartition("#")[2]):
+        if not VALID_NAME.fullmatch(name.rpartition("#")[2]):
             raise InvalidObjectException(f"{name} is not a valid database name")
         entry = database_from(database)
         if entry.location is None:
@@ -88,6 +99,15 @@ class DatabaseCalls(Base):
         except BaseException:
             remove_folders(made)
             raise
+
+    def create_database_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
+        fields = {name: getattr(request, name) for name in _DATABASE_FIELDS}
+        self.create_database(ttypes.Database(name=request.databaseName, **fields))
+
+    def alter_database_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
+        self.alter_database(request.oldDbName, request.newDb)
 
     def alter_database(self, name: str | None, database: Any) -> None:
         known = self._database(name)

@@ -9,6 +9,7 @@ from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
 from thrift.Thrift import TApplicationException
 
+from catalog.doors.hms import release_4
 from catalog.doors.hms.base import Base
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, matching
@@ -74,6 +75,18 @@ class FunctionCalls(Base):
         except (NoSuchObjectException, DatabaseNotFoundError):
             return []
         return matching((function.name for function in functions), pattern)
+
+    def get_functions_req(self, request: Any) -> Any:
+        self.is_of_release_4 = True
+        try:
+            functions = self.entries.functions(self._database(request.dbName, request.catalogName))
+        except (NoSuchObjectException, DatabaseNotFoundError):
+            functions = []
+        known = {function.name: function for function in functions}
+        names = matching(known, request.pattern)
+        if request.returnNames:
+            return release_4.GetFunctionsResponse(function_names=names)
+        return release_4.GetFunctionsResponse(functions=[_to_function(known[name]) for name in names])
 
     def get_all_functions(self) -> Any:
         return ttypes.GetAllFunctionsResponse(functions=[_to_function(found) for found in self.entries.functions()])

@@ -15,6 +15,9 @@ from catalog.model.partition_names import NULL_VALUE, escape, unescape
 CATALOG = "hive"
 """The one catalog that all databases are in."""
 
+VALID_NAME = re.compile(r"[\w-]+", re.ASCII)
+"""Names that new databases and tables may have: those of Hive 3, and dashes, which are allowed since release 4."""
+
 _EMPTY_DATABASE = "!"
 
 

@@ -89,6 +89,13 @@ class PartitionChangeCalls(Base):
     ) -> Any:
         return self.append_partition_by_name(database, name, partition)
 
+    def append_partition_req(self, request: Any) -> Any:
+        table = self._table_to_append_to(request.dbName, request.tableName, request.catalogName)
+        values = request.partVals
+        if request.name:
+            values = name_to_values(request.name, key_names(table))
+        return self._append(table, values)
+
     def _append(self, table: HiveTable, values: Sequence[str] | None) -> Any:
         values = self._given(values, "list of the values")
         _require_values(table, values)
@@ -96,9 +103,9 @@ class PartitionChangeCalls(Base):
         self.entries.add_partitions(table.name, [HivePartition(tuple(values), table.storage, now)])
         return PartitionWriter(table).write(self.entries.partition(table.name, values))
 
-    def _table_to_append_to(self, database: str | None, name: str | None) -> HiveTable:
+    def _table_to_append_to(self, database: str | None, name: str | None, catalog: str | None = None) -> HiveTable:
         try:
-            table = self._table(database, name)
+            table = self._table(database, name, catalog)
         except NoSuchObjectException as error:
             raise InvalidObjectException(error.message) from None
         if table.location is None or not table.partition_keys:
@@ -195,14 +202,18 @@ class PartitionChangeCalls(Base):
         if not values:
             self._alter_partitions(table, [partition])
             return
-        self._change(table, [(values, partition)])
+        if list(values) == list(partition.values or ()):
+            raise InvalidOperationException(f"partition {list(values)} of table {table.name} exists; name another one")
+        self._change(table, [(values, partition)], is_renamed=True)
 
     def _alter_partitions(self, table: HiveTable, partitions: Sequence[Any]) -> None:
         for partition in partitions:
             self._given(partition, "partition")
         self._change(table, [(partition.values, partition) for partition in partitions])
 
-    def _change(self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]]) -> None:
+    def _change(
+        self, table: HiveTable, changes: Iterable[tuple[Sequence[str] | None, Any]], *, is_renamed: bool = False
+    ) -> None:
         known = [(tuple(self._given(values, "list of the values")), partition) for values, partition in changes]
         for values, _ in known:
             _require_values(table, values)
@@ -216,7 +227,9 @@ class PartitionChangeCalls(Base):
             if TableName(*map(str.lower, own)) != table.name:
                 raise MetaException(f"a partition of {table.name} cannot become one of {'.'.join(own)}")
             new = partition_from(partition, table)
-            changed.append((values, new._replace(location=unqualified(new.location, before.get(values)))))
+            # As Hive, in which the new name and not the client decides where a renamed partition is.
+            location = None if is_renamed else unqualified(new.location, before.get(values))
+            changed.append((values, new._replace(location=location)))
         try:
             self.entries.alter_partitions(table.name, changed)
         except (NotFoundError, AlreadyExistsError) as error:
@@ -270,7 +283,15 @@ class PartitionChangeCalls(Base):
     def drop_partition(
         self, database: str | None, name: str | None, values: list[str] | None, delete_data: bool
     ) -> bool:
-        table = self._table(database, name)
+        return self._drop(self._table(database, name), values, delete_data)
+
+    def drop_partition_req(self, request: Any) -> bool:
+        table = self._table(request.dbName, request.tblName, request.catName)
+        if request.partName:
+            return self._drop_by_name(table, request.partName, bool(request.deleteData))
+        return self._drop(table, request.partVals, bool(request.deleteData))
+
+    def _drop(self, table: HiveTable, values: Sequence[str] | None, delete_data: bool) -> bool:
         values = self._given(values, "list of the values")
         if len(values) != len(table.partition_keys):
             raise MetaException(f"Invalid partition values {values}: the keys are {', '.join(key_names(table))}")
@@ -285,7 +306,9 @@ class PartitionChangeCalls(Base):
     def drop_partition_by_name(
         self, database: str | None, name: str | None, partition: str | None, delete_data: bool
     ) -> bool:
-        table = self._table(database, name)
+        return self._drop_by_name(self._table(database, name), partition, delete_data)
+
+    def _drop_by_name(self, table: HiveTable, partition: str | None, delete_data: bool) -> bool:
         try:
             values = name_to_values(partition, key_names(table))
         except InvalidObjectException as error:

@@ -90,6 +90,10 @@ class PartitionReadCalls(Base):
         table = self._opened(database, name)
         return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
 
+    def get_partitions_by_filter_req(self, request: Any) -> EncodedPartitions:
+        table = self._opened(request.dbName, request.tblName, request.catName)
+        return _encoded(table, to_expression(request.filter, table.entry.partition_keys), request.maxParts)
+
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
     ) -> list[Any]:
@@ -198,6 +202,9 @@ class PartitionReadCalls(Base):
 
     def get_partition_names(self, database: str | None, name: str | None, limit: int | None) -> list[str]:
         return self._names_of(self._table(database, name), None, limit)
+
+    def fetch_partition_names_req(self, request: Any) -> list[str]:
+        return self._names_of(self._table(request.dbName, request.tblName, request.catName), None, request.maxParts)
 
     def get_partition_names_req(self, request: Any) -> list[str]:
         table = self._table(request.dbName, request.tblName, request.catName)

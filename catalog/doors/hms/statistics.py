@@ -121,6 +121,17 @@ class StatisticsCalls(Base):
             raise NoSuchObjectException(f"there are no statistics of {table.name}, partition {partition}")
         return True
 
+    def delete_column_statistics_req(self, request: Any) -> bool:
+        table = self._table(request.db_name, request.tbl_name, request.cat_name)
+        parts: list[Sequence[str] | None] = [None]
+        if not request.tableLevel:
+            names = request.part_names or self.entries.partition_names(table.name)
+            parts = [self._values_of_name(table, name) for name in names]
+        for values in parts:
+            for column in request.col_names or [None]:
+                self.entries.delete_statistics(table.name, values, column)
+        return True
+
     @staticmethod
     def _values_of_name(table: HiveTable, partition: str | None) -> tuple[str, ...]:
         try:

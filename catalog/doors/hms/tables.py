@@ -20,7 +20,7 @@ from hive_metastore.ttypes import (
 
 from catalog.doors.entries.iceberg import TABLE_TYPE, metadata_of
 from catalog.doors.hms.base import Base, key_names, property_of
-from catalog.doors.hms.names import CATALOG, matching, parse_database
+from catalog.doors.hms.names import CATALOG, VALID_NAME, matching, parse_database
 from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
 from catalog.doors.hms.table_filters import matching_tables
 from catalog.doors.serving.access import Role
@@ -31,7 +31,6 @@ from catalog.model.identifiers import TableName
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
-_NAME = re.compile(r"\w+", re.ASCII)
 _TABLES, _VIEW, _EXTERNAL = ("MANAGED_TABLE", "EXTERNAL_TABLE"), "VIRTUAL_VIEW", "EXTERNAL"
 _DERIVED = "<derived from deserializer>"
 _FIRST_WORD = re.compile(r"\w*")
@@ -271,7 +270,7 @@ class TableCalls(Base):
             table_name = self._table_name(database, name, catalog)
         except NoSuchObjectException as error:
             raise InvalidOperationException(error.message) from None
-        self._check_table(entry, InvalidOperationException)
+        self._check_table(entry, InvalidOperationException, known=table_name.name)
         target = database_of(entry)
         if target.catalog.lower() != CATALOG:
             raise InvalidOperationException("tables cannot be moved between catalogs")
@@ -322,9 +321,17 @@ class TableCalls(Base):
     ) -> None:
         self.drop_table(database, name, delete_data)
 
+    def drop_table_req(self, request: Any) -> None:
+        self.is_of_release_4 = True
+        name = self._table_name(request.dbName, request.tableName, request.catalogName)
+        self.entries.drop_table(name, delete_data=bool(request.deleteData))
+
     @staticmethod
-    def _check_table(entry: Any, refused: Callable[..., Exception]) -> None:
+    def _check_table(entry: Any, refused: Callable[..., Exception], known: str | None = None) -> None:
         """Refuse a table that a metastore would refuse.
+
+        Args:
+            known: The name that the table has, which clients of other protocols may have chosen.
 
         Raises:
             Exception: `refused`, with the reason.
@@ -335,7 +342,7 @@ class TableCalls(Base):
         if entry.dbName is None:
             missing = InvalidObjectException if refused is InvalidObjectException else MetaException
             raise missing("the name of the database is missing; send one")
-        if not _NAME.fullmatch(entry.tableName):
+        if entry.tableName.lower() != known and not VALID_NAME.fullmatch(entry.tableName):
             raise refused(f"{entry.tableName} is not a valid object name")
         if entry.sd is None or entry.sd.cols is None or entry.sd.serdeInfo is None:
             raise MetaException("the table has no storage descriptor, or that has no columns or no SerDe; send them")
