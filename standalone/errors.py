@@ -4,6 +4,7 @@ StandaloneError
 ├── SetUpError           a system package is missing; the message has the command that installs it
 ├── PostgresError        the embedded PostgreSQL server cannot be initialised, started or reached
 ├── StackError           a component of the stack does not start, or another stack uses the same folder
+├── TrinoError           Trino could not run a statement
 └── AirflowApiError      Airflow's REST API refused a request or did not respond in time
 """
 
@@ -24,6 +25,10 @@ class PostgresError(StandaloneError):
 
 class StackError(StandaloneError):
     """A component did not start, or the state folder is in use by another stack."""
+
+
+class TrinoError(StandaloneError):
+    """Trino could not run a statement."""
 
 
 class AirflowApiError(StandaloneError):

@@ -18,6 +18,7 @@ from catalog.model.batches import PartitionBatch, PartitionKey
 if TYPE_CHECKING:
     from catalog.datafiles.partitions import SchemePartition
     from catalog.datafiles.pruning import FileScan
+    from catalog.indexes.planner import ScanPlan
     from catalog.partitions.explaining import Explanation
     from catalog.partitions.paging import Page, Position, Segment
     from catalog.partitions.scans import Scan
@@ -174,11 +175,12 @@ class SearchMethods(TableMethods):
             ExpressionError: The expression is invalid.
         """
         search = partial(self._scanner.scan_rows, table, expression, columns, use_indexes=use_indexes, state=state)
-        definition, pages = search()
-        if definition.is_stored_as_iceberg:
+        scan, pages = search()
+        self._count(scan.table, scan.plan, expression)
+        if scan.table.is_stored_as_iceberg:
             self._take_in(table)
-            definition, pages = search()
-        return definition, pages
+            scan, pages = search()
+        return scan.table, pages
 
     def _take_in(self, table: str) -> None:
         """Take in what other engines have committed to a table stored as Iceberg."""
@@ -189,12 +191,15 @@ class SearchMethods(TableMethods):
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
-        if expression and self.searched is not None:
-            self.searched(scan.table.full_name, scan.plan.index is not None)
+        self._count(scan.table, scan.plan, expression)
         if not scan.table.is_stored_as_iceberg:
             return scan
         self._take_in(table)
         return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
+
+    def _count(self, table: Table, plan: ScanPlan, expression: str | None) -> None:
+        if expression and self.searched is not None:
+            self.searched(table.full_name, plan.index is not None)
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
         """Run the search for an expression, and return how it found the partitions.

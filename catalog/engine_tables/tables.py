@@ -189,12 +189,15 @@ class EngineTables(EngineEntries):
             if not move_pointer(connection, *names, expected, location):
                 raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
 
-    def become_iceberg(self, entries: TableEntries, name: TableName, location: str, former: Json) -> None:
+    def become_iceberg(
+        self, entries: TableEntries, name: TableName, location: str, properties: Mapping[str, str], former: Json
+    ) -> None:
         """Make a Hive-style table an Iceberg table with metadata that an engine has written over its files.
 
         As after a migration, the catalog keeps the former definition and partitions.
 
         Args:
+            properties: The properties of the definition that is kept.
             former: The entry of the table, which becomes a version.
 
         Raises:
@@ -207,7 +210,7 @@ class EngineTables(EngineEntries):
         document = self._written_document(location)
         with self._storage.write() as connection:
             self._claim_folders(connection, Identifier.of(Namespace.of([name.database]), name.name), None, document)
-        entries.become_iceberg(name, location, former)
+        entries.become_iceberg(name, location, properties, former)
 
     def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
         location = self._location(identifier, new.location)

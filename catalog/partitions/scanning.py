@@ -106,15 +106,15 @@ class Scanner:
         *,
         use_indexes: bool,
         state: PartitionState | None,
-    ) -> tuple[Table, Iterator[Sequence[PartitionRecord]]]:
-        """Return a table, and pages with some columns of its partitions that match an expression.
+    ) -> tuple[ScanState, Iterator[Sequence[PartitionRecord]]]:
+        """Return a search, and pages with some columns of the partitions that match an expression.
 
         Args:
             columns: Columns of `PartitionRow`; `NAME_COLUMNS` come before them.
         """
         request = _Request(name, expression, use_indexes, (*NAME_COLUMNS, *columns))
         scan, _, pages = self._planned(request, state)
-        return scan.table, pages
+        return scan, pages
 
     def _planned(
         self, request: _Request, state: PartitionState | None, limit: int | None = None

@@ -264,7 +264,9 @@ class TableEntries:
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(details=details))
         return replace(table, details=details)
 
-    def become_iceberg(self, name: TableName, metadata_location: str, former: Details) -> None:
+    def become_iceberg(
+        self, name: TableName, metadata_location: str, properties: Mapping[str, str], former: Details
+    ) -> None:
         """Make a Hive-style table an Iceberg table; see `EngineTables.become_iceberg`."""
         with self._storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
@@ -272,7 +274,11 @@ class TableEntries:
             self._definitions.refuse_if_busy(connection, table)
             number = add_version(connection, table, former)
             insert_pointer(connection, table.database, table.name, metadata_location)
-            values = {"table_type": TableType.ICEBERG, "details": {**(table.details or {}), VERSION: number}}
+            values = {
+                "table_type": TableType.ICEBERG,
+                "properties": dict(properties),
+                "details": {**(table.details or {}), VERSION: number},
+            }
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
 
     def database_folder(self, name: str, location: str | None) -> str:

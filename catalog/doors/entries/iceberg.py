@@ -6,10 +6,12 @@ Source: `HMSTablePropertyHelper` and `HiveOperationsBase.storageDescriptor` of A
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.doors.entries.forms import EXTERNAL, hive_table
 from catalog.engine_tables.names import Identifier, Namespace
+from catalog.files.locations import comparable
 from catalog.metastores.types import HiveStorage, HiveTable
 from catalog.model import Table
 from catalog.model.identifiers import TableName
@@ -37,9 +39,21 @@ def pointer_of(table: Table) -> str | None:
 
 
 def metadata_of(given: HiveTable) -> str | None:
-    """Return the metadata file that an entry names, if it is that of an Iceberg table."""
-    is_iceberg = given.parameters.get(TABLE_TYPE, "").upper() == ICEBERG
-    return (given.parameters.get(METADATA) or None) if is_iceberg else None
+    """Return the metadata file that an entry names, if it is that of an Iceberg table.
+
+    An entry that names the table's own folder is one that Trino's procedure `migrate` prepares: the table is not an
+    Iceberg table until an entry names the first metadata file. Source: `MigrateProcedure` of Trino.
+    """
+    location = given.parameters.get(METADATA)
+    if not location or given.parameters.get(TABLE_TYPE, "").upper() != ICEBERG:
+        return None
+    is_prepared = given.location is not None and comparable(location) == comparable(given.location)
+    return None if is_prepared else location
+
+
+def without_pointer(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return parameters without those that make an entry one of an Iceberg table."""
+    return {name: value for name, value in parameters.items() if name not in (TABLE_TYPE, METADATA, PREVIOUS)}
 
 
 def iceberg_entry(table: Table, previous: str | None) -> HiveTable:

@@ -26,6 +26,7 @@ from catalog.doors.entries.iceberg import (
     identifier_of,
     is_shown_as_iceberg,
     metadata_of,
+    without_pointer,
 )
 from catalog.doors.entries.storages import without_columns
 from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError, UnreadableMetadataError
@@ -160,8 +161,11 @@ class TableMethods(DatabaseMethods):
             if check is not None:
                 check(table)
             _require_expected(self.entry(table), expected)
+            former = hive_table(table)
+            former = replace(former, parameters=without_pointer(former.parameters))
+            properties = without_pointer(table.properties)
             self.catalog.iceberg.become_iceberg(
-                self.catalog.table_entries, normalised(name), metadata, table_json(hive_table(table))
+                self.catalog.table_entries, normalised(name), metadata, properties, table_json(former)
             )
             return self.table(name)
 

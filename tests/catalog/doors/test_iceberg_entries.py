@@ -152,6 +152,32 @@ def test_a_hive_table_becomes_an_iceberg_table(entries: Entries, metadata: list[
     assert moved.parameters["previous_metadata_location"] == metadata[0]
 
 
+def test_an_entry_that_names_the_folder_of_the_table_is_not_yet_an_iceberg_table(
+    entries: Entries, metadata: list[str]
+) -> None:
+    # Trino's procedure `migrate` changes the entry twice.
+    orders = entries.create_table(ORDERS)
+    entries.add_partitions(NAME, [HivePartition(("DE", "1"), PARQUET)])
+    prepared = {**orders.parameters, "table_type": "ICEBERG", "metadata_location": f"file:{orders.location}"}
+    shown = entries.alter_table(NAME, replace(orders, parameters=prepared))
+    assert shown.parameters == prepared
+    assert shown.partition_keys == orders.partition_keys
+    assert entries.partition_names(NAME) == ["country=DE/day=1"]
+    committed = {**prepared, "metadata_location": metadata[0], "previous_metadata_location": f"file:{orders.location}"}
+    with pytest.raises(EntryModifiedError, match="metadata_location"):
+        entries.alter_table(NAME, replace(shown, parameters=committed), expected=("metadata_location", "/elsewhere"))
+    expected = ("metadata_location", f"file:{orders.location}")
+    migrated = entries.alter_table(NAME, replace(shown, parameters=committed), expected=expected)
+    assert migrated.parameters["metadata_location"] == metadata[0]
+    assert "previous_metadata_location" not in migrated.parameters
+    assert entries.catalog.get_table("demo.orders").is_iceberg
+    # Readers of a former version, and of the table after a revert, must not take it for an Iceberg table.
+    assert entries.versions(NAME)[1].entry.parameters == orders.parameters
+    entries.catalog.migrations.revert("back", "demo.orders", lose_data=True)
+    assert entries.table(NAME).parameters == orders.parameters
+    assert entries.partition_names(NAME) == ["country=DE/day=1"]
+
+
 def move(url: str, before: str, after: str, results: Any) -> None:
     with Catalog.open(url, warehouse="/tmp") as catalog:
         entries = Entries(catalog)

@@ -19,10 +19,8 @@ from catalog.metastores.types import HiveTable
 from catalog.model.identifiers import TableName
 
 UPDATED = "UpdateTime"
+_LOCATION = "Location"
 _OWN_FIELDS = ("LastAnalyzedTime", "TargetTable", "FederatedTable", "ViewDefinition")
-
-TABLE_TYPE, ICEBERG, METADATA_LOCATION = "table_type", "ICEBERG", "metadata_location"
-"""Parameters of Iceberg tables. Source: Apache Iceberg, `GlueTableOperations`."""
 
 
 def table_from_glue(given: Mapping[str, Any], name: TableName, updated_at: int | None = None) -> HiveTable:
@@ -35,6 +33,8 @@ def table_from_glue(given: Mapping[str, Any], name: TableName, updated_at: int |
     storage = given.get("StorageDescriptor", {})
     columns, keys = storage.get("Columns", ()), given.get("PartitionKeys", ())
     own = {field: given[field] for field in _OWN_FIELDS if field in given}
+    if storage.get(_LOCATION) == "":
+        own[_LOCATION] = ""
     if parameters := column_parameters(columns, keys):
         own[COLUMN_PARAMETERS] = parameters
     if updated_at is not None:
@@ -45,7 +45,7 @@ def table_from_glue(given: Mapping[str, Any], name: TableName, updated_at: int |
         columns=columns_from_glue(columns),
         partition_keys=columns_from_glue(keys),
         storage=storage_from_glue(storage, with_columns=False),
-        location=storage.get("Location") or None,
+        location=storage.get(_LOCATION) or None,
         parameters=given.get("Parameters", {}),
         description=given.get("Description"),
         view_text=given.get("ViewExpandedText"),
@@ -65,6 +65,9 @@ def table_to_glue(table: HiveTable, catalog_id: str, version_id: str) -> dict[st
     """
     own = dict(table.extra.get(GLUE, {}))
     parameters = own.pop(COLUMN_PARAMETERS, {})
+    # A table has a folder, also if none was given; a view has none.
+    given_location = own.pop(_LOCATION, None)
+    location = given_location if table.location is None else table.location
     shown: dict[str, Any] = {
         "Name": to_glue(table.name.name),
         "DatabaseName": to_glue(table.name.database),
@@ -74,7 +77,7 @@ def table_to_glue(table: HiveTable, catalog_id: str, version_id: str) -> dict[st
         UPDATED: table.created_at,
         "LastAccessTime": table.accessed_at or None,
         "Retention": table.retention,
-        "StorageDescriptor": storage_to_glue(table.storage, table.columns, table.location, parameters),
+        "StorageDescriptor": storage_to_glue(table.storage, table.columns, location, parameters),
         "PartitionKeys": columns_to_glue(table.partition_keys, parameters),
         "ViewOriginalText": table.original_view_text,
         "ViewExpandedText": table.view_text,
@@ -86,9 +89,3 @@ def table_to_glue(table: HiveTable, catalog_id: str, version_id: str) -> dict[st
         "VersionId": version_id,
     }
     return {name: value for name, value in shown.items() if value is not None}
-
-
-def metadata_location(table: HiveTable) -> str | None:
-    """Return the metadata file of an Iceberg table's entry; None for other tables."""
-    is_iceberg = table.parameters.get(TABLE_TYPE, "").upper() == ICEBERG
-    return table.parameters.get(METADATA_LOCATION) if is_iceberg else None

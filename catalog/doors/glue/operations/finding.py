@@ -6,9 +6,10 @@ import hashlib
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from catalog.doors.entries.iceberg import metadata_of
 from catalog.doors.glue.calls import Call, Door
 from catalog.doors.glue.failures import not_found
-from catalog.doors.glue.forms.tables import metadata_location, table_to_glue
+from catalog.doors.glue.forms.tables import table_to_glue
 from catalog.doors.glue.names import table_name
 from catalog.errors import DatabaseNotFoundError, NotFoundError, TableNotFoundError
 from catalog.metastores.types import HiveTable
@@ -27,7 +28,7 @@ class Found(NamedTuple):
     @property
     def is_iceberg(self) -> bool:
         """Return whether it is shown as an Iceberg table, which has no partitions in Glue."""
-        return metadata_location(self.entry) is not None
+        return metadata_of(self.entry) is not None
 
 
 def find_table(call: Call, database: str, name: str) -> Found:
@@ -68,7 +69,7 @@ def version_of(table: Found) -> str:
     Versions are numbers from 1. Those of an Iceberg table are derived from its metadata file instead, also when another
     engine has committed it; its history is in Iceberg's metadata.
     """
-    location = metadata_location(table.entry)
+    location = metadata_of(table.entry)
     if location is None:
         return version_id(current_version(table.table))
     digest = hashlib.blake2b(location.encode(), digest_size=8).digest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from catalog.doors.glue.calls import Answer, Call, Operation
 from catalog.doors.glue.failures import GlueError, invalid_input, not_found
@@ -40,6 +39,10 @@ def _unknown(table: Found, column: str) -> GlueError:
     return not_found(f"Column {column} not found in table {table.table.full_name}.")
 
 
+def _without(column: str) -> GlueError:
+    return not_found(f"Column {column} has no statistics.")
+
+
 def _get(call: Call) -> Answer:
     table = of_members(call)
     names, known = [name.strip().lower() for name in call.members["ColumnNames"]], _columns(table)
@@ -47,9 +50,12 @@ def _get(call: Call) -> Answer:
         statistics = call.door.entries.statistics(table.entry.name, _values(call, table), names)
     except PartitionNotFoundError:
         raise _missing_partition() from None
-    answer: dict[str, Any] = {"ColumnStatisticsList": list(map(statistics_to_glue, statistics))}
-    errors = [{"ColumnName": name, "Error": detail(_unknown(table, name))} for name in names if name not in known]
-    return {**answer, "Errors": errors}
+    found = {one.column for one in statistics}
+    missing = {name: _without(name) if name in known else _unknown(table, name) for name in names if name not in found}
+    return {
+        "ColumnStatisticsList": list(map(statistics_to_glue, statistics)),
+        "Errors": [{"ColumnName": name, "Error": detail(error)} for name, error in missing.items()],
+    }
 
 
 def _update(call: Call) -> Answer:
@@ -73,11 +79,10 @@ def _update(call: Call) -> Answer:
 def _delete(call: Call) -> Answer:
     table, column = of_members(call), call.members["ColumnName"].strip().lower()
     try:
-        count = call.door.entries.delete_statistics(table.entry.name, _values(call, table), column)
+        # As in Glue, a column need not have any.
+        call.door.entries.delete_statistics(table.entry.name, _values(call, table), column)
     except PartitionNotFoundError:
         raise _missing_partition() from None
-    if not count:
-        raise not_found(f"Column {column} of table {table.table.full_name} has no statistics.")
     return {}
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from catalog.doors.entries.iceberg import ICEBERG, TABLE_TYPE, metadata_of
 from catalog.doors.glue.calls import Answer, Call, Operation
 from catalog.doors.glue.failures import glue_error, invalid_input
-from catalog.doors.glue.forms.tables import ICEBERG, TABLE_TYPE, metadata_location, table_from_glue
+from catalog.doors.glue.forms.tables import table_from_glue
 from catalog.doors.glue.names import table_name, to_glue
 from catalog.doors.glue.operations.databases import find_database
 from catalog.doors.glue.operations.finding import find_table, found, found_whole, shown
@@ -76,7 +77,7 @@ def _update(call: Call) -> Answer:
     if name != before.entry.name:
         raise invalid_input(f"table {before.entry.name} cannot be renamed to {name}; TableInput needs the same Name")
     entry = table_from_glue(given, name, int(time.time()))
-    is_commit = before.is_iceberg and metadata_location(entry) is not None
+    is_commit = before.is_iceberg and metadata_of(entry) is not None
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
     def check(table: Table) -> None:

@@ -170,6 +170,17 @@ def assert_within(given_value: Any, shown: Any, place: str = "") -> None:
         assert value == given_value or (place.endswith(".Name") and value == given_value.strip().lower()), place
 
 
+def test_views_keep_an_empty_location(glue: Any) -> None:
+    # Trino's views have one, and without it Trino cannot comment them.
+    storage = {"Columns": [{"Name": "id", "Type": "int"}], "Location": ""}
+    view = {"Name": "v", "TableType": "VIRTUAL_VIEW", "ViewOriginalText": "x", "StorageDescriptor": storage}
+    glue.create_table(**DEMO, TableInput=view)
+    assert glue.get_table(**DEMO, Name="v")["Table"]["StorageDescriptor"]["Location"] == ""
+    del storage["Location"]
+    glue.update_table(**DEMO, TableInput=view)
+    assert "Location" not in glue.get_table(**DEMO, Name="v")["Table"]["StorageDescriptor"]
+
+
 @given(table=TABLE)
 @settings(
     max_examples=effort(10, 100), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

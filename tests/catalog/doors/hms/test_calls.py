@@ -388,3 +388,18 @@ def test_a_client_without_credentials_is_refused_where_there_are_keys(catalog: C
         pytest.raises(Exception, match=r"TSocket read 0 bytes|reset|Broken pipe|unexpected exception"),
     ):
         client.get_all_databases()
+
+
+def test_searches_of_names_are_counted_as_those_of_partitions(client: Any, door: HmsDoor, catalog: Catalog) -> None:
+    client.create_table(table("demo", "days", {"country": "string", "day": "string"}))
+    rows = [partition("demo", "days", [country, f"d{day}"]) for country in ("DE", "US") for day in range(3)]
+    client.add_partitions(rows)
+    catalog.create_partition_index("demo.days", "by_country", ["country"])
+    catalog.build_partition_index("demo.days", "by_country")
+    # Trino asks for names only.
+    assert len(client.get_partition_names_ps("demo", "days", ["US", ""], -1)) == 3
+    assert len(client.get_partition_names_ps("demo", "days", ["", "d0"], -1)) == 2
+    assert len(client.get_partition_names("demo", "days", -1)) == 6
+    text = door.serving.metrics.text()
+    assert 'calve_door_searches_total{table="demo.days",way="index"} 1\n' in text
+    assert 'calve_door_searches_total{table="demo.days",way="all"} 1\n' in text

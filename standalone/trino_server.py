@@ -1,4 +1,4 @@
-"""A Trino server from Maven Central, with one node, a catalog of Hive tables and one of Iceberg tables."""
+"""A Trino server from Maven Central, with one node and the catalogs that its caller names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.error import URLError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from benchmarks.figures import BenchmarkError
-from standalone.errors import SetUpError
+from standalone.environment import REPOSITORY
+from standalone.errors import SetUpError, TrinoError
 from standalone.java import JVM_DIR, java_version
 from standalone.postgres import HOST, free_port
 from standalone.server_process import ServerProcess
@@ -49,7 +50,7 @@ _JVM_OPTIONS = (
 log = logging.getLogger(__name__)
 
 
-def installed(folder: Path) -> Path:
+def installed(folder: Path = REPOSITORY / ".calve" / "trino") -> Path:
     """Return Trino's folder in `folder`; download it if it is missing, about 800 MB.
 
     Raises:
@@ -105,23 +106,21 @@ def require_trino_java(environ: Mapping[str, str] = os.environ, jvm_dir: Path = 
 class TrinoServer:
     """A context manager that runs Trino on a free local port.
 
-    Its catalogs `hive` and `iceberg` use the same metastore and local files.
-
     Args:
         home: The result of `installed`.
         java: The result of `require_trino_java`.
         folder: The folder for configuration, data and log; it must not exist.
-        metastore_uri: The value of `hive.metastore.uri`.
+        catalogs: Name of a catalog → its properties, with `connector.name`. All catalogs read local files.
 
     Attributes:
         client: A client of the server.
     """
 
-    def __init__(self, home: Path, java: Path, folder: Path, metastore_uri: str) -> None:
+    def __init__(self, home: Path, java: Path, folder: Path, catalogs: Mapping[str, Mapping[str, str]]) -> None:
         self._home = home
         self._java = java
         self._folder = folder
-        self._metastore_uri = metastore_uri
+        self._catalogs = catalogs
         self._process = ServerProcess("Trino", folder, folder / "trino.log")
         self.client = TrinoClient(free_port())
 
@@ -140,11 +139,7 @@ class TrinoServer:
         self._process.stop()
 
     def _configure(self) -> None:
-        shared = {
-            "hive.metastore.uri": self._metastore_uri,
-            "fs.hadoop.enabled": "true",
-        }
-        files = {
+        files: dict[str, Mapping[str, str]] = {
             "config.properties": {
                 "coordinator": "true",
                 "node-scheduler.include-coordinator": "true",
@@ -154,13 +149,9 @@ class TrinoServer:
                 "query.max-memory": "1GB",
                 "query.max-memory-per-node": "1GB",
             },
-            "catalog/hive.properties": {"connector.name": "hive", **shared},
-            "catalog/iceberg.properties": {
-                "connector.name": "iceberg",
-                "iceberg.catalog.type": "hive_metastore",
-                # The metastore has the locks of Hive's tests, which reject Trino's requests.
-                "iceberg.hive-catalog.locking-enabled": "false",
-                **shared,
+            **{
+                f"catalog/{name}.properties": {"fs.hadoop.enabled": "true", **properties}
+                for name, properties in self._catalogs.items()
             },
         }
         (self._folder / "etc" / "catalog").mkdir(parents=True)
@@ -170,8 +161,8 @@ class TrinoServer:
 
     def _command(self) -> list[str]:
         settings = {
-            "node.environment": "bench",
-            "node.id": "bench",
+            "node.environment": "local",
+            "node.id": "local",
             "node.data-dir": self._folder,
             "node.bind-ip": HOST,
             "node.internal-address": HOST,
@@ -204,20 +195,24 @@ class TrinoClient:
         except (URLError, ConnectionError):
             return False
 
-    def run(self, statement: str) -> list[list[Any]]:
+    def run(self, statement: str, properties: Mapping[str, object] | None = None) -> list[list[Any]]:
         """Run a statement, and wait until it ends; return the rows of its result.
 
+        Args:
+            properties: Session properties, such as `hive.insert_existing_partitions_behavior`.
+
         Raises:
-            BenchmarkError: The statement failed; the message has the reason.
+            TrinoError: The statement failed; the message has the reason.
         """
-        headers = {"X-Trino-User": "bench"}
+        session = ",".join(f"{name}={quote(str(value))}" for name, value in (properties or {}).items())
+        headers = {"X-Trino-User": "calve", "X-Trino-Session": session}
         answer = self._answer(Request(f"{self._url}/v1/statement", statement.encode(), headers))
         rows = list(answer.get("data", ()))
         while "nextUri" in answer:
             answer = self._answer(Request(answer["nextUri"], headers=headers))
             rows += answer.get("data", ())
         if "error" in answer:
-            raise BenchmarkError(f"Trino could not run {statement}: {_reasons(answer['error'])}")
+            raise TrinoError(f"Trino could not run {statement}: {_reasons(answer['error'])}")
         return rows
 
     @property

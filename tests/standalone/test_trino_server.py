@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.trino_server import VERSION, TrinoClient, installed, require_trino_java
 from standalone.errors import SetUpError
 from standalone.postgres import free_port
+from standalone.trino_server import VERSION, TrinoClient, installed, require_trino_java
 from tests.standalone.test_java import make_jvm
 
 
