@@ -171,7 +171,7 @@ class Core:
         """Tables and databases as metastores' protocols define them."""
         from catalog.tables.entries import TableEntries
 
-        return TableEntries(self.storage, self._definitions)
+        return TableEntries(self.storage, self._definitions, self.operations)
 
     @cached_property
     def table_versions(self) -> TableVersions:
@@ -185,7 +185,7 @@ class Core:
         """Changes of partitions by metastores' protocols."""
         from catalog.partitions.entries import PartitionEntries
 
-        return PartitionEntries(self.storage, self._definitions)
+        return PartitionEntries(self.storage, self._definitions, self.operations)
 
     @cached_property
     def column_statistics(self) -> ColumnStatistics:

@@ -87,6 +87,7 @@ CatalogError
 │   ├── LocationNotEmptyError
 │   ├── LocationInUseError           a location is, contains or lies inside another table's location
 │   │   ├── LocationTakenError       another partition of the table has this folder
+│   │   ├── FolderBeingMovedError    a rename is moving a folder there
 │   │   └── FolderBeingPurgedError   an unfinished purge is deleting the files there
 │   ├── IndexedKeyError              a partition index depends on the key
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
@@ -205,6 +206,7 @@ from catalog.errors.iceberg import (
 )
 from catalog.errors.locations import (
     FilesNotDeletedError,
+    FolderBeingMovedError,
     FolderBeingPurgedError,
     InvalidLocationError,
     LocationInUseError,
@@ -305,6 +307,7 @@ __all__ = [
     "FileProblem",
     "FilesNeededError",
     "FilesNotDeletedError",
+    "FolderBeingMovedError",
     "FolderBeingPurgedError",
     "ForeignTableError",
     "FunctionAlreadyExistsError",

@@ -79,6 +79,22 @@ class FolderBeingPurgedError(LocationInUseError):
         super().__init__(table, location, operation, purged_location, reason=reason)
 
 
+class FolderBeingMovedError(LocationInUseError):
+    """The location of a table or partition is a folder that a rename is moving.
+
+    Attributes:
+        operation: The id of the move's operation; `owner` is the same.
+    """
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, table: str, location: str, operation: str, moved_location: str) -> None:
+        """Keep the values and build the message."""
+        self.operation = operation
+        reason = f"operation {operation} is moving the folder {moved_location}; try again in a moment"
+        super().__init__(table, location, operation, moved_location, reason=reason)
+
+
 class LocationTakenError(LocationInUseError):
     """The folder of a new partition belongs to another partition of its table.
 

@@ -268,9 +268,9 @@ class _Repair:
             elif folder.path in taken:
                 continue
             elif folder.path in purged:
-                self._findings.refuse(
-                    f"folder {folder.path}: operation {purged[folder.path][0]} is deleting the files in it"
-                )
+                claim = purged[folder.path]
+                work = "moving the folder" if claim.kind == OperationKind.MOVE_FOLDERS else "deleting the files in it"
+                self._findings.refuse(f"folder {folder.path}: operation {claim.operation} is {work}")
             elif row is None and identity not in new:
                 new[identity] = folder
             else:

@@ -33,6 +33,7 @@ from catalog.settings.environment import quality_days, quality_pages
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.dropping import finish_drop
+from catalog.tables.moving import settle_all
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
@@ -56,6 +57,11 @@ class Maintenance:
         cutoff_ms = self._storage.now_ms() - _milliseconds("the grace period", grace)
         chosen = None if table is None else self._definitions.get_table(table)
         tally = Tally()
+        if not dry_run:
+            try:
+                settle_all(self._storage)
+            except CatalogError as error:
+                tally.problems.append(f"the folder of an interrupted rename could not return: {error}")
         purged = self._finish_purges(table, tally, dry_run)
         if chosen is None:
             tables = [candidate for candidate in self._definitions.list_tables() if not candidate.is_view]

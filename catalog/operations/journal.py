@@ -120,8 +120,9 @@ class Operations(JournalReader, Jobs):
         request: Mapping[str, Any],
         *,
         requested_by: str | None = None,
+        state: OperationState = OperationState.COMMITTED,
     ) -> Operation:
-        """Journal a change that the caller's transaction makes and that has work left after the commit."""
+        """Journal a change in the caller's transaction; by default one that it makes, and that has work left then."""
         connection.execute(
             insert(OperationRow).values(
                 id=operation_id,
@@ -131,7 +132,7 @@ class Operations(JournalReader, Jobs):
                 is_exclusive=False,
                 request=dict(request),
                 requested_by=requested_by,
-                state=OperationState.COMMITTED,
+                state=state,
                 progress_done=0,
                 report={},
                 created_at_ms=CurrentMs(),

@@ -40,6 +40,7 @@ class OperationKind(StrEnum):
     CHANGE_ROWS = "change_rows"
     REPAIR_TABLE = "repair_table"
     SETTLE_VERSIONS = "settle_versions"
+    MOVE_FOLDERS = "move_folders"
     DROP_TABLE = "drop_table"
     DROP_PARTITIONS = "drop_partitions"
     RELEASE_PARTITIONS = "release_partitions"

@@ -1,33 +1,30 @@
 """Changes of partitions by the entries of metastores' protocols: many at once, all or none.
 
 Unlike the changes of `catalog.partitions.altering`, they move folders as a metastore does: that of a renamed partition
-of a managed table, if it is the default one and on a local disk. Folders are moved just before the commit, and back if
-the transaction fails. A repetition after an interruption in between finds them moved, and goes on.
+of a managed table, if it is the default one and on a local disk (`catalog.tables.moving`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from catalog.errors import (
-    CommitOutcomeUnknownError,
     InvalidPartitionError,
     PartitionNotFoundError,
     PartitionProblem,
     RefusedPartition,
     UnsupportedChangeError,
 )
-from catalog.files.folders import move_folder
 from catalog.files.locations import is_local
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
 from catalog.operations.changes import record_changed
+from catalog.operations.journal import Operations
 from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.altering import rename_partition
 from catalog.partitions.changing import drop_partitions
@@ -43,6 +40,7 @@ from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import refuse_stored_as_iceberg
 from catalog.tables.definitions import Definitions
+from catalog.tables.moving import FolderMoves, Move
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
@@ -56,31 +54,14 @@ _UPDATE = (
 Values = Sequence[str | None]
 
 
-@dataclass
-class _Moves:
-    """Folders to move before the commit, and those that were moved here."""
-
-    wanted: list[tuple[str, str]] = field(default_factory=list)
-    must_exist: bool = False
-    done: list[tuple[str, str]] = field(default_factory=list)
-
-    def run(self) -> None:
-        for location, target in self.wanted:
-            if move_folder(location, target, must_exist=self.must_exist):
-                self.done.append((location, target))
-
-    def undo(self) -> None:
-        for location, target in reversed(self.done):
-            move_folder(target, location)
-
-
 class PartitionEntries:
     """Changes partitions by entries of metastores' protocols."""
 
-    def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Set the storage and the definitions in it."""
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Set the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
+        self._moves = FolderMoves(storage, definitions, operations)
 
     def replace(self, table: Table, changes: Sequence[tuple[Values, NewPartition]]) -> None:
         """Replace all that is known of partitions by other descriptions, perhaps with other values, in one transaction.
@@ -95,12 +76,17 @@ class PartitionEntries:
             InvalidPartitionError: A partition is named twice, or an index does not admit it.
             LocationInUseError: Another table or partition uses a new location.
             UnsupportedChangeError: The table is stored as Iceberg.
+            LocationNotEmptyError: The folder of the new values has files.
+            StorageError: A folder cannot be moved.
         """
-        has_locations = any(partition.location is not None for _, partition in changes)
-        with self._transaction() as (connection, moves):
-            held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=has_locations)
+
+        def change(connection: Connection, tables: Sequence[Table]) -> tuple[None, Sequence[Move]]:
+            (held,) = tables
             refuse_stored_as_iceberg(held, "changing partitions", "Insert the rows again under the new values")
-            _Replacement(connection, held, moves).run(changes)
+            return None, _Replacement(connection, held).run(changes)
+
+        has_locations = any(partition.location is not None for _, partition in changes)
+        self._moves.run([table], change, exclusive=False, is_bulk=has_locations)
 
     def exchange(self, source: Table, target: Table, partitions: Sequence[tuple[int, NewPartition]]) -> None:
         """Move partitions with their files from one table to another, in one transaction.
@@ -114,12 +100,14 @@ class PartitionEntries:
             PartitionAlreadyExistsError: The target has one of the partitions.
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
             MissingFileError: The folder of a partition does not exist.
+            LocationNotEmptyError: A folder in the target has files.
+            StorageError: A folder cannot be moved.
         """
-        with self._transaction() as (connection, moves):
-            for table in sorted((source, target), key=lambda table: table.id):
-                held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=True)
+
+        def change(connection: Connection, tables: Sequence[Table]) -> tuple[None, Sequence[Move]]:
+            for held in tables:
                 refuse_stored_as_iceberg(held, "exchanging partitions", "Copy the rows with INSERT INTO … SELECT")
-            moves.must_exist = True
+            moves: list[Move] = []
             new = [_exchanged(source, target, partition, moves) for _, partition in partitions]
             if drop_partitions(connection, source, [number for number, _ in partitions]) < len(partitions):
                 raise PartitionNotFoundError(
@@ -127,26 +115,17 @@ class PartitionEntries:
                 )
             adder = PartitionAdder(connection, self._definitions, target, is_bulk=True)
             adder.add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+            return None, moves
+
+        tables = sorted((source, target), key=lambda table: table.id)
+        self._moves.run(tables, change, exclusive=False, is_bulk=True)
 
     def truncate(self, table: Table, partition_ids: Collection[int] | None = None) -> None:
         """Delete the files of a table or of partitions; see `catalog.partitions.truncating.truncate`."""
         truncate(self._storage, self._definitions, table, partition_ids)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[tuple[Connection, _Moves]]:
-        moves = _Moves()
-        try:
-            with self._storage.write() as connection:
-                yield connection, moves
-                moves.run()
-        except CommitOutcomeUnknownError:
-            raise
-        except BaseException:
-            moves.undo()
-            raise
 
-
-def _exchanged(source: Table, target: Table, partition: NewPartition, moves: _Moves) -> NewPartition:
+def _exchanged(source: Table, target: Table, partition: NewPartition, moves: list[Move]) -> NewPartition:
     assert partition.location is not None
     if not partition.location.startswith(f"{source.location}/"):
         return partition
@@ -156,21 +135,22 @@ def _exchanged(source: Table, target: Table, partition: NewPartition, moves: _Mo
             f"partition {partition.location} cannot move to {folder}: an object store renames no folders. Copy the "
             "rows with INSERT INTO … SELECT, and drop the partition"
         )
-    moves.wanted.append((partition.location, folder))
+    moves.append(Move(partition.location, folder, must_exist=True))
     return replace(partition, location=None)
 
 
 class _Replacement:
     """One replacement of partitions of a table that the caller has locked."""
 
-    def __init__(self, connection: Connection, table: Table, moves: _Moves) -> None:
+    def __init__(self, connection: Connection, table: Table) -> None:
         self._connection = connection
         self._table = table
-        self._moves = moves
+        self._moves: list[Move] = []
         self._encoder = ValueEncoder(table)
         self._indexes: Sequence[PartitionIndex] = maintained_indexes(connection, table.id)
 
-    def run(self, changes: Sequence[tuple[Values, NewPartition]]) -> None:
+    def run(self, changes: Sequence[tuple[Values, NewPartition]]) -> Sequence[Move]:
+        """Change the rows; return the folders to move."""
         rows = self._rows([values for values, _ in changes])
         texts = {partition.descriptor for _, partition in changes if partition.descriptor is not None}
         descriptors = descriptor_ids(self._connection, self._table, texts) if texts else {}
@@ -191,6 +171,7 @@ class _Replacement:
             refuse_locations_in_use(self._connection, self._table, [location for location in stored if location])
             refuse_shared_folders(self._connection, self._table, [row.packed_values for row, _ in moved], stored)
             record_changed(self._connection, self._table, [row.id for row, _ in moved])
+        return self._moves
 
     def _rows(self, values: Sequence[Values]) -> list[Row[Any]]:
         """Return the rows of partitions, locked against index builds and other changes until the commit."""
@@ -245,7 +226,7 @@ class _Replacement:
         is_default = row.location is None and fields["location"] is None
         if is_default and table.kind is TableKind.MANAGED and is_local(before) and not is_version(row.location):
             after = table.default_partition_location(partition_path(table.key_names, values))
-            self._moves.wanted.append((before, after))
+            self._moves += [Move(before, after)] if after != before else []
         if after != before:
             refuse_locations_in_use(self._connection, table, [after])
         packed = rename_partition(self._connection, table, self._indexes, row, values, {**fields, "location": after})

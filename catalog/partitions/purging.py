@@ -260,7 +260,7 @@ def _claim(
         log.warning("kept %s, because another table or partition uses it", folder)
     claimed = [folder for folder in location_keys(folders).values() if folder not in in_use]
     connection.execute(update(OperationRow).where(this).values(request={**request, "claimed": claimed}))
-    claim_folders(connection, operation, claimed)
+    claim_folders(connection, operation.number, claimed)
     return claimed
 
 

@@ -22,6 +22,7 @@ from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import commit_translated, lost_connection_errors, translated
 from catalog.storage.interrupting import interruptible
+from catalog.storage.locks import TABLE_LOCKS
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 from catalog.storage.urls import has_half_a_password, shown_url
 
@@ -32,8 +33,7 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 1.0
 _LEFT_AT = "calve_left_at"
-# Arbitrary numbers that other users of the same database are unlikely to use.
-_TABLE_LOCKS = 6014_2026
+# As `TABLE_LOCKS`.
 _PARTITION_LOCKS = 6015_2026
 
 
@@ -199,7 +199,7 @@ class Storage:
         if self.is_postgresql:
             # Overlapping shared row locks would starve an exclusive one; advisory locks are granted in order.
             alone, shared = func.pg_advisory_xact_lock, func.pg_advisory_xact_lock_shared
-            locks = [(alone if exclusive else shared)(_TABLE_LOCKS, table_id)]
+            locks = [(alone if exclusive else shared)(TABLE_LOCKS, table_id)]
             if not exclusive:
                 locks.append((alone if is_bulk else shared)(_PARTITION_LOCKS, table_id))
             connection.execute(select(*locks))

@@ -42,6 +42,7 @@ from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.tables.databases import DatabaseDefinitions, changed_properties
+from catalog.tables.moving import settle_table
 from catalog.tables.normalising import check_columns, normalise_columns, parse_format
 from catalog.tables.only_iceberg import (
     ICEBERG_NAME,
@@ -49,7 +50,7 @@ from catalog.tables.only_iceberg import (
     list_only_iceberg,
     refuse_iceberg_name,
 )
-from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_location
+from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_kind, new_location
 from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
 
 _POINTER = pointer_of(DatabaseRow.name, TableRow.name).label("pointer")
@@ -101,9 +102,9 @@ class Definitions(DatabaseDefinitions):
         properties = changed_properties({}, definition["properties"])
         require_properties(properties)
         folder = definition.get("folder_name") or table.name
-        location, kind = new_location(
-            f"{database.location}/{folder}", definition["location"], kind, owns_usual=is_recorded
-        )
+        usual = f"{database.location}/{folder}"
+        location = new_location(usual, definition["location"], kind)
+        location_key = claim_held_location(connection, location, str(table))
         row = connection.execute(
             _NEW_TABLE,
             {
@@ -115,9 +116,9 @@ class Definitions(DatabaseDefinitions):
                 "format": FileFormat.OTHER if file_format is FileFormat.OTHER else parse_format(file_format),
                 "location": location,
                 "properties": properties,
-                "location_key": claim_held_location(connection, location, str(table)),
+                "location_key": location_key,
                 "scheme": None if scheme is None else scheme.as_json(),
-                "kind": kind,
+                "kind": new_kind(usual, location, kind, owns_usual=is_recorded),
                 "description": definition.get("description"),
                 "view_text": definition.get("view_text"),
                 "buckets": buckets_json(str(table), columns, definition.get("buckets")),
@@ -161,7 +162,7 @@ class Definitions(DatabaseDefinitions):
         or_iceberg: bool = False,
         is_bulk: bool = False,
     ) -> Table:
-        """Return a table, and lock its row until the transaction ends.
+        """Return a table, and lock its row until the transaction ends; folders of interrupted moves return first.
 
         Args:
             name: Its name; or the table as it was read before, so that another table of the same name is refused.
@@ -184,6 +185,7 @@ class Definitions(DatabaseDefinitions):
         expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped meanwhile")
+        settle_table(connection, table, exclusive=exclusive)
         table = self.get_table(name, connection)
         if table.id != expected.id:
             raise TableNotFoundError(f"table {expected.full_name} was renamed or dropped meanwhile; look it up again")

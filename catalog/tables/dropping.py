@@ -141,7 +141,7 @@ def drop_table(
         request[ALL_FILES] = True
     operation = operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
     if with_files:
-        claim_folders(connection, operation, [table.location])
+        claim_folders(connection, operation.number, [table.location])
     return operation_id
 
 

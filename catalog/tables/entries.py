@@ -14,19 +14,19 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select, update
 
 from catalog.errors import (
-    CommitOutcomeUnknownError,
     FilesNeededError,
     InvalidTableError,
     UnreadableMetadataError,
     UnsupportedChangeError,
 )
 from catalog.files.filesystem import Folder
-from catalog.files.folders import make_folders, move_folder
+from catalog.files.folders import make_folders
 from catalog.files.locations import comparable, is_local, is_within
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier
+from catalog.operations.journal import Operations
 from catalog.storage import Storage
 from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
 from catalog.tables.altering import pin_formats, prepare_key_changes
@@ -34,6 +34,7 @@ from catalog.tables.buckets import buckets_json
 from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
+from catalog.tables.moving import FolderMoves, Move
 from catalog.tables.neighbours import neighbours
 from catalog.tables.normalising import check_columns, normalise_columns, normalise_location
 from catalog.tables.own_files import PurgedFiles, delete_own_files
@@ -88,10 +89,11 @@ class TableAlteration:
 class TableEntries:
     """Creates and changes tables by entries of metastores' protocols."""
 
-    def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Set the storage and the definitions in it."""
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Set the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
+        self._moves = FolderMoves(storage, definitions, operations)
 
     def find(self, names: Collection[TableName]) -> list[Table]:
         """Return those of many tables that Calve has, with one statement, in no particular order."""
@@ -136,8 +138,7 @@ class TableEntries:
         """Replace the definition of a table or view, and keep the former one as a version.
 
         A managed table that is renamed moves to the usual folder of its new name, with the partitions inside, if its
-        folder is the usual one and on a local disk. The folder is moved just before the commit; a repetition after an
-        interruption in between finds it moved, and goes on.
+        folder is the usual one and on a local disk (`catalog.tables.moving`).
 
         Args:
             decide: Called with the table, which is locked, and whether it has partitions.
@@ -150,29 +151,19 @@ class TableEntries:
             IndexedKeyError: A partition index prevents the change of a key.
             LocationInUseError: The new location overlaps that of another table.
             ConflictError: An operation is changing the table.
+            LocationNotEmptyError: The folder of the new name has files.
+            StorageError: The folder cannot be moved.
         """
-        moved: tuple[str, str] | None = None
-        try:
-            with self._storage.write() as connection:
-                table = self._definitions.lock_table(connection, name, exclusive=True)
-                has_partitions = self._definitions.has_partitions(connection, table)
-                change = decide(table, has_partitions)
-                move = self._move_of(connection, table, change)
-                altered = self._alter(connection, table, change, move)
-                if move is not None and move_folder(*move):
-                    moved = move
-        except CommitOutcomeUnknownError:
-            raise
-        except BaseException:
-            # Only what was moved here: another folder at the target is another table's.
-            if moved is not None:
-                move_folder(moved[1], moved[0])
-            raise
-        return altered
 
-    def _alter(
-        self, connection: Connection, table: Table, change: TableAlteration, move: tuple[str, str] | None
-    ) -> Table:
+        def change(connection: Connection, tables: Sequence[Table]) -> tuple[Table, Sequence[Move]]:
+            (table,) = tables
+            alteration = decide(table, self._definitions.has_partitions(connection, table))
+            move = self._move_of(connection, table, alteration)
+            return self._alter(connection, table, alteration, move), [] if move is None else [move]
+
+        return self._moves.run([name], change, exclusive=True)
+
+    def _alter(self, connection: Connection, table: Table, change: TableAlteration, move: Move | None) -> Table:
         entry = change.entry
         check_own_properties(entry.properties)
         if table.is_view is not (entry.kind is TableKind.VIEW):
@@ -184,8 +175,8 @@ class TableEntries:
         if entry.format is not table.format and not table.is_view:
             pin_formats(connection, table)
         if move is not None:
-            location = move[1]
-            _move_partitions(connection, table, *move)
+            location = move.target
+            _move_partitions(connection, table, move)
         records = {
             key: value for key, value in table.properties.items() if key not in without_records(table.properties)
         }
@@ -244,8 +235,8 @@ class TableEntries:
             )
         self._definitions.rename_table(connection, table, name, **values)
 
-    def _move_of(self, connection: Connection, table: Table, change: TableAlteration) -> tuple[str, str] | None:
-        """Return the folder to move, and its target; None if the folder of the table stays."""
+    def _move_of(self, connection: Connection, table: Table, change: TableAlteration) -> Move | None:
+        """Return the folder to move; None if the folder of the table stays."""
         name = change.name
         if name == (table.database, table.name) or table.kind is not TableKind.MANAGED or table.is_published:
             return None
@@ -256,7 +247,7 @@ class TableEntries:
         if connection.scalar(versions.limit(1)) is not None:
             # Files of replaced partitions are found by their present folders.
             return None
-        return usual, f"{self._definitions.database_location(connection, name.database)}/{name.name}"
+        return Move(usual, f"{self._definitions.database_location(connection, name.database)}/{name.name}")
 
     @staticmethod
     def _with_details(connection: Connection, table: Table, entry: TableEntry, more: Details | None = None) -> Table:
@@ -338,13 +329,13 @@ class TableEntries:
         return self._definitions.get_database(name)
 
 
-def _move_partitions(connection: Connection, table: Table, before: str, after: str) -> None:
+def _move_partitions(connection: Connection, table: Table, move: Move) -> None:
     """Change the locations of partitions inside a folder that moves; default locations follow the table's."""
-    row = PartitionRow
+    row, before = PartitionRow, move.location
     connection.execute(
         update(row)
         .where(row.table_id == table.id, row.location >= f"{before}/", row.location < f"{before}0")
-        .values(location=after + func.substr(row.location, len(before) + 1))
+        .values(location=move.target + func.substr(row.location, len(before) + 1))
     )
 
 

@@ -58,23 +58,33 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
         return False
 
 
-def new_location(usual: str, location: str | None, kind: TableKind, *, owns_usual: bool) -> tuple[str, TableKind]:
-    """Return the location of a new table, and its kind, which says whether Calve owns its files.
+def new_location(usual: str, location: str | None, kind: TableKind) -> str:
+    """Return the location of a new table; empty for a view.
 
     Args:
         usual: The location of a table that is created without one.
         location: The requested location.
-        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
-            where an engine writes the rows first, and then creates the table.
     """
     if kind is TableKind.VIEW:
-        return "", kind
+        return ""
     location = normalise_location(usual if location is None else location)
     if location != usual:
         require_location(location)
+    return location
+
+
+def new_kind(usual: str, location: str, kind: TableKind, *, owns_usual: bool) -> TableKind:
+    """Return the kind of a new table, which says whether Calve owns its files.
+
+    Args:
+        usual: The location of a table that is created without one.
+        location: Its location, which it has claimed.
+        owns_usual: The table owns the files of the usual location, even if there are some already: as in a metastore,
+            where an engine writes the rows first, and then creates the table.
+    """
     is_usual = location == usual
     is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
-    return location, kind if is_own else TableKind.EXTERNAL
+    return kind if is_own else TableKind.EXTERNAL
 
 
 def claim_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:

@@ -116,7 +116,7 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Pur
             log.warning("kept %s, because another table has its files in %s", location, covering[0])
             return PurgedFiles()
         # Earlier versions dropped the table without claiming its folder.
-        claim_folders(connection, operation, [location])
+        claim_folders(connection, operation.number, [location])
     try:
         kept = [other.path for other in others if other.path]
         others_files = delete_own_files(location, writer, kept, may_go_on=partial(is_unfinished, operations, operation))

@@ -90,6 +90,13 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "catalog.maintenance.versions Versions._delete: files-deleted",
         "catalog.maintenance.versions Versions._settle: changed",
     ),
+    "tests/catalog/tables/test_moving.py": (
+        "catalog.tables.moving FolderMoves._journal: journaled",
+        "catalog.tables.moving FolderMoves.run: committed",
+        "catalog.tables.moving _move: changed",
+        "catalog.tables.moving _move: moved",
+        "catalog.tables.moving _move: partly-moved",
+    ),
     "tests/catalog/maintenance/test_snapshots.py": (
         "catalog.maintenance.former_files _Deletion.run: files-deleted",
         "catalog.maintenance.snapshots _queue_others_files: partly-committed",

@@ -23,6 +23,7 @@ context.set_forkserver_preload(
         "tests.support.killed_imports",
         "tests.support.killed_loads",
         "tests.support.killed_migrations",
+        "tests.support.killed_moves",
         "tests.support.stopped_loads",
         "tests.support.stopped_processes",
         "tests.support.workers",

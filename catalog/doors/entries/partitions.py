@@ -11,7 +11,7 @@ from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.entries.tables import TableMethods, normalised
 from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
-from catalog.files.folders import make_folders, remove_folders
+from catalog.files.folders import make_folders, missing_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition
 from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
@@ -79,13 +79,16 @@ class PartitionMethods(TableMethods):
         partitions, folders = _with_folders(forms, forms.new(given))
         made = make_folders(folders)
         try:
-            return self.catalog.add_partitions(forms.table.full_name, partitions, if_not_exists=if_not_exists)
+            result = self.catalog.add_partitions(forms.table.full_name, partitions, if_not_exists=if_not_exists)
         except BaseException:
             # Another process may have added some of them meanwhile, to folders that were made here.
             known = self._visible(forms, [partition.values for partition in partitions])
             kept = {local_path(partition.location) for partition in known}
             remove_folders([path for path in made if path not in kept])
             raise
+        # A folder that was there may have been that of an interrupted move, which has returned meanwhile.
+        make_folders(missing_folders(folders))
+        return result
 
     def partitions(self, name: TableName, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
         """Yield the partitions that match an expression of Calve's filter language, through an index if possible.

@@ -27,6 +27,7 @@ from catalog.doors.serving.shared import SharedRecords
 from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
 from catalog.storage.upgrade import check_revision
+from catalog.tables.moving import settle_all
 
 READY = b"ready"
 OUTDATED = 3
@@ -111,6 +112,7 @@ def _work(assignment: Assignment) -> int:
             rates=assignment.rates,
         )
         _create_default_database(catalog)
+        _settle_moves(catalog)
         doors = [(prepare(serving), listener) for prepare, listener in assignment.doors]
         # What has been imported lives as long as the process, and is not looked at by each collection.
         gc.freeze()
@@ -176,3 +178,11 @@ def _create_default_database(catalog: Catalog) -> None:
         catalog.create_database(DEFAULT_DATABASE, if_not_exists=True)
     except CatalogError as error:
         log.warning("the database default was not created", extra={"fields": {"problem": str(error)}})
+
+
+def _settle_moves(catalog: Catalog) -> None:
+    """Move folders back that a killed process, which this one may replace, has moved without committing its rename."""
+    try:
+        settle_all(catalog.storage)
+    except CatalogError as error:
+        log.warning("the folder of an interrupted rename did not return", extra={"fields": {"problem": str(error)}})

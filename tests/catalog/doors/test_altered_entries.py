@@ -113,14 +113,6 @@ def test_a_refused_rename_leaves_the_folder_of_the_other_table(entries: Entries,
     assert not os.path.exists(fresh.location)
 
 
-def test_an_interrupted_rename_goes_on(entries: Entries, orders: HiveTable) -> None:
-    target = Path(str(orders.location)).with_name("sales")
-    os.rename(str(orders.location), target)
-    renamed = entries.alter_table(NAME, replace(orders, name=TableName("demo", "sales")))
-    assert renamed.location == str(target)
-    assert (target / "country=DE/day=1").is_dir()
-
-
 def test_a_table_with_another_location_keeps_it(entries: Entries, orders: HiveTable, tmp_path: Path) -> None:
     external = replace(
         ORDERS,

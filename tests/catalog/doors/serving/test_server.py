@@ -20,12 +20,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from thrift.transport.TTransport import TTransportException
 
 from catalog import Catalog
+from catalog.operations.failpoints import DIE_AT, Point
 from standalone.calve_server import CalveServer
 from tests.support.certificates import Authority
 from tests.support.commands import calve
-from tests.support.hms_door import connected
+from tests.support.hms_door import connected, table
 
 HOST = "127.0.0.1"
 # A command that is not refused serves until it is stopped.
@@ -73,6 +75,29 @@ def test_a_server_answers_creates_the_default_database_and_survives_dead_workers
     soon(lambda: len(workers(server) - before) == 2)
     assert 'operation="health",status="ok"} 1' in get(server, "/metrics"), "the numbers of dead workers are lost"
     assert "a worker has died" in server.log
+
+
+def test_a_rename_that_dies_with_its_process_is_undone_by_the_next(sqlite_url: str, tmp_path: Path) -> None:
+    environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_WAREHOUSE": str(tmp_path / "warehouse")}
+    environment[DIE_AT] = Point.MOVED
+    server = CalveServer(tmp_path, doors=("hms",), options=("--workers", "1"), environment=environment)
+    file = tmp_path / "warehouse/default/events/day=1/rows"
+    with server:
+        port = int(server.address("hms").rpartition(":")[2])
+        with connected(port) as client:
+            client.create_table(table("default", "events", {"day": "string"}))
+            client.append_partition("default", "events", ["1"])
+            file.write_text("kept")
+            renamed = client.get_table("default", "events")
+            renamed.tableName = "visits"
+            with pytest.raises(TTransportException):
+                client.alter_table("default", "events", renamed)
+        soon(file.exists)
+        assert file.read_text() == "kept"
+        with connected(port) as client:
+            assert client.get_all_tables("default") == ["events"]
+            client.drop_table("default", "events", True)
+    assert not file.exists()
 
 
 def test_sigterm_lets_requests_finish_even_if_it_comes_twice(server: CalveServer) -> None:
