@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -184,6 +185,10 @@ class FolderMoves:
 
     def _settle(self, journaled: _Journaled) -> None:
         """End moves after an error; do nothing if their transaction was committed."""
+        # A request that was interrupted (`catalog.storage.interrupting`) has no further transactions of its own.
+        Context().run(self._settle_alone, journaled)
+
+    def _settle_alone(self, journaled: _Journaled) -> None:
         try:
             with self._storage.write() as connection:
                 for table_id in journaled.table_ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from sqlalchemy import func, select
 from catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.errors import (
+    CatalogUnavailableError,
     FolderBeingMovedError,
     LocationNotEmptyError,
     TableAlreadyExistsError,
@@ -24,6 +26,7 @@ from catalog.metastores.types import HivePartition
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind, OperationState
+from catalog.storage.interrupting import Task, begin
 from catalog.storage.schema import PurgedFolderRow
 from catalog.tables import moving
 from tests.support.entries import NAME, ORDERS, PARQUET
@@ -289,6 +292,27 @@ def test_a_move_that_others_have_ended_is_journaled_again(entries: Entries, monk
     CHANGES["table"](entries)
     assert ended == [1, 1, 1]
     assert (files(entries), claims(entries.catalog)) == (EXPECTED["table"], 0)
+
+
+def test_a_request_that_is_interrupted_while_a_folder_moves_is_undone(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(entries)
+
+    def change() -> None:
+        begin(task := Task())
+
+        def reached(point: Point) -> None:
+            if point is Point.PARTLY_MOVED:
+                task.interrupt()
+                raise CatalogUnavailableError("interrupted")
+
+        monkeypatch.setattr(moving, "reached", reached)
+        with pytest.raises(CatalogUnavailableError):
+            CHANGES["exchange"](entries)
+
+    copy_context().run(change)
+    assert (files(entries), claims(entries.catalog)) == (before, 0)
 
 
 def test_a_folder_is_refused_while_another_transaction_has_the_moving_table(
