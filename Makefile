@@ -2,6 +2,7 @@
 PYTHON ?= python3
 SCALE ?= full
 AUDIT ?= pypi
+MINUTES ?= 10
 BIN := .calve/venv/bin
 IN_PARALLEL := --numprocesses 3 --no-loadscope-reorder --durations 50 --durations-min 5
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
@@ -9,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers test-trino ui up down cluster cluster-down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers test-trino fuzz ui up down cluster cluster-down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ test-peers: setup ## Run the suites of Hive's client, moto's Glue and Iceberg's 
 
 test-trino: setup ## Run Trino, which is downloaded, on `calve serve`; needs Maven and Java 24 or later
 	$(BIN)/pytest -m trino tests/trino
+
+fuzz: setup ## Send broken requests to the front doors for MINUTES=10 each, then 100,000 good ones; RUNS="rest glue" runs those
+	$(BIN)/python -m tests.fuzz $(RUNS) --minutes $(MINUTES)
 
 checked: setup
 	@$(MAKE) --no-print-directory --jobs 2 check class-archive

@@ -24,13 +24,14 @@ from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Client, Ro
 from catalog.doors.serving.bodies import CLIENT
 from catalog.doors.serving.threads import RequestThreads
 from catalog.engine_tables.answers import LIFETIME_MINUTES, GivenAnswer, GivenAnswers
-from catalog.errors import CatalogError, InvalidRequestError
+from catalog.errors import CatalogError, InvalidRequestError, OperationConflictError
 from catalog.files.object_stores import endpoint, region
 
 PREFIX = "calve"
 """The part of all paths that clients learn from `/v1/config`; paths without it work, too."""
 
 _KEY = "idempotency-key"
+_RETRY_SECONDS = "1"
 _STATUS = "calve.status"
 """Where the server around the application looks for the name of an error."""
 
@@ -143,7 +144,13 @@ class _Repeatable:
 
     def answer(self, route: Route) -> Answer:
         """Return the answer that was given before, or a new one, which is kept if it is final."""
-        if (given := self._answers.claim(self._key, self._digest)) is not None:
+        try:
+            given = self._answers.claim(self._key, self._digest)
+        except OperationConflictError as error:
+            # No conflict: after one, a client deletes the files of its commit, which the other request may be making.
+            refusal = error_body(503, "ServiceUnavailableException", str(error))
+            return Answer(503, refusal, {"Retry-After": _RETRY_SECONDS})
+        if given is not None:
             body = None if given.body is None else parse(given.body.encode())
             return Answer(given.status, body, {} if route.is_view else headers_of(body or {}))
         is_stored = False

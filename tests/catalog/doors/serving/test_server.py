@@ -34,7 +34,7 @@ HOST = "127.0.0.1"
 pytestmark = pytest.mark.timeout(120)
 
 KEYS = "clients: {{{name}: {{role: reader, access_key: {key}, secret_key: 0123456789abcdef}}}}"
-MUST_SOON_SECONDS = 20.0
+MUST_SOON_SECONDS = 60.0
 
 
 @pytest.fixture
