@@ -75,6 +75,30 @@ class Queries:
         parameter = list(ids) if self.is_postgresql else json.dumps(list(ids))
         return Query(f"SELECT ({first}) FROM {listed}", (table_id, parameter))
 
+    def values_after(self, table_id: int, after: int, count: int, *, is_quarantined: bool | None) -> Query:
+        """Return the query of the values of the next partitions of a table after an id, as one row.
+
+        It has the last id, the number of partitions, and their values in lines of one string, which is read faster than
+        many rows. Without a partition, all but the number are null.
+
+        Args:
+            is_quarantined: Of those that are hidden from readers, or are not; None for both.
+        """
+        state = "" if is_quarantined is None else f" AND {'' if is_quarantined else 'NOT '}p.is_quarantined"
+        chosen = (
+            f"SELECT p.id, p.packed_values FROM calve_partition AS p WHERE p.table_id = {self._mark} "
+            f"AND p.id > {self._mark}{state} ORDER BY p.id LIMIT {count:d}"
+        )
+        lines = (
+            "string_agg(c.packed_values, E'\\n')" if self.is_postgresql else "group_concat(c.packed_values, char(10))"
+        )
+        return Query(f"SELECT max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after))
+
+    def partitions_between(self, table_id: int, after: int, last: int) -> Query:
+        """Return the query of the partitions of a table whose ids are greater than one, and not than another."""
+        query = self.all_partitions(table_id)
+        return Query(f"{query.sql} AND p.id > {self._mark} AND p.id <= {self._mark}", (table_id, after, last))
+
     def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
         """Return the query of the partitions that an operation added."""
         query = self.all_partitions(table_id)

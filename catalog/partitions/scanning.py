@@ -27,7 +27,7 @@ from catalog.model.partition_names import partition_path
 from catalog.partitions.lookups import LookUps, count_items, in_batches
 from catalog.partitions.queries import Queries, Query
 from catalog.partitions.reading import PAGE, read_pages
-from catalog.partitions.scans import Scan, ScanCounts, ScanState
+from catalog.partitions.scans import RowScan, Scan, ScanCounts, ScanState
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
@@ -106,15 +106,15 @@ class Scanner:
         *,
         use_indexes: bool,
         state: PartitionState | None,
-    ) -> tuple[ScanState, Iterator[Sequence[PartitionRecord]]]:
-        """Return a search, and pages with some columns of the partitions that match an expression.
+    ) -> RowScan:
+        """Plan a search for some columns of partitions.
 
         Args:
             columns: Columns of `PartitionRow`; `NAME_COLUMNS` come before them.
         """
         request = _Request(name, expression, use_indexes, (*NAME_COLUMNS, *columns))
         scan, _, pages = self._planned(request, state)
-        return scan, pages
+        return RowScan(pages, scan)
 
     def _planned(
         self, request: _Request, state: PartitionState | None, limit: int | None = None
