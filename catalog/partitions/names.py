@@ -51,8 +51,8 @@ class SortedNames:
             column.append(parts.take(pa.array(np.arange(position, len(parts), width))).dictionary_encode())
         self._count += len(packed)
 
-    def pages(self) -> Iterator[pa.StringArray]:
-        """Yield the names in their order."""
+    def pages(self) -> Iterator[list[pa.StringArray]]:
+        """Yield the names in their order, many at a time: arrays of their parts, which follow one another."""
         if not self._count:
             return
         columns = [pa.chunked_array(column).unify_dictionaries().combine_chunks() for column in self._columns]
@@ -65,12 +65,11 @@ class SortedNames:
         order = _ordered([_ranks(part)[of] for part, of in zip(parts, numbers, strict=True)])
         for first in range(0, self._count, _PAGE):
             chosen = order[first : first + _PAGE]
-            found = [part.take(pa.array(of[chosen])) for part, of in zip(parts, numbers, strict=True)]
-            yield pc.binary_join_element_wise(*found, "")
+            yield [part.take(pa.array(of[chosen])) for part, of in zip(parts, numbers, strict=True)]
 
     def as_list(self) -> list[str]:
         """Return the names in their order."""
-        return [name for page in self.pages() for name in page.to_pylist()]
+        return [name for page in self.pages() for name in pc.binary_join_element_wise(*page, "").to_pylist()]
 
 
 def read_names(connection: Connection, table: Table, *, is_quarantined: bool | None) -> SortedNames:
@@ -101,4 +100,4 @@ def _ordered(columns: Sequence[Numbers]) -> Numbers:
     if len(columns) > 1 and counts[0] <= _GREATEST // counts[1]:
         # One number sorts faster than two.
         columns = [columns[0] * counts[1] + columns[1]]
-    return np.lexsort(columns[::-1])
+    return np.lexsort(columns[::-1]) if len(columns) > 1 else np.argsort(columns[0])

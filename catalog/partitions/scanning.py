@@ -8,9 +8,9 @@ that also reads the table's definition.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -26,7 +26,7 @@ from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
 from catalog.partitions.lookups import LookUps, count_items, in_batches
 from catalog.partitions.queries import Queries, Query
-from catalog.partitions.reading import PAGE, read_pages
+from catalog.partitions.reading import PAGE, read_all, read_pages
 from catalog.partitions.scans import RowScan, Scan, ScanCounts, ScanState
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
@@ -52,6 +52,9 @@ _QUICK = 1_000
 
 _COUNTED = (1_000, 50_000)
 """Limits, tried in turn, for counting the items that the plans of several indexes would read."""
+
+_FEW = 4
+"""If one partition of so many matches, or fewer, those that match are fetched by their ids."""
 
 _MAXIMUM_PREPARED = 512
 _PREPARED_SECONDS = 60.0
@@ -378,10 +381,18 @@ class _Prepared:
     def _filtered(self, rows: Sequence[PartitionRecord], condition: Filter[str] | None) -> Sequence[PartitionRecord]:
         if condition is None or not rows:
             return rows
-        at, width = self._packed_at, len(self.table.key_types)
+        at = self._packed_at
+        return list(compress(rows, self._mask([row[at] for row in rows], condition)))
+
+    def mask(self, packed: Sequence[str]) -> Iterable[bool]:
+        """Return whether partitions with these values match the conditions that the index has not answered."""
+        return repeat(True) if self._residual is None else self._mask(packed, self._residual)
+
+    def _mask(self, packed: Sequence[str], condition: Filter[str]) -> Iterable[bool]:
+        width = len(self.table.key_types)
         # Split one joined string: a list per row would take longer than all the rest of the search.
-        pieces = "/".join([row[at] for row in rows]).split("/")
-        return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
+        pieces = "/".join(packed).split("/")
+        return condition.mask({key: pieces[key::width] for key in range(width)})
 
 
 class _Search:
@@ -397,6 +408,7 @@ class _Search:
     ) -> None:
         self._connection = connection
         self._limit = limit
+        self._prepared = prepared
         self._queries = prepared.queries
         self._table = prepared.table
         self._plan = prepared.plan
@@ -408,7 +420,7 @@ class _Search:
         if self._plan.expression == NONE:
             return
         if self._plan.index is None:
-            yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
+            yield from self._all() if self._plan.residual == ALL else self._matching()
         elif self._plan.checked_in_index == ALL:
             for page in self._limited(self._in_ranges(self._queries.partitions_in_ranges)):
                 self._counts.items_read += len(page)
@@ -416,6 +428,22 @@ class _Search:
         else:
             for ids in batched(self._checked_ids(), PAGE):
                 yield from read_pages(self._connection, self._queries.partitions_by_id(ids))
+
+    def _all(self) -> Iterator[Sequence[Any]]:
+        yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
+
+    def _matching(self) -> Iterator[Sequence[Any]]:
+        """Yield the rows of the partitions that may match, having read only the values of all others."""
+        values = Queries(self._queries.is_postgresql, ("id", "packed_values"))
+        for page in self._limited(read_pages(self._connection, values.partitions_by_order(self._table.id))):
+            ids = list(compress([row[0] for row in page], self._prepared.mask([row[1] for row in page])))
+            query = self._queries.partitions_between(self._table.id, page[0][0], page[-1][0])
+            if len(ids) <= len(page) // _FEW:
+                query = self._queries.partitions_by_id(ids)
+            rows = read_all(self._connection, query) if ids else []
+            self._counts.partitions_fetched += len(page) - len(rows)
+            if rows:
+                yield rows
 
     def _in_ranges(self, query: Callable[[int, Ranges], Query]) -> Iterator[Sequence[Any]]:
         """Yield the pages of a query for all ranges."""

@@ -73,13 +73,19 @@ def encode_names(names: SortedNames) -> EncodedList:
     return EncodedList(TType.STRING, len(names), map(encode_texts, names.pages()))
 
 
-def encode_texts(texts: pa.StringArray) -> memoryview:
-    """Return strings as bytes, each after its length."""
-    lengths = pa.py_buffer(pc.binary_length(texts).to_numpy().astype(">i4"))
-    heads = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(texts), [None, lengths]).cast(pa.binary())
-    joined = pc.binary_join_element_wise(heads, texts.cast(pa.binary()), b"")
+def encode_texts(parts: Sequence[pa.StringArray]) -> memoryview:
+    """Return strings as bytes, each after its length.
+
+    Args:
+        parts: Arrays of the parts of the strings, which follow one another.
+    """
+    count = len(parts[0])
+    lengths = sum(pc.binary_length(part).to_numpy() for part in parts)
+    numbers = pa.py_buffer(np.asarray(lengths, ">i4"))
+    heads = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), count, [None, numbers]).cast(pa.binary())
+    joined = pc.binary_join_element_wise(heads, *[part.cast(pa.binary()) for part in parts], b"")
     _, offsets, data = joined.buffers()
-    return memoryview(data)[: np.frombuffer(offsets, np.int32)[len(texts)]]
+    return memoryview(data)[: np.frombuffer(offsets, np.int32)[count]]
 
 
 class _Kind(NamedTuple):
