@@ -38,6 +38,8 @@ def _times(folder: Path, address: str) -> list[float]:
     settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.uris": f"thrift://{address}",
+        # Otherwise Spark would list the files of Parquet tables, and the sample has none.
+        "spark.sql.hive.convertMetastoreParquet": "false",
     }
     with session(folder / "spark", more=settings) as spark:
 

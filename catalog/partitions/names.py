@@ -82,7 +82,7 @@ def read_names(connection: Connection, table: Table, *, is_quarantined: bool | N
     queries = Queries(connection.dialect.name == "postgresql")
     while count == _READ:
         query = queries.values_after(table.id, after, _READ, is_quarantined=is_quarantined)
-        [(after, count, lines)] = read_all(connection, query)
+        [(_, after, count, lines)] = read_all(connection, query)
         if count:
             names.add(split_lines(lines))
     return names

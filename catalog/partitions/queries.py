@@ -80,8 +80,8 @@ class Queries:
     def values_after(self, table_id: int, after: int, count: int, *, is_quarantined: bool | None) -> Query:
         """Return the query of the values of the next partitions of a table after an id, as one row.
 
-        It has the last id, the number of partitions, and their values in lines of one string, which is read faster than
-        many rows. Without a partition, all but the number are null.
+        It has the first and the last id, the number of partitions, and their values in lines of one string, in the
+        order of the ids, which is read faster than many rows. Without a partition, all but the number are null.
 
         Args:
             is_quarantined: Of those that are hidden from readers, or are not; None for both.
@@ -94,7 +94,12 @@ class Queries:
         lines = (
             "string_agg(c.packed_values, E'\\n')" if self.is_postgresql else "group_concat(c.packed_values, char(10))"
         )
-        return Query(f"SELECT max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after))
+        return Query(f"SELECT min(c.id), max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after))
+
+    def ids_between(self, table_id: int, first: int, last: int) -> Query:
+        """Return the query of the ids of a table's partitions in a range that includes both ends, ordered."""
+        condition = f"p.table_id = {self._mark} AND p.id BETWEEN {self._mark} AND {self._mark}"
+        return Query(f"SELECT p.id FROM calve_partition AS p WHERE {condition} ORDER BY p.id", (table_id, first, last))
 
     def partitions_between(self, table_id: int, first: int, last: int) -> Query:
         """Return the query of the partitions of a table with the ids in a range, which includes both ends."""

@@ -382,16 +382,19 @@ class _Prepared:
         if condition is None or not rows:
             return rows
         at = self._packed_at
-        return list(compress(rows, self._mask([row[at] for row in rows], condition)))
-
-    def mask(self, packed: Sequence[str]) -> Iterable[bool]:
-        """Return whether partitions with these values match the conditions that the index has not answered."""
-        return repeat(True) if self._residual is None else self._mask(packed, self._residual)
-
-    def _mask(self, packed: Sequence[str], condition: Filter[str]) -> Iterable[bool]:
-        width = len(self.table.key_types)
         # Split one joined string: a list per row would take longer than all the rest of the search.
-        pieces = "/".join(packed).split("/")
+        return list(compress(rows, self._mask("/".join([row[at] for row in rows]), condition)))
+
+    def mask(self, lines: str) -> Iterable[bool]:
+        """Return whether partitions match the conditions that the index has not answered.
+
+        Args:
+            lines: Their values, separated by line breaks.
+        """
+        return repeat(True) if self._residual is None else self._mask(lines.replace("\n", "/"), self._residual)
+
+    def _mask(self, packed: str, condition: Filter[str]) -> Iterable[bool]:
+        pieces, width = packed.split("/"), len(self.table.key_types)
         return condition.mask({key: pieces[key::width] for key in range(width)})
 
 
@@ -434,14 +437,25 @@ class _Search:
 
     def _matching(self) -> Iterator[Sequence[Any]]:
         """Yield the rows of the partitions that may match, having read only the values of all others."""
-        values = Queries(self._queries.is_postgresql, ("id", "packed_values"))
-        for page in self._limited(read_pages(self._connection, values.partitions_by_order(self._table.id))):
-            ids = list(compress([row[0] for row in page], self._prepared.mask([row[1] for row in page])))
-            query = self._queries.partitions_between(self._table.id, page[0][0], page[-1][0])
-            if len(ids) <= len(page) // _FEW:
-                query = self._queries.partitions_by_id(ids)
-            rows = read_all(self._connection, query) if ids else []
-            self._counts.partitions_fetched += len(page) - len(rows)
+        table_id, after, count, total = self._table.id, 0, PAGE, 0
+        while count == PAGE:
+            query = self._queries.values_after(table_id, after, PAGE, is_quarantined=None)
+            [(first, after, count, lines)] = read_all(self._connection, query)
+            if not count:
+                return
+            if self._limit is not None and total >= self._limit:
+                self._counts.is_cut = True
+                return
+            total += count
+            ids: Iterable[int] = range(first, after + 1)
+            if after - first + 1 != count:
+                ids = (row[0] for row in read_all(self._connection, self._queries.ids_between(table_id, first, after)))
+            chosen = list(compress(ids, self._prepared.mask(lines)))
+            query = self._queries.partitions_between(table_id, first, after)
+            if len(chosen) <= count // _FEW:
+                query = self._queries.partitions_by_id(chosen)
+            rows = read_all(self._connection, query) if chosen else []
+            self._counts.partitions_fetched += count - len(rows)
             if rows:
                 yield rows
 
