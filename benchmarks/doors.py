@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.door_clients import ICEBERG_TABLE, http_client
+from benchmarks.door_planning import planning_seconds
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.sample import TABLE
@@ -19,6 +20,7 @@ from standalone.environment import REPOSITORY
 
 HEADINGS = {
     "doors": "Calve's door ÷ Hive Metastore: get_partitions_by_filter, and all partitions, by the same Thrift client",
+    "door_planning": "Spark's planning with Calve's door ÷ with Hive Metastore: a query of 372 partitions",
     "door_requests": "Requests a second of Calve's doors, beside those of Hive Metastore with as many clients",
 }
 CLIENTS = (1, 8, 32)
@@ -42,7 +44,7 @@ _DATABASE, _NAME = TABLE.split(".")
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield each question at the two larger scales, and the requests a second of many clients at the first of them."""
+    """Yield each question and Spark's planning at the two larger scales, and requests a second at the first of them."""
     for count in ground.scales[1:]:
         site = ground.site(ground.postgresql, count)
         url = site.catalog.storage.url.render_as_string(hide_password=False)
@@ -51,6 +53,8 @@ def measure(ground: Ground) -> Iterator[Figure]:
         folder = ground.folder / f"metastore-{count}"
         with running(folder, ground.postgresql, count) as metastore, server:
             yield from _questions(ground, server.address("hms"), metastore, count)
+            ours, peer = planning_seconds(folder, server.address("hms"), metastore)
+            yield Figure.of_runs(f"door_planning.prefix.{count}", ours, peer, AHEAD)
             if count == ground.scales[1]:
                 yield from _requests(server, metastore, count, min(_SECONDS, ground.effort.budget_seconds * 5))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 
@@ -18,13 +18,14 @@ from catalog.model.batches import PartitionBatch, PartitionKey
 if TYPE_CHECKING:
     from catalog.datafiles.partitions import SchemePartition
     from catalog.datafiles.pruning import FileScan
-    from catalog.indexes.planner import ScanPlan
     from catalog.partitions.explaining import Explanation
+    from catalog.partitions.names import SortedNames
     from catalog.partitions.paging import Page, Position, Segment
-    from catalog.partitions.scans import Scan
+    from catalog.partitions.scans import RowScan, Scan
     from catalog.partitions.snapshots import PartitionFiles
     from catalog.partitions.specs import PartitionSpec
-    from catalog.storage.partition_rows import PartitionRecord
+
+AnyScan = TypeVar("AnyScan", "Scan", "RowScan")
 
 
 class SearchMethods(TableMethods):
@@ -149,8 +150,22 @@ class SearchMethods(TableMethods):
         """
         from catalog.storage.partition_rows import names_of
 
-        definition, pages = self.scan_partition_rows(table, expression, use_indexes=use_indexes, state=state)
-        return (name for page in pages for name in names_of(definition, [row[0] for row in page]))
+        scan = self.scan_partition_rows(table, expression, use_indexes=use_indexes, state=state)
+        return (name for page in scan.pages for name in names_of(scan.table.key_names, [row[0] for row in page]))
+
+    def sorted_partition_names(self, table: str) -> SortedNames:
+        """Return the names of all visible partitions in their order, with a few bytes of memory for each.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+        """
+        from catalog.partitions.names import read_names
+
+        if self._definitions.get_hive_table(table).is_stored_as_iceberg:
+            self._take_in(table)
+        with self.storage.read() as connection:
+            definition = self._definitions.get_hive_table(table, connection)
+            return read_names(connection, definition, is_quarantined=False)
 
     def scan_partition_rows(
         self,
@@ -160,8 +175,8 @@ class SearchMethods(TableMethods):
         columns: Sequence[str] = (),
         use_indexes: bool = True,
         state: PartitionState | None = PartitionState.VISIBLE,
-    ) -> tuple[Table, Iterator[Sequence[PartitionRecord]]]:
-        """Return a table, and pages of rows of its partitions that match an expression, for other protocols.
+    ) -> RowScan:
+        """Return a search for the rows of partitions that match an expression, for other protocols.
 
         Creates no `Partition`, and reads only the columns that the caller needs.
 
@@ -175,12 +190,7 @@ class SearchMethods(TableMethods):
             ExpressionError: The expression is invalid.
         """
         search = partial(self._scanner.scan_rows, table, expression, columns, use_indexes=use_indexes, state=state)
-        scan, pages = search()
-        self._count(scan.table, scan.plan, expression)
-        if scan.table.is_stored_as_iceberg:
-            self._take_in(table)
-            scan, pages = search()
-        return scan.table, pages
+        return self._counted(search, table, expression)
 
     def _take_in(self, table: str) -> None:
         """Take in what other engines have committed to a table stored as Iceberg."""
@@ -190,16 +200,18 @@ class SearchMethods(TableMethods):
             pass
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
-        scan = self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
-        self._count(scan.table, scan.plan, expression)
+        search = partial(self._scanner.scan, table, expression, use_indexes=use_indexes, state=state)
+        return self._counted(search, table, expression)
+
+    def _counted(self, search: Callable[[], AnyScan], table: str, expression: str | None) -> AnyScan:
+        """Return a search, which has taken in the commits of other engines, and count it."""
+        scan = search()
+        if expression and self.searched is not None:
+            self.searched(scan.table.full_name, scan.is_by_index)
         if not scan.table.is_stored_as_iceberg:
             return scan
         self._take_in(table)
-        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state)
-
-    def _count(self, table: Table, plan: ScanPlan, expression: str | None) -> None:
-        if expression and self.searched is not None:
-            self.searched(table.full_name, plan.index is not None)
+        return search()
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
         """Run the search for an expression, and return how it found the partitions.

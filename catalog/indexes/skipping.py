@@ -130,7 +130,7 @@ def _ranges(plan: ScanPlan, look_up: LookUp, found: list[Sequence[bytes]]) -> Ra
 
 def _separated(keys: Sequence[bytes]) -> tuple[Sequence[bytes], list[bytes]]:
     """Return the keys that further values can follow, and the stored form of the others."""
-    if not any(map(is_cut, keys)):
+    if max(map(len, keys), default=0) < MAXIMUM_KEY_BYTES:
         return keys, []
     return [key for key in keys if not is_cut(key)], [cut_key(key) for key in keys if is_cut(key)]
 

@@ -10,17 +10,21 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
+from catalog.indexes.keys import MAXIMUM_KEY_BYTES
 from catalog.indexes.planner import Skip
 from catalog.indexes.skipping import FEW_LOOK_UPS, ITEMS_OF_A_LOOK_UP, Span
 from catalog.partitions.queries import Queries, Query
 from catalog.partitions.reading import read_all
 from catalog.storage.bulk import batched
-from catalog.types.ranges import KeyRange, Ranges
+from catalog.types.ranges import END, KeyRange, Ranges
 
 MAXIMUM_LOOK_UPS = 50_000
 """The maximum number of values that a search looks up for one key; they are in memory."""
 
 _SAMPLE = 8
+_MOST_GUESSED = 1.5
+"""The number of values that is tried for each value that a part of an index probably has."""
+
 _FIRST_LIMIT = 256
 _GROWTH = 8
 _BATCH = 1_000
@@ -57,17 +61,14 @@ class LookUps:
             self._connection.exec_driver_sql("SET LOCAL jit = off")
             self._is_prepared = True
         most = MAXIMUM_LOOK_UPS // len(skip.tails)
-        sample, others = list(spans), []
-        if not self._is_measured:
-            step = max(1, len(spans) // _SAMPLE)
-            if step > 1:
-                sample = [span for number, span in enumerate(spans) if number % step == 0]
-                others = [span for number, span in enumerate(spans) if number % step]
-            keys = self._measured(skip, sample, others)
-        else:
-            keys = self._values(skip, sample, most + 1)
+        step = max(1, len(spans) // _SAMPLE)
+        sample = spans[::step]
+        others = [span for number, span in enumerate(spans) if number % step]
+        keys = self._values(skip, sample, most + 1) if self._is_measured else self._measured(skip, sample, others)
         if keys is None:
             return None
+        likely, others = likely_keys(sample, keys, others, skip.key_type.width)
+        keys += likely
         keys += self._values(skip, others, most + 1 - len(keys))
         if len(keys) > most:
             self._refuse(skip, f"has more than {most:,}, which are too many to look up")
@@ -100,6 +101,8 @@ class LookUps:
     def _values(self, skip: Skip, spans: Sequence[Span], limit: int) -> list[bytes]:
         """Return the keys in some spans up to the skipped key, at most `limit`."""
         keys: list[bytes] = []
+        if limit <= 0:
+            return keys
         for batch in batched(spans, _BATCH):
             query = self._queries.distinct_values(self._index_id, batch, skip.key_type).limited(limit - len(keys))
             keys += [key for (key,) in read_all(self._connection, query)]
@@ -111,6 +114,39 @@ class LookUps:
         """Return the number of items in some spans, at most `limit`."""
         ranges = [KeyRange(span.low, span.high) for span in spans]
         return count_items(self._connection, self._queries, self._index_id, ranges, limit)
+
+
+def likely_keys(
+    sample: Sequence[Span], keys: Sequence[bytes], others: list[Span], width: int | None
+) -> tuple[list[bytes], list[Span]]:
+    """Return keys that spans are likely to have, and the spans in which all their other keys are to be looked up.
+
+    Where some countries have the months from 1 to 12, the others probably have the same ones, and perhaps some before 1
+    or after 12: two look-ups instead of twelve.
+
+    Args:
+        sample: Some of the spans, of which the keys were looked up.
+        keys: Their keys, up to the skipped key.
+        others: The other spans.
+        width: The number of bytes of each value of the skipped key, except null; None if it varies.
+    """
+    if width is None or not others or max(span.start for span in others) + width >= MAXIMUM_KEY_BYTES:
+        return [], others
+    prefixes = {span.low[: span.start] for span in sample}
+    values = sorted({key[-width:] for key in keys if key[:-width] in prefixes})
+    # Between two values that follow one another, there is no other one.
+    lows = [b"", *((int.from_bytes(value) + 1).to_bytes(width) for value in values)]
+    gaps = [(low, high) for low, high in zip(lows, [*values, END], strict=True) if low != high]
+    if len(values) * len(sample) > _MOST_GUESSED * len(keys) or len(gaps) > len(values) // 2:
+        return [], others
+    likely: list[bytes] = []
+    unknown: list[Span] = []
+    for start, low, high in others:
+        prefix = low[:start]
+        likely += [key for value in values if low <= (key := prefix + value) < high]
+        between = [Span(start, max(low, prefix + first), min(high, prefix + last)) for first, last in gaps]
+        unknown += [span for span in between if span.low < span.high]
+    return likely, unknown
 
 
 def count_items(connection: Connection, queries: Queries, index_id: int, ranges: Ranges, limit: int) -> int:

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from catalog.indexes.skipping import Span
+from catalog.storage.arrays import ByteStrings, Numbers
 from catalog.storage.partition_rows import PARTITION_COLUMNS
 from catalog.types.key_types import KeyType
 from catalog.types.ranges import Ranges
 
+_SPAN = (Numbers, ByteStrings, ByteStrings)
 _NO_LIMIT = "(SELECT 9223372036854775807)"
 """The planner does not see the number, and assumes a part of the rows, for which sorting them would not pay."""
 
@@ -75,6 +77,35 @@ class Queries:
         parameter = list(ids) if self.is_postgresql else json.dumps(list(ids))
         return Query(f"SELECT ({first}) FROM {listed}", (table_id, parameter))
 
+    def values_after(self, table_id: int, after: int, count: int, *, is_quarantined: bool | None) -> Query:
+        """Return the query of the values of the next partitions of a table after an id, as one row.
+
+        It has the first and the last id, the number of partitions, and their values in lines of one string, in the
+        order of the ids, which is read faster than many rows. Without a partition, all but the number are null.
+
+        Args:
+            is_quarantined: Of those that are hidden from readers, or are not; None for both.
+        """
+        state = "" if is_quarantined is None else f" AND {'' if is_quarantined else 'NOT '}p.is_quarantined"
+        chosen = (
+            f"SELECT p.id, p.packed_values FROM calve_partition AS p WHERE p.table_id = {self._mark} "
+            f"AND p.id > {self._mark}{state} ORDER BY p.id LIMIT {count:d}"
+        )
+        lines = (
+            "string_agg(c.packed_values, E'\\n')" if self.is_postgresql else "group_concat(c.packed_values, char(10))"
+        )
+        return Query(f"SELECT min(c.id), max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after))
+
+    def ids_between(self, table_id: int, first: int, last: int) -> Query:
+        """Return the query of the ids of a table's partitions in a range that includes both ends, ordered."""
+        condition = f"p.table_id = {self._mark} AND p.id BETWEEN {self._mark} AND {self._mark}"
+        return Query(f"SELECT p.id FROM calve_partition AS p WHERE {condition} ORDER BY p.id", (table_id, first, last))
+
+    def partitions_between(self, table_id: int, first: int, last: int) -> Query:
+        """Return the query of the partitions of a table with the ids in a range, which includes both ends."""
+        query = self.all_partitions(table_id)
+        return Query(f"{query.sql} AND p.id BETWEEN {self._mark} AND {self._mark}", (table_id, first, last))
+
     def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
         """Return the query of the partitions that an operation added."""
         query = self.all_partitions(table_id)
@@ -84,7 +115,7 @@ class Queries:
         """Return the query of the partitions with these ids."""
         if self.is_postgresql:
             chosen = "p.id = ANY(ARRAY(SELECT unnest(%b::bigint[])))"
-            return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE {chosen}", (list(ids),))
+            return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE {chosen}", (Numbers(ids),))
         marks = ", ".join("?" * len(ids))
         return Query(f"SELECT {self._partition} FROM calve_partition AS p WHERE p.id IN ({marks})", tuple(ids))
 
@@ -128,7 +159,11 @@ class Queries:
                 f"AND k.key < r.high ORDER BY k.key LIMIT {_NO_LIMIT}"
             )
             listed = "unnest(%b::bytea[], %b::bytea[]) AS r (low, high)"
-            return f"{listed} CROSS JOIN LATERAL ({inside}) AS i", "true", (lows, highs, index_id)
+            return (
+                f"{listed} CROSS JOIN LATERAL ({inside}) AS i",
+                "true",
+                (ByteStrings(lows), ByteStrings(highs), index_id),
+            )
         listed = f"(VALUES {', '.join(['(?, ?)'] * len(ranges))}) AS r"
         condition = "i.index_id = ? AND i.key >= r.column1 AND i.key < r.column2"
         bounds = [bound for key_range in ranges for bound in (key_range.low, key_range.high)]
@@ -144,7 +179,7 @@ class Queries:
         if self.is_postgresql:
             seed, parameters = (
                 "SELECT * FROM unnest(%b::int[], %b::bytea[], %b::bytea[])",
-                list(map(list, zip(*spans, strict=True))),
+                [kind(column) for kind, column in zip(_SPAN, zip(*spans, strict=True), strict=True)],
             )
         else:
             seed, parameters = (
@@ -171,7 +206,7 @@ class Queries:
         """Return the query of each prefix with the first and the last key that extends it by a value; null for none."""
         mark, end, null = self._mark, self._bytes("ff"), self._bytes("01")
         listed, prefix, parameter = (
-            ("unnest(%b::bytea[]) AS s (prefix)", "s.prefix", [list(prefixes)])
+            ("unnest(%b::bytea[]) AS s (prefix)", "s.prefix", [ByteStrings(prefixes)])
             if self.is_postgresql
             else (f"(VALUES {', '.join(['(?)'] * len(prefixes))}) AS s", "s.column1", list(prefixes))
         )

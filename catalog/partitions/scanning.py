@@ -8,9 +8,9 @@ that also reads the table's definition.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -26,8 +26,8 @@ from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
 from catalog.partitions.lookups import LookUps, count_items, in_batches
 from catalog.partitions.queries import Queries, Query
-from catalog.partitions.reading import PAGE, read_pages
-from catalog.partitions.scans import Scan, ScanCounts, ScanState
+from catalog.partitions.reading import PAGE, read_all, read_pages
+from catalog.partitions.scans import RowScan, Scan, ScanCounts, ScanState
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
@@ -52,6 +52,9 @@ _QUICK = 1_000
 
 _COUNTED = (1_000, 50_000)
 """Limits, tried in turn, for counting the items that the plans of several indexes would read."""
+
+_FEW = 4
+"""If one partition of so many matches, or fewer, those that match are fetched by their ids."""
 
 _MAXIMUM_PREPARED = 512
 _PREPARED_SECONDS = 60.0
@@ -106,15 +109,15 @@ class Scanner:
         *,
         use_indexes: bool,
         state: PartitionState | None,
-    ) -> tuple[ScanState, Iterator[Sequence[PartitionRecord]]]:
-        """Return a search, and pages with some columns of the partitions that match an expression.
+    ) -> RowScan:
+        """Plan a search for some columns of partitions.
 
         Args:
             columns: Columns of `PartitionRow`; `NAME_COLUMNS` come before them.
         """
         request = _Request(name, expression, use_indexes, (*NAME_COLUMNS, *columns))
         scan, _, pages = self._planned(request, state)
-        return scan, pages
+        return RowScan(pages, scan)
 
     def _planned(
         self, request: _Request, state: PartitionState | None, limit: int | None = None
@@ -378,10 +381,21 @@ class _Prepared:
     def _filtered(self, rows: Sequence[PartitionRecord], condition: Filter[str] | None) -> Sequence[PartitionRecord]:
         if condition is None or not rows:
             return rows
-        at, width = self._packed_at, len(self.table.key_types)
+        at = self._packed_at
         # Split one joined string: a list per row would take longer than all the rest of the search.
-        pieces = "/".join([row[at] for row in rows]).split("/")
-        return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
+        return list(compress(rows, self._mask("/".join([row[at] for row in rows]), condition)))
+
+    def mask(self, lines: str) -> Iterable[bool]:
+        """Return whether partitions match the conditions that the index has not answered.
+
+        Args:
+            lines: Their values, separated by line breaks.
+        """
+        return repeat(True) if self._residual is None else self._mask(lines.replace("\n", "/"), self._residual)
+
+    def _mask(self, packed: str, condition: Filter[str]) -> Iterable[bool]:
+        pieces, width = packed.split("/"), len(self.table.key_types)
+        return condition.mask({key: pieces[key::width] for key in range(width)})
 
 
 class _Search:
@@ -397,6 +411,7 @@ class _Search:
     ) -> None:
         self._connection = connection
         self._limit = limit
+        self._prepared = prepared
         self._queries = prepared.queries
         self._table = prepared.table
         self._plan = prepared.plan
@@ -408,7 +423,7 @@ class _Search:
         if self._plan.expression == NONE:
             return
         if self._plan.index is None:
-            yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
+            yield from self._all() if self._plan.residual == ALL else self._matching()
         elif self._plan.checked_in_index == ALL:
             for page in self._limited(self._in_ranges(self._queries.partitions_in_ranges)):
                 self._counts.items_read += len(page)
@@ -416,6 +431,33 @@ class _Search:
         else:
             for ids in batched(self._checked_ids(), PAGE):
                 yield from read_pages(self._connection, self._queries.partitions_by_id(ids))
+
+    def _all(self) -> Iterator[Sequence[Any]]:
+        yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))
+
+    def _matching(self) -> Iterator[Sequence[Any]]:
+        """Yield the rows of the partitions that may match, having read only the values of all others."""
+        table_id, after, count, total = self._table.id, 0, PAGE, 0
+        while count == PAGE:
+            query = self._queries.values_after(table_id, after, PAGE, is_quarantined=None)
+            [(first, after, count, lines)] = read_all(self._connection, query)
+            if not count:
+                return
+            if self._limit is not None and total >= self._limit:
+                self._counts.is_cut = True
+                return
+            total += count
+            ids: Iterable[int] = range(first, after + 1)
+            if after - first + 1 != count:
+                ids = (row[0] for row in read_all(self._connection, self._queries.ids_between(table_id, first, after)))
+            chosen = list(compress(ids, self._prepared.mask(lines)))
+            query = self._queries.partitions_between(table_id, first, after)
+            if len(chosen) <= count // _FEW:
+                query = self._queries.partitions_by_id(chosen)
+            rows = read_all(self._connection, query) if chosen else []
+            self._counts.partitions_fetched += count - len(rows)
+            if rows:
+                yield rows
 
     def _in_ranges(self, query: Callable[[int, Ranges], Query]) -> Iterator[Sequence[Any]]:
         """Yield the pages of a query for all ranges."""

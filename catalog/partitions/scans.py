@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catalog.indexes.planner import ScanPlan
 from catalog.indexes.skipping import Reading
 from catalog.model import Partition, Table
+from catalog.storage.partition_rows import PartitionRecord
 from catalog.types.ranges import Ranges
 
 
@@ -43,6 +44,27 @@ class ScanState:
 
 
 @dataclass(frozen=True)
+class RowScan:
+    """A search, which runs as the caller iterates over `pages`: some columns of the rows of partitions.
+
+    The whole search sees one committed state of the catalog.
+    """
+
+    pages: Iterator[Sequence[PartitionRecord]]
+    _state: ScanState
+
+    @property
+    def table(self) -> Table:
+        """The table as of the search, once it has started; before, as of its plan."""
+        return self._state.table
+
+    @property
+    def is_by_index(self) -> bool:
+        """Whether an index is used."""
+        return self._state.plan.index is not None
+
+
+@dataclass(frozen=True)
 class Scan:
     """A search, which runs as the caller iterates over `partitions`.
 
@@ -63,6 +85,11 @@ class Scan:
     def plan(self) -> ScanPlan:
         """The plan of the search; it may change when the search starts, if the table has changed meanwhile."""
         return self._state.plan
+
+    @property
+    def is_by_index(self) -> bool:
+        """Whether an index is used."""
+        return self._state.plan.index is not None
 
     @property
     def counts(self) -> ScanCounts:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
+from catalog.storage.arrays import register_arrays
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import commit_translated, lost_connection_errors, translated
 from catalog.storage.interrupting import interruptible
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
+_CACHE_KILOBYTES = 16_384
+"""The cache of a connection of SQLite; with the default of 2,000, look-ups in large tables read most pages again."""
+
 _PAUSE_SECONDS = 1.0
 _LEFT_AT = "calve_left_at"
 # As `TABLE_LOCKS`.
@@ -70,6 +74,7 @@ class Storage:
             engine = _new_engine(self.url, connect_args=arguments, isolation_level=isolation, **options)
             if isolation == "AUTOCOMMIT":
                 event.listen(engine, "connect", _pin_isolation)
+            event.listen(engine, "connect", lambda connection, _record: register_arrays(connection))
             _ping_after_a_pause(engine)
             return engine
         engine = _new_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
@@ -335,6 +340,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
         f"busy_timeout = {_BUSY_TIMEOUT_MS}",
         "synchronous = NORMAL",
         "foreign_keys = ON",
+        f"cache_size = -{_CACHE_KILOBYTES}",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
     _use_write_ahead_log(connection)

@@ -39,9 +39,9 @@ def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
     return select(*columns).where(PartitionRow.table_id == table.id)
 
 
-def names_of(table: Table, packed: Sequence[str]) -> list[str]:
-    """Return the names `k=v/k2=v2` of partitions, as `Partition.name` does, given their packed values."""
-    template = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in table.key_names)
+def names_of(keys: Sequence[str], packed: Sequence[str]) -> list[str]:
+    """Return the names `k=v/k2=v2` of partitions, as `Partition.name` does, given their packed values of some keys."""
+    template = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in keys)
     names = []
     for values in packed:
         pieces = values.split("/")

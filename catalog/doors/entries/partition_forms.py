@@ -6,9 +6,9 @@ Most partitions of a table share one storage, so that a partition costs little m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from catalog.doors.entries.forms import hive_table, partition_storage
 from catalog.doors.entries.storages import USUAL, recorded_format, storage_from_json, storage_text
@@ -21,6 +21,7 @@ from catalog.model.partition_names import NULL_TEXTS, NULL_VALUE, escape, folder
 from catalog.partitions.descriptors import read_descriptors
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
+from catalog.storage.properties import read_properties
 from catalog.tables.own_properties import RESERVED
 from catalog.types.memo import Memo
 
@@ -28,8 +29,24 @@ _CREATED, _ACCESSED = f"{RESERVED}created_at", f"{RESERVED}accessed_at"
 """Reserved properties of a partition: times that a client has given it, in seconds since 1970 UTC."""
 
 _PAGE = 1_000
-_COUNTS = (FILE_COUNT, ROW_COUNT, SIZE)
+COUNTS = (FILE_COUNT, ROW_COUNT, SIZE)
+"""The parameters with the counts of files, rows and bytes, which Calve has in columns of their own."""
+
 _GREATEST = 2**63 - 1
+
+
+class Shared(NamedTuple):
+    """The parts of an entry that many partitions share.
+
+    Attributes:
+        parameters: Without the counts of files, rows and bytes.
+        created_at: The time that a client has given; None for the time at which the partition was added.
+    """
+
+    storage: HiveStorage
+    parameters: Mapping[str, str]
+    created_at: int | None
+    accessed_at: int
 
 
 class PartitionForms:
@@ -56,7 +73,7 @@ class PartitionForms:
         """Yield the entries of partitions, in their order."""
         storages, new = self._known, tuple.__new__
         for page in batched(partitions, _PAGE):
-            self._read_descriptors(page)
+            self.read_descriptors({partition.descriptor_id for partition in page})
             for _, values, location, files, rows, size, properties, _, created, own_format, descriptor in page:
                 if None in values:
                     values = tuple([NULL_VALUE if value is None else value for value in values])
@@ -66,13 +83,27 @@ class PartitionForms:
                     created = 1000 * int(properties.pop(_CREATED, created // 1000))
                     accessed = int(properties.pop(_ACCESSED, 0))
                 if rows is not None or files is not None or size is not None:
-                    properties = _with_counts(properties, files, rows, size)
+                    properties = with_counts(properties, files, rows, size)
                 storage = storages.get((descriptor, own_format)) or self._storage_of(descriptor, own_format)
                 # Bypasses the constructor of the named tuple, which takes longer than the rest.
                 yield new(HivePartition, (values, storage, properties, location, created // 1000, accessed))
 
-    def _read_descriptors(self, page: Sequence[Partition]) -> None:
-        missing = {partition.descriptor_id for partition in page} - self._descriptors.keys() - {None}
+    def shared(self, text: str | None, descriptor: int | None) -> Shared:
+        """Return what partitions have in common whose stored properties and descriptors are the same.
+
+        Args:
+            text: The properties, as stored.
+            descriptor: The id of a descriptor that `read_descriptors` has read.
+        """
+        properties, own_format = read_properties(text)
+        parameters = dict(properties)
+        created, accessed = parameters.pop(_CREATED, None), int(parameters.pop(_ACCESSED, 0))
+        storage = self._known.get((descriptor, own_format)) or self._storage_of(descriptor, own_format)
+        return Shared(storage, parameters, None if created is None else int(created), accessed)
+
+    def read_descriptors(self, numbers: Set[int | None]) -> None:
+        """Read the descriptors with these ids that are not known yet."""
+        missing = numbers - self._descriptors.keys() - {None}
         if missing:
             with self._storage.read() as connection:
                 texts = read_descriptors(connection, [number for number in missing if number is not None])
@@ -105,9 +136,9 @@ class PartitionForms:
 
     def _new(self, given: HivePartition) -> NewPartition:
         values = self.values(given.values)
-        properties, counts = self._properties(given), dict.fromkeys(_COUNTS, None)
-        if properties and not properties.keys().isdisjoint(_COUNTS):
-            counts = {name: _count(properties.get(name)) for name in _COUNTS}
+        properties, counts = self._properties(given), dict.fromkeys(COUNTS, None)
+        if properties and not properties.keys().isdisjoint(COUNTS):
+            counts = {name: _count(properties.get(name)) for name in COUNTS}
             properties = {name: value for name, value in properties.items() if counts.get(name) is None}
         descriptor, own_format = self.descriptor(given.storage)
         return NewPartition(
@@ -178,9 +209,8 @@ class _Named:
         return self._start + (escape(value) if value else NULL_VALUE)
 
 
-def _with_counts(
-    properties: Mapping[str, str], files: int | None, rows: int | None, size: int | None
-) -> dict[str, Any]:
+def with_counts(properties: Mapping[str, str], files: int | None, rows: int | None, size: int | None) -> dict[str, Any]:
+    """Return the parameters of an entry: properties, and the counts that are known."""
     counted = dict(properties)
     if files is not None:
         counted[FILE_COUNT] = str(files)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from catalog.catalog import Catalog
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
@@ -13,11 +18,13 @@ from catalog.doors.entries.tables import TableMethods, normalised
 from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
 from catalog.files.folders import make_folders, missing_folders, remove_folders
 from catalog.files.locations import local_path
-from catalog.metastores.types import HivePartition
+from catalog.metastores.types import HivePartition, HiveTable
 from catalog.model import AddResult, NewPartition, Partition, PartitionState, Table, TableKind
 from catalog.model.identifiers import TableName
+from catalog.partitions.names import SortedNames
 from catalog.partitions.scans import Scan
 from catalog.settings.places import require_partition_locations
+from catalog.storage.partition_rows import PartitionRecord
 from catalog.tables.normalising import normalise_location
 
 ORDERED = 10_000
@@ -26,27 +33,20 @@ ORDERED = 10_000
 _KEPT = 256
 """The number of tables whose forms are kept for the next search."""
 
+Translate: TypeAlias = Callable[[HiveTable], str | None]
+"""Returns a filter of a protocol as an expression of Calve, given the table's entry; None for all partitions."""
 
-class OpenedTable:
-    """A table for a search of its partitions.
+
+class FoundRows(NamedTuple):
+    """Rows of partitions that a search has found.
 
     Attributes:
-        entry: The table's own entry.
+        forms: The converter of the table as of the search.
+        pages: The rows, in pages that are not empty.
     """
 
-    def __init__(self, catalog: Catalog, forms: PartitionForms, *, is_iceberg: bool) -> None:
-        """Set the forms of the table as it was read."""
-        self._catalog = catalog
-        self._forms = forms
-        self._is_iceberg = is_iceberg
-        self.entry = forms.entry
-
-    def partitions(self, expression: str | None = None, limit: int = -1) -> Iterator[HivePartition]:
-        """Yield the partitions that match an expression; see `Entries.partitions`."""
-        if self._is_iceberg:
-            return iter(())
-        found = self._catalog.get_partitions(self._forms.table.full_name, expression)
-        return self._forms.read(found if limit < 0 else islice(found, limit))
+    forms: PartitionForms
+    pages: Iterator[Sequence[PartitionRecord]]
 
 
 class PartitionMethods(TableMethods):
@@ -59,6 +59,22 @@ class PartitionMethods(TableMethods):
         """Set the catalog."""
         super().__init__(catalog)
         self._known_forms: dict[tuple[int, int], PartitionForms] = {}
+        self._latest_forms: dict[TableName, PartitionForms] = {}
+
+    def forms(self, name: TableName) -> PartitionForms:
+        """Return the converter of a table's partitions.
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            IcebergTableError: It is an Iceberg table.
+        """
+        table = self._table(name)
+        if is_shown_as_iceberg(table):
+            raise IcebergTableError(
+                f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
+                "catalog; read and change it as Iceberg"
+            )
+        return self._forms_of(table)
 
     def add_partitions(
         self, name: TableName, given: Iterable[HivePartition], *, if_not_exists: bool = False
@@ -75,7 +91,7 @@ class PartitionMethods(TableMethods):
             LocationInUseError: Another table or partition uses a partition's folder.
             StorageError: A folder cannot be created; nothing was added.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         partitions, folders = _with_folders(forms, forms.new(given))
         made = make_folders(folders)
         try:
@@ -120,25 +136,74 @@ class PartitionMethods(TableMethods):
             return None
         return None if is_shown_as_iceberg(scan.table) else scan
 
-    def opened(self, name: TableName) -> OpenedTable:
-        """Return a table that is read once, and whose partitions can be searched.
+    def partition_rows(self, name: TableName, translate: Translate, columns: Sequence[str], limit: int) -> FoundRows:
+        """Return the rows of the partitions that match a filter of a protocol; of few, the first ones by name.
+
+        An Iceberg table has none here. The table is that of the last search if it has not changed since, so that most
+        searches are one statement.
+
+        Args:
+            translate: Returns the filter as an expression of Calve, given the table's entry; None for all partitions.
+            columns: As for `Catalog.scan_partition_rows`.
+            limit: The maximum number of partitions; -1 for all.
 
         Raises:
             TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
+            Exception: The filter cannot be translated.
         """
+        forms = self._latest_forms.get(name)
+        if forms is not None:
+            # Whatever fails may be due to a change of the table; what is wrong with its new version is raised below.
+            with suppress(Exception):
+                found = self._rows(forms, translate, columns, limit)
+                if found is not None:
+                    return found
+        while True:
+            table = self._table(name)
+            forms = self._forms_of(table)
+            if is_shown_as_iceberg(table):
+                translate(forms.entry)
+                return FoundRows(forms, iter(()))
+            if len(self._latest_forms) >= _KEPT:
+                self._latest_forms.clear()
+            self._latest_forms[name] = forms
+            found = self._rows(forms, translate, columns, limit)
+            if found is not None:
+                return found
+
+    def _rows(
+        self, forms: PartitionForms, translate: Translate, columns: Sequence[str], limit: int
+    ) -> FoundRows | None:
+        """Return the rows that a search finds; None if the table has changed."""
+        scan = self.catalog.scan_partition_rows(forms.table.full_name, translate(forms.entry), columns=columns)
+        first: list[PartitionRecord] = []
+        for page in scan.pages:
+            first += page
+            if len(first) > ORDERED:
+                break
+        if (scan.table.id, scan.table.version) != (forms.table.id, forms.table.version):
+            return None
+        if len(first) <= ORDERED:
+            # The packed values have the order of the names.
+            first.sort(key=itemgetter(0))
+        return FoundRows(forms, _first(chain([first], scan.pages), limit))
+
+    def sorted_names(self, name: TableName, translate: Translate, limit: int = -1) -> SortedNames:
+        """Return the names of the partitions that match a filter of a protocol; see `partition_rows`."""
         table = self._table(name)
-        return OpenedTable(self.catalog, self._forms_of(table), is_iceberg=is_shown_as_iceberg(table))
+        is_iceberg = is_shown_as_iceberg(table)
+        if limit < 0 and not is_iceberg and translate(self._forms_of(table).entry) is None:
+            return self.catalog.sorted_partition_names(table.full_name)
+        found = self.partition_rows(name, translate, (), limit)
+        names = SortedNames(found.forms.table.key_names)
+        for page in found.pages:
+            names.add(pa.array([row[0] for row in page]))
+        return names
 
     def partition_names(self, name: TableName, expression: str | None = None, limit: int = -1) -> list[str]:
         """Return the names `k=v/k2=v2` of the partitions that match an expression, sorted; see `partitions`."""
-        table = self._table(name)
-        if is_shown_as_iceberg(table):
-            return []
-        found = self.catalog.partition_names(table.full_name, expression)
-        if limit < 0:
-            return sorted(found)
-        first = list(islice(found, ORDERED + 1))
-        return sorted(first)[:limit] if len(first) <= ORDERED else sorted(islice(chain(first, found), limit))
+        return self.sorted_names(name, lambda _entry: expression, limit).as_list()
 
     def partition(self, name: TableName, values: Sequence[str]) -> HivePartition:
         """Return one partition.
@@ -147,7 +212,7 @@ class PartitionMethods(TableMethods):
             TableNotFoundError, PartitionNotFoundError: The table or partition does not exist.
             InvalidPartitionError: There is not one value for each key.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         own = forms.values(values)
         partition = self.catalog.get_partition(forms.table.full_name, own)
         if partition.state is not PartitionState.VISIBLE:
@@ -162,7 +227,7 @@ class PartitionMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             InvalidPartitionError: A partition has not one value for each key.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         return list(forms.read(self._visible(forms, list(dict.fromkeys(map(forms.values, values))))))
 
     def _visible(self, forms: PartitionForms, own: Sequence[Sequence[str | None]]) -> list[Partition]:
@@ -184,7 +249,7 @@ class PartitionMethods(TableMethods):
             InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
             LocationInUseError: Another table or partition uses a new location.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         replaced = [(forms.values(values), partition) for values, partition in changes]
         new = forms.new(partition for _, partition in replaced)
         made = make_folders(partition.location for partition in new if partition.location is not None)
@@ -211,7 +276,7 @@ class PartitionMethods(TableMethods):
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
             MissingFileError: The folder of a partition does not exist; nothing was moved.
         """
-        before, after = self._forms(source), self._forms(target)
+        before, after = self.forms(source), self.forms(target)
         if (before.table.columns, before.table.partition_keys) != (after.table.columns, after.table.partition_keys):
             raise InvalidTableError(
                 f"tables {before.table.full_name} and {after.table.full_name} differ in their columns or partition "
@@ -239,7 +304,7 @@ class PartitionMethods(TableMethods):
             TableNotFoundError, PartitionNotFoundError: The table or a partition does not exist.
             InvalidPartitionError: A partition has not one value for each key.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         own = list(dict.fromkeys(map(forms.values, values)))
         known = {partition.values for partition in self._visible(forms, own)}
         if not if_exists and len(known) < len(own):
@@ -262,7 +327,7 @@ class PartitionMethods(TableMethods):
             UnsupportedChangeError, OperationConflictError, FilesNeededError, UnreadableMetadataError, StorageError: As
                 for `catalog.partitions.truncating.truncate`.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         found: Iterable[Partition] | None = None
         if forms.table.partition_keys:
             if values is None:
@@ -272,15 +337,6 @@ class PartitionMethods(TableMethods):
         self.catalog.partition_entries.truncate(
             forms.table, None if found is None else [partition.id for partition in found]
         )
-
-    def _forms(self, name: TableName) -> PartitionForms:
-        table = self._table(name)
-        if is_shown_as_iceberg(table):
-            raise IcebergTableError(
-                f"table {table.full_name} is an Iceberg table, whose partitions are in its metadata, and not in the "
-                "catalog; read and change it as Iceberg"
-            )
-        return self._forms_of(table)
 
     def _forms_of(self, table: Table) -> PartitionForms:
         if table.is_only_iceberg:
@@ -292,6 +348,18 @@ class PartitionMethods(TableMethods):
                 self._known_forms.clear()
             forms = self._known_forms[key] = PartitionForms(self.catalog.storage, table)
         return forms
+
+
+def _first(pages: Iterable[Sequence[PartitionRecord]], limit: int) -> Iterator[Sequence[PartitionRecord]]:
+    """Yield the rows of pages, which are not empty then, up to a limit; less than 0 for all."""
+    for page in pages:
+        chosen = page if limit < 0 else page[:limit]
+        if chosen:
+            yield chosen
+        if limit >= 0:
+            limit -= len(chosen)
+            if not limit:
+                return
 
 
 def _limited(scan: Scan | None, limit: int) -> Iterator[Partition]:

@@ -57,7 +57,7 @@ class StatisticsMethods(PartitionMethods):
             TableNotFoundError: The table does not exist.
             PartitionNotFoundError: A partition does not exist, and `or_none` is false.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         own = list(dict.fromkeys(map(forms.values, values)))
         found = self._visible(forms, own)
         if not or_none and len(found) < len(own):
@@ -78,7 +78,7 @@ class StatisticsMethods(PartitionMethods):
         if values is not None:
             self.set_partition_statistics(name, [(values, statistics)])
             return
-        table = self._forms(name).table
+        table = self.forms(name).table
         self.catalog.column_statistics.write(table, [(None, _stored(table, statistics))])
 
     def set_partition_statistics(
@@ -90,7 +90,7 @@ class StatisticsMethods(PartitionMethods):
             TableNotFoundError, PartitionNotFoundError: The table or a partition does not exist.
             InvalidTableError: The table has no such column.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         rows = [(forms.values(values), _stored(forms.table, statistics)) for values, statistics in given]
         self.catalog.column_statistics.write(forms.table, rows)
 
@@ -103,7 +103,7 @@ class StatisticsMethods(PartitionMethods):
         Raises:
             TableNotFoundError, PartitionNotFoundError: The table or partition does not exist.
         """
-        forms = self._forms(name)
+        forms = self.forms(name)
         own = None if values is None else forms.values(values)
         return self.catalog.column_statistics.delete(forms.table, own, None if column is None else column.lower())
 

@@ -9,7 +9,6 @@ from hive_metastore.ttypes import NoSuchObjectException
 
 from catalog.catalog import Catalog
 from catalog.doors.entries import Entries
-from catalog.doors.entries.partitions import OpenedTable
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
 from catalog.doors.serving.access import Client
@@ -88,10 +87,6 @@ class Base:
             TableNotFoundError: It does not exist.
         """
         return self.entries.table(self._table_name(database, table, catalog))
-
-    def _opened(self, database: str | None, table: str | None, catalog: str | None = None) -> OpenedTable:
-        """Return a table for a search of its partitions; exceptions as of `_table`."""
-        return self.entries.opened(self._table_name(database, table, catalog))
 
 
 def key_names(table: HiveTable) -> Sequence[str]:

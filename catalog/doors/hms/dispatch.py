@@ -11,7 +11,7 @@ from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TTransport import TTransportException
 
 from catalog.doors.hms.calls import Call, calls
-from catalog.doors.hms.encoding import EncodedPartitions
+from catalog.doors.hms.encoding import EncodedList
 from catalog.doors.hms.exceptions import MissingArgumentException, as_exception, closes_connection, of_declared
 from catalog.doors.hms.transport import MessageTransport
 from catalog.doors.serving.access import Client
@@ -112,7 +112,7 @@ def _write(protocol: Any, name: str, sequence: int, call: Call | None, outcome: 
         elif call.has_value:
             answer.success = outcome
     protocol.writeMessageBegin(name, kind, sequence)
-    if isinstance(outcome, EncodedPartitions):
+    if isinstance(outcome, EncodedList):
         for piece in outcome.as_result():
             protocol.trans.write(piece)
     else:

@@ -9,16 +9,19 @@ from typing import Any
 
 from hive_metastore import ttypes
 from hive_metastore.ttypes import InvalidObjectException, MetaException, NoSuchObjectException
+from thrift.Thrift import TType
 
-from catalog.doors.entries.partitions import ORDERED, OpenedTable
+from catalog.doors.entries.partitions import ORDERED, Translate
 from catalog.doors.hms.base import Base, key_names
-from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
+from catalog.doors.hms.encoding import COLUMNS, EncodedList, encode_names, encoder_of
 from catalog.doors.hms.filters import of_partial_values, to_expression
 from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
+from catalog.model.identifiers import TableName
+from catalog.partitions.names import SortedNames
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
@@ -68,8 +71,8 @@ class PartitionReadCalls(Base):
 
     # --- many partitions ----------------------------------------------------------------------------------------
 
-    def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> EncodedPartitions:
-        return _encoded(self._opened(database, name), None, limit)
+    def get_partitions(self, database: str | None, name: str | None, limit: int | None) -> EncodedList:
+        return self._encoded(self._table_name(database, name), _everything, limit)
 
     def get_partitions_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
@@ -78,21 +81,19 @@ class PartitionReadCalls(Base):
     def get_partitions_with_auth(
         self, database: str | None, name: str | None, limit: int | None, user: str | None, groups: list[str] | None
     ) -> Any:
-        table = self._table(database, name)
-        return _with_privileges(table, self._found(table, None, limit), user, groups)
+        return self._with_privileges(self._table_name(database, name), _everything, limit, user, groups)
 
     def get_partitions_pspec(self, database: str | None, name: str | None, limit: int | None) -> list[Any]:
         return self._specs(database, name, None, limit)
 
     def get_partitions_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
-    ) -> EncodedPartitions:
-        table = self._opened(database, name)
-        return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
+    ) -> EncodedList:
+        return self._encoded(self._table_name(database, name), _matching(text), limit)
 
-    def get_partitions_by_filter_req(self, request: Any) -> EncodedPartitions:
-        table = self._opened(request.dbName, request.tblName, request.catName)
-        return _encoded(table, to_expression(request.filter, table.entry.partition_keys), request.maxParts)
+    def get_partitions_by_filter_req(self, request: Any) -> EncodedList:
+        table = self._table_name(request.dbName, request.tblName, request.catName)
+        return self._encoded(table, _matching(request.filter), request.maxParts)
 
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
@@ -104,11 +105,9 @@ class PartitionReadCalls(Base):
         found = self.entries.partitions(table.name, to_expression(text, table.partition_keys))
         return sum(1 for _ in found)
 
-    def get_partitions_by_names(
-        self, database: str | None, name: str | None, names: list[str] | None
-    ) -> EncodedPartitions:
-        table = self._table(database, name)
-        return PartitionEncoder(table).encode(self._by_names(table, names))
+    def get_partitions_by_names(self, database: str | None, name: str | None, names: list[str] | None) -> EncodedList:
+        forms = self.entries.forms(self._table_name(database, name))
+        return encoder_of(forms).encode(self._by_names(forms.entry, names))
 
     def get_partitions_by_names_req(self, request: Any) -> Any:
         table = self._table(request.db_name, request.tbl_name)
@@ -116,9 +115,8 @@ class PartitionReadCalls(Base):
 
     def get_partitions_ps(
         self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
-    ) -> EncodedPartitions:
-        table = self._table(database, name)
-        return PartitionEncoder(table).encode(self._by_partial_values(table, values, limit))
+    ) -> EncodedList:
+        return self._encoded(self._table_name(database, name), self._having(values), limit)
 
     def get_partitions_ps_with_auth(
         self,
@@ -129,8 +127,7 @@ class PartitionReadCalls(Base):
         user: str | None,
         groups: list[str] | None,
     ) -> Any:
-        table = self._table(database, name)
-        return _with_privileges(table, self._by_partial_values(table, values, limit), user, groups)
+        return self._with_privileges(self._table_name(database, name), self._having(values), limit, user, groups)
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
@@ -154,6 +151,27 @@ class PartitionReadCalls(Base):
             text = " and ".join(f"({part})" for part in filters)
             found = self._found(table, to_expression(text, table.partition_keys), -1)
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
+
+    def _encoded(self, table: TableName, translate: Translate, limit: int | None) -> EncodedList:
+        try:
+            forms, pages = self.entries.partition_rows(table, translate, COLUMNS, _limit(limit))
+        except LiteralTypeError:
+            # No partition has a value that is not of its key's type.
+            return EncodedList(TType.STRUCT, 0, ())
+        return encoder_of(forms).encode_pages(pages)
+
+    def _having(self, values: Sequence[str] | None) -> Translate:
+        """Return the translation of values of the first keys."""
+        given = self._given(values, "list of the values")
+        return lambda table: of_partial_values(given, table.partition_keys)
+
+    def _with_privileges(
+        self, name: TableName, translate: Translate, limit: int | None, user: str | None, groups: list[str] | None
+    ) -> list[Any] | EncodedList:
+        table = self.entries.table(name)
+        if not _is_authorised(table):
+            return self._encoded(name, translate, limit)
+        return _privileged(table, _written(table, self._found(table, translate(table), limit)), user, groups)
 
     def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
         return _in_order(self.entries.partitions(table.name, expression), limit)
@@ -200,40 +218,33 @@ class PartitionReadCalls(Base):
 
     # --- names and values ---------------------------------------------------------------------------------------
 
-    def get_partition_names(self, database: str | None, name: str | None, limit: int | None) -> list[str]:
-        return self._names_of(self._table(database, name), None, limit)
+    def get_partition_names(self, database: str | None, name: str | None, limit: int | None) -> EncodedList:
+        return encode_names(self._names(self._table_name(database, name), _everything, limit))
 
-    def fetch_partition_names_req(self, request: Any) -> list[str]:
-        return self._names_of(self._table(request.dbName, request.tblName, request.catName), None, request.maxParts)
+    def fetch_partition_names_req(self, request: Any) -> EncodedList:
+        table = self._table_name(request.dbName, request.tblName, request.catName)
+        return encode_names(self._names(table, _everything, request.maxParts))
 
-    def get_partition_names_req(self, request: Any) -> list[str]:
-        table = self._table(request.dbName, request.tblName, request.catName)
+    def get_partition_names_req(self, request: Any) -> EncodedList:
+        table = self._table_name(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr) if request.expr else ""
-        expression = None if text is None else to_expression(text, table.partition_keys)
-        return self._names_of(table, expression, request.maxParts)
+        return encode_names(self._names(table, _everything if text is None else _matching(text), request.maxParts))
 
     def get_partition_names_ps(
         self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
-    ) -> list[str]:
-        return self._names_by_partial_values(self._table(database, name), values, limit)
+    ) -> EncodedList:
+        return encode_names(self._names(self._table_name(database, name), self._having(values), limit))
 
     def get_partition_names_ps_req(self, request: Any) -> Any:
-        table = self._table(request.dbName, request.tblName, request.catName)
-        if request.partValues:
-            names = self._names_by_partial_values(table, request.partValues, request.maxParts)
-        else:
-            names = self._names_of(table, None, request.maxParts)
-        return ttypes.GetPartitionNamesPsResponse(names=names)
+        table = self._table_name(request.dbName, request.tblName, request.catName)
+        translate = self._having(request.partValues) if request.partValues else _everything
+        return ttypes.GetPartitionNamesPsResponse(names=self._names(table, translate, request.maxParts).as_list())
 
-    def _names_of(self, table: HiveTable, expression: str | None, limit: int | None) -> list[str]:
-        return self.entries.partition_names(table.name, expression, limit=_limit(limit))
-
-    def _names_by_partial_values(self, table: HiveTable, values: Sequence[str] | None, limit: int | None) -> list[str]:
-        expression = of_partial_values(self._given(values, "list of the values"), table.partition_keys)
+    def _names(self, table: TableName, translate: Translate, limit: int | None) -> SortedNames:
         try:
-            return self._names_of(table, expression, limit)
+            return self.entries.sorted_names(table, translate, _limit(limit))
         except LiteralTypeError:
-            return []
+            return SortedNames(())
 
     def get_partition_values(self, request: Any) -> Any:
         try:
@@ -291,8 +302,13 @@ def filter_of(serialised: bytes | str | None) -> str | None:
     return text if text.isprintable() else None
 
 
-def _encoded(table: OpenedTable, expression: str | None, limit: int | None) -> EncodedPartitions:
-    return PartitionEncoder(table.entry).encode(_in_order(table.partitions(expression), limit))
+def _everything(_table: HiveTable) -> None:
+    """Match all partitions."""
+
+
+def _matching(text: str | None) -> Translate:
+    """Return the translation of a filter in Hive Metastore's language."""
+    return lambda table: to_expression(text, table.partition_keys)
 
 
 def _in_order(found: Iterator[HivePartition], limit: int | None) -> Iterable[HivePartition]:
@@ -320,14 +336,6 @@ def _places(table: HiveTable, fields: Iterable[Any] | None) -> list[int]:
 
 def _written(table: HiveTable, partitions: Iterable[HivePartition]) -> list[Any]:
     return PartitionWriter(table).write_all(partitions)
-
-
-def _with_privileges(
-    table: HiveTable, partitions: Iterable[HivePartition], user: str | None, groups: list[str] | None
-) -> list[Any] | EncodedPartitions:
-    if _is_authorised(table):
-        return _privileged(table, _written(table, partitions), user, groups)
-    return PartitionEncoder(table).encode(partitions)
 
 
 def _privileged(table: HiveTable, partitions: list[Any], user: str | None, groups: list[str] | None) -> list[Any]:

@@ -11,6 +11,9 @@ from thrift.transport.TTransport import CReadableTransport, TTransportBase, TTra
 from catalog.doors.serving.sasl import Stream
 
 _CHUNK = 65_536
+_PART = 1 << 22
+"""The number of bytes of a long answer that are sent at a time."""
+
 _LARGEST_CONTAINER = 2_000_000
 """Members of a list, set or map; Thrift allocates a list before it reads the members."""
 
@@ -28,7 +31,8 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
         self._buffer = BytesIO()
-        self._written: list[bytes] = []
+        self._written: list[bytes | memoryview] = []
+        self._size = 0
         self._left = message_bytes
         self._deadline: float | None = None
         self.protocol = TBinaryProtocolAccelerated(
@@ -73,23 +77,27 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
             size -= len(piece)
         return b"".join(pieces)
 
-    def write(self, data: bytes) -> None:
-        """Keep bytes until the message is complete."""
+    def write(self, data: bytes | memoryview) -> None:
+        """Keep bytes until the message is complete; send those of a long one, which the client can read meanwhile."""
         self._written.append(data)
+        self._size += len(data)
+        if self._size >= _PART:
+            self.flush()
 
     def flush(self) -> None:
-        """Send the message."""
+        """Send what has been written."""
         message = b"".join(self._written)
-        self._written.clear()
+        self.discard()
         self._socket.settimeout(self._body_seconds)
         # Long answers in parts, each with its own time: a slow client may be slow, but not stop.
         view = memoryview(message)
-        for start in range(0, len(view), 1 << 22):
-            self._socket.sendall(view[start : start + (1 << 22)])
+        for start in range(0, len(view), _PART):
+            self._socket.sendall(view[start : start + _PART])
 
     def discard(self) -> None:
-        """Forget an answer that has been begun."""
+        """Forget what has been written and not been sent."""
         self._written.clear()
+        self._size = 0
 
     @property
     def cstringio_buf(self) -> BytesIO:

@@ -482,10 +482,8 @@ def test_names_are_those_of_the_partitions(catalog: Catalog, flights: Table) -> 
 
 def test_rows_have_the_columns_that_are_asked_for(catalog: Catalog, indexed: Table) -> None:
     for expression, use_indexes in (("origin = 'JFK' and year = 2013", True), ("year = 2013", True), (None, False)):
-        table, pages = catalog.scan_partition_rows(
-            TABLE, expression, columns=("id", "row_count"), use_indexes=use_indexes
-        )
+        scan = catalog.scan_partition_rows(TABLE, expression, columns=("id", "row_count"), use_indexes=use_indexes)
         partitions = catalog.get_partitions(TABLE, expression)
         expected = {("/".join(map(str, row.values)), False, row.id, row.row_count) for row in partitions}
-        assert {tuple(row) for page in pages for row in page} == expected
-        assert table.full_name == TABLE
+        assert {tuple(row) for page in scan.pages for row in page} == expected
+        assert scan.table.full_name == TABLE
