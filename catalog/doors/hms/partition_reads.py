@@ -14,7 +14,7 @@ from catalog.doors.entries.partitions import ORDERED, OpenedTable
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.encoding import EncodedPartitions, PartitionEncoder
 from catalog.doors.hms.filters import of_partial_values, to_expression
-from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, parse_database, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
@@ -88,11 +88,12 @@ class PartitionReadCalls(Base):
         self, database: str | None, name: str | None, text: str | None, limit: int | None
     ) -> EncodedPartitions:
         table = self._opened(database, name)
-        return _encoded(table, to_expression(text, table.entry.partition_keys), limit)
+        return _encoded(table, self._expression(text, table.entry), limit)
 
     def get_partitions_by_filter_req(self, request: Any) -> EncodedPartitions:
+        self.is_of_release_4 = True
         table = self._opened(request.dbName, request.tblName, request.catName)
-        return _encoded(table, to_expression(request.filter, table.entry.partition_keys), request.maxParts)
+        return _encoded(table, self._expression(request.filter, table.entry), request.maxParts)
 
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
@@ -101,7 +102,7 @@ class PartitionReadCalls(Base):
 
     def get_num_partitions_by_filter(self, database: str | None, name: str | None, text: str | None) -> int:
         table = self._table(database, name)
-        found = self.entries.partitions(table.name, to_expression(text, table.partition_keys))
+        found = self.entries.partitions(table.name, self._expression(text, table))
         return sum(1 for _ in found)
 
     def get_partitions_by_names(
@@ -134,7 +135,7 @@ class PartitionReadCalls(Base):
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
-        if request.partVals:
+        if request.partVals is not None:
             found = self._by_partial_values(table, request.partVals, request.maxParts)
         else:
             found = self._found(table, None, request.maxParts)
@@ -152,15 +153,18 @@ class PartitionReadCalls(Base):
             found = self._by_partial_values(table, filters, -1)
         else:
             text = " and ".join(f"({part})" for part in filters)
-            found = self._found(table, to_expression(text, table.partition_keys), -1)
+            found = self._found(table, self._expression(text, table), -1)
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
+
+    def _expression(self, text: str | None, table: HiveTable) -> str | None:
+        return to_expression(text, table.partition_keys, is_of_release_4=self.is_of_release_4)
 
     def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
         return _in_order(self.entries.partitions(table.name, expression), limit)
 
     def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
         table = self._table(database, name)
-        found = self._found(table, to_expression(text, table.partition_keys), limit)
+        found = self._found(table, self._expression(text, table), limit)
         return to_specs(table, _written(table, found))
 
     def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[HivePartition]:
@@ -195,7 +199,7 @@ class PartitionReadCalls(Base):
         """Return the partitions that may match a serialised expression, and whether each must still be checked."""
         table = self._table(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr)
-        expression = None if text is None else to_expression(text, table.partition_keys)
+        expression = None if text is None else self._expression(text, table)
         return _written(table, self._found(table, expression, request.maxParts)), text is None
 
     # --- names and values ---------------------------------------------------------------------------------------
@@ -204,12 +208,20 @@ class PartitionReadCalls(Base):
         return self._names_of(self._table(database, name), None, limit)
 
     def fetch_partition_names_req(self, request: Any) -> list[str]:
-        return self._names_of(self._table(request.dbName, request.tblName, request.catName), None, request.maxParts)
+        self.is_of_release_4 = True
+        try:
+            name = self._table_name(request.dbName, request.tblName, request.catName)
+            return self.entries.partition_names(name, limit=_limit(request.maxParts))
+        except (NotFoundError, NoSuchObjectException):
+            # As Hive, which looks up the partitions only.
+            if request.tblName and parse_database(request.dbName).database:
+                return []
+            raise
 
     def get_partition_names_req(self, request: Any) -> list[str]:
         table = self._table(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr) if request.expr else ""
-        expression = None if text is None else to_expression(text, table.partition_keys)
+        expression = None if text is None else self._expression(text, table)
         return self._names_of(table, expression, request.maxParts)
 
     def get_partition_names_ps(
@@ -219,10 +231,8 @@ class PartitionReadCalls(Base):
 
     def get_partition_names_ps_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
-        if request.partValues:
-            names = self._names_by_partial_values(table, request.partValues, request.maxParts)
-        else:
-            names = self._names_of(table, None, request.maxParts)
+        values = request.partValues or []
+        names = self._names_by_partial_values(table, values, request.maxParts)
         return ttypes.GetPartitionNamesPsResponse(names=names)
 
     def _names_of(self, table: HiveTable, expression: str | None, limit: int | None) -> list[str]:
@@ -242,7 +252,7 @@ class PartitionReadCalls(Base):
             raise MetaException(getattr(error, "message", None) or str(error)) from None
         self._given(request.partitionKeys or None, "list of the keys")
         places = _places(table, request.partitionKeys)
-        found = self.entries.partitions(table.name, to_expression(request.filter, table.partition_keys))
+        found = self.entries.partitions(table.name, self._expression(request.filter, table))
         rows: Iterable[tuple[str, ...]] = (tuple(partition.values[place] for place in places) for partition in found)
         if request.applyDistinct is not False:
             rows = dict.fromkeys(rows)
