@@ -16,7 +16,6 @@ from standalone.calve_server import CalveServer
 from standalone.java import require_java
 
 HERE = Path(__file__).parent
-MOTO = "5.2.5"
 SECONDS = 3_600
 
 HIVE_CLASSES = (
@@ -45,23 +44,25 @@ class Suite:
 
     Attributes:
         folder: The folder here with its reference: the tests that pass on the peer's own server.
+        version: The version of the reference.
         door: The door that it tests.
-        run: Runs it; a folder is for what is fetched and built, and is kept.
+        run: Runs a version of it on a server with a warehouse; a folder is for what is fetched and built, and is kept.
     """
 
     folder: Path
+    version: str
     door: str
-    run: Callable[[CalveServer, Path], Mapping[str, Outcome]]
+    run: Callable[[CalveServer, Path, Path, str], Mapping[str, Outcome]]
 
     def passed_elsewhere(self) -> list[str]:
-        """Return the tests that pass on the peer's own server."""
+        """Return the tests of the reference's version that pass on the peer's own server."""
         names: list[str] = json.loads((self.folder / "reference.json").read_text())["passed"]
         return names
 
 
-def run_hive(server: CalveServer, work: Path) -> dict[str, Outcome]:
-    """Run the tests of Hive's client; each class finds an empty server."""
-    class_path = _built(HERE / "hive", work)
+def run_hive(server: CalveServer, warehouse: Path, work: Path, version: str) -> dict[str, Outcome]:
+    """Run the tests of Hive's client, release 3; each class finds an empty server."""
+    class_path = _built(HERE / "hive", work, f"-Dhive.version={version}")
     host, port = server.address("hms").rsplit(":", 1)
     result = work / "result.json"
     result.unlink(missing_ok=True)
@@ -74,6 +75,7 @@ def run_hive(server: CalveServer, work: Path) -> dict[str, Outcome]:
         # The trash of the local file system is there, which the tests empty.
         "user.home": str(work / "home"),
         "hms.home": str(Path.home()),
+        "hms.warehouse": f"file:{warehouse}",
         "test.tmp.dir": str(work),
         "hms.host": host,
         "hms.port": port,
@@ -86,9 +88,9 @@ def run_hive(server: CalveServer, work: Path) -> dict[str, Outcome]:
     return {name: Outcome(test["status"], test.get("failure", "")) for name, test in tests.items()}
 
 
-def run_iceberg(server: CalveServer, work: Path) -> dict[str, Outcome]:
+def run_iceberg(server: CalveServer, warehouse: Path, work: Path, version: str) -> dict[str, Outcome]:
     """Run the tests of catalogs and of views through Iceberg's REST client."""
-    class_path = _built(HERE / "iceberg", work)
+    class_path = _built(HERE / "iceberg", work, f"-Diceberg.version={version}")
     reports = work / "reports"
     for path in reports.glob("TEST-*.xml"):
         path.unlink()
@@ -114,9 +116,9 @@ def _outcome_of_case(case: ElementTree.Element) -> tuple[str, Outcome]:
     return name, Outcome("passed")
 
 
-def run_moto(server: CalveServer, work: Path) -> dict[str, Outcome]:
+def run_moto(server: CalveServer, warehouse: Path, work: Path, version: str) -> dict[str, Outcome]:
     """Run moto's tests of Glue's catalog."""
-    tests, outcomes = _moto_tests(work), work / "outcomes.jsonl"
+    tests, outcomes = _moto_tests(work, version), work / "outcomes.jsonl"
     outcomes.unlink(missing_ok=True)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTEST_", "MOTO_"))},
@@ -141,14 +143,14 @@ def run_moto(server: CalveServer, work: Path) -> dict[str, Outcome]:
     return {line["test"]: Outcome(line["outcome"], line["reason"]) for line in lines}
 
 
-def _moto_tests(work: Path) -> Path:
+def _moto_tests(work: Path, version: str) -> Path:
     """Return a folder with moto's tests of Glue, and what they import from their neighbours."""
-    folder = work / f"moto-{MOTO}"
+    folder = work / f"moto-{version}"
     if folder.exists():
         return folder
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-    subprocess.run([*command, "--dest", str(work), f"moto=={MOTO}"], check=True)
-    with tarfile.open(work / f"moto-{MOTO}.tar.gz") as archive:
+    subprocess.run([*command, "--dest", str(work), f"moto=={version}"], check=True)
+    with tarfile.open(work / f"moto-{version}.tar.gz") as archive:
         for member in archive.getmembers():
             path = PurePosixPath(*PurePosixPath(member.name).parts[1:])
             is_test = path.parts[:2] == ("tests", "test_glue") or (
@@ -163,19 +165,23 @@ def _moto_tests(work: Path) -> Path:
 
 
 SUITES = {
-    "hive": Suite(HERE / "hive", "hms", run_hive),
-    "glue": Suite(HERE / "glue", "glue", run_moto),
-    "iceberg": Suite(HERE / "iceberg", "rest", run_iceberg),
+    "hive": Suite(HERE / "hive", "3.1.3", "hms", run_hive),
+    "glue": Suite(HERE / "glue", "5.2.5", "glue", run_moto),
+    "iceberg": Suite(HERE / "iceberg", "1.10.0", "rest", run_iceberg),
 }
 
 
 # --- Java -----------------------------------------------------------------------------------------------------------
 
 
-def _built(folder: Path, work: Path) -> str:
-    """Compile what is in a folder, and return the class path with the suite's jars, which Maven fetches."""
+def _built(folder: Path, work: Path, version: str) -> str:
+    """Compile what is in a folder, and return the class path with the suite's jars, which Maven fetches.
+
+    Args:
+        version: Maven's option with the version of the suite.
+    """
     log = work / "maven.log"
-    command = ["mvn", "--batch-mode", "--quiet", "--file", str(folder / "pom.xml"), f"-Dwork={work}"]
+    command = ["mvn", "--batch-mode", "--quiet", "--file", str(folder / "pom.xml"), f"-Dwork={work}", version]
     with log.open("wb") as output:
         built = subprocess.run(
             [*command, "compile", "dependency:build-classpath"], stdout=output, stderr=output, check=False

@@ -26,6 +26,16 @@ _STORAGE = HiveStorage(
     bucket_count=-1,
     is_stored_as_subdirectories=False,
 )
+_HIVE = "org.apache.iceberg.mr.hive.HiveIceberg"
+_OF_HIVE = HiveStorage(
+    f"{_HIVE}InputFormat",
+    f"{_HIVE}SerDe",
+    output_format=f"{_HIVE}OutputFormat",
+    bucket_count=-1,
+    is_stored_as_subdirectories=False,
+)
+_FOR_HIVE, _HANDLER = "engine.hive.enabled", "storage_handler"
+"""Property of tables that Hive reads, and the parameter with the class by which it does."""
 
 
 def is_shown_as_iceberg(table: Table) -> bool:
@@ -69,12 +79,15 @@ def iceberg_entry(table: Table, previous: str | None) -> HiveTable:
     parameters.pop(PREVIOUS, None)
     if previous is not None:
         parameters[PREVIOUS] = previous
+    is_for_hive = parameters.get(_FOR_HIVE, "").lower() == "true"
+    if is_for_hive:
+        parameters[_HANDLER] = f"{_HIVE}StorageHandler"
     return replace(
         entry,
         table_type="EXTERNAL_TABLE",
         columns=(*entry.columns, *entry.partition_keys),
         partition_keys=(),
-        storage=_STORAGE,
+        storage=_OF_HIVE if is_for_hive else _STORAGE,
         parameters=parameters,
     )
 

@@ -28,6 +28,9 @@ from catalog.types.memo import Memo
 _CREATED, _ACCESSED = f"{RESERVED}created_at", f"{RESERVED}accessed_at"
 """Reserved properties of a partition: times that a client has given it, in seconds since 1970 UTC."""
 
+_SLASH = f"{RESERVED}slash"
+"""Reserved property of a partition whose location ends with a slash for clients, which read all that begins with it."""
+
 _PAGE = 1_000
 COUNTS = (FILE_COUNT, ROW_COUNT, SIZE)
 """The parameters with the counts of files, rows and bytes, which Calve has in columns of their own."""
@@ -78,8 +81,9 @@ class PartitionForms:
                 if None in values:
                     values = tuple([NULL_VALUE if value is None else value for value in values])
                 accessed = 0
-                if properties and (_CREATED in properties or _ACCESSED in properties):
+                if properties and (_CREATED in properties or _ACCESSED in properties or _SLASH in properties):
                     properties = dict(properties)
+                    location += properties.pop(_SLASH, "")
                     created = 1000 * int(properties.pop(_CREATED, created // 1000))
                     accessed = int(properties.pop(_ACCESSED, 0))
                 if rows is not None or files is not None or size is not None:
@@ -178,6 +182,8 @@ class PartitionForms:
             properties[_CREATED] = str(given.created_at)
         if given.accessed_at:
             properties[_ACCESSED] = str(given.accessed_at)
+        if given.location and len(given.location) > 1 and given.location.endswith("/"):
+            properties[_SLASH] = "/"
         return properties
 
     def descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:

@@ -11,9 +11,11 @@ from catalog.catalog import Catalog
 from catalog.doors.entries import Entries
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
+from catalog.doors.hms.structures import qualified
 from catalog.doors.serving.access import Client
+from catalog.errors import InvalidIdentifierError
 from catalog.metastores.types import HiveTable
-from catalog.model.identifiers import TableName
+from catalog.model.identifiers import DEFAULT_DATABASE, TableName, normalise_identifier
 
 T = TypeVar("T")
 
@@ -55,7 +57,7 @@ class Base:
 
         Raises:
             MissingArgumentException: It is missing.
-            NoSuchObjectException: It is in another catalog than Hive's.
+            NoSuchObjectException: It is in another catalog than Hive's, or no database can have this name.
         """
         name = parse_database(text)
         name = DatabaseName(catalog or name.catalog, name.database)
@@ -65,19 +67,24 @@ class Base:
             raise NoSuchObjectException(f"there is no catalog {name.catalog!r}; the only one is {CATALOG}")
         if not name.database:
             raise NoSuchObjectException("the name of the database is empty; send one")
-        return name.database.lower()
+        return _possible(name.database, "database")
+
+    def _warehouse(self) -> str:
+        """Return the folder in which databases are that are created without a location."""
+        default = self.entries.database(DEFAULT_DATABASE)
+        return qualified((default.location or "").rpartition("/")[0]) or ""
 
     def _table_name(self, database: str | None, table: str | None, catalog: str | None = None) -> TableName:
         """Return the name of a table.
 
         Raises:
             MetaException: The name of the database or of the table is missing.
-            NoSuchObjectException: The catalog is not Hive's, or a name is empty.
+            NoSuchObjectException: The catalog is not Hive's, a name is empty, or no table can have it.
         """
-        name = TableName(self._database(database, catalog), self._given(table, "name of the table").lower())
-        if not name.name:
+        known, name = self._database(database, catalog), self._given(table, "name of the table")
+        if not name:
             raise NoSuchObjectException("the name of the table is empty; send one")
-        return name
+        return TableName(known, _possible(name, "table"))
 
     def _table(self, database: str | None, table: str | None, catalog: str | None = None) -> HiveTable:
         """Return a table.
@@ -87,6 +94,13 @@ class Base:
             TableNotFoundError: It does not exist.
         """
         return self.entries.table(self._table_name(database, table, catalog))
+
+
+def _possible(name: str, what: str) -> str:
+    try:
+        return normalise_identifier(name, what)
+    except InvalidIdentifierError as error:
+        raise NoSuchObjectException(f"there is no {what} {name!r}: {error}") from None
 
 
 def key_names(table: HiveTable) -> Sequence[str]:

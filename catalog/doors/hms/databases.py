@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -42,9 +43,8 @@ class DatabaseCalls(Base):
         name = self._given(request, "catalog").name
         if (name or "").lower() != CATALOG:
             raise NoSuchObjectException(f"there is no catalog {name!r}; the only one is {CATALOG}")
-        default = self.entries.database(DEFAULT_DATABASE)
-        place = (default.location or "").rpartition("/")[0]
-        return ttypes.GetCatalogResponse(catalog=ttypes.Catalog(name=CATALOG, description="Calve", locationUri=place))
+        catalog = ttypes.Catalog(name=CATALOG, description="Calve", locationUri=self._warehouse())
+        return ttypes.GetCatalogResponse(catalog=catalog)
 
     def create_catalog(self, request: Any) -> None:
         raise MetaException(f"catalogs cannot be created; the only one is {CATALOG}, create a database in it")
@@ -89,7 +89,7 @@ class DatabaseCalls(Base):
             raise InvalidObjectException(error.message) from None
         if not VALID_NAME.fullmatch(name.rpartition("#")[2]):
             raise InvalidObjectException(f"{name} is not a valid database name")
-        entry = database_from(database)
+        entry = replace(database_from(database), created_at=int(time.time()))
         if entry.location is None:
             # As Hive names the folder.
             entry = replace(entry, location=f"{self.catalog.table_entries.database_folder(entry.name, None)}.db")

@@ -7,7 +7,7 @@ Calve keeps it as null, so that a condition which that string meets also asks fo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
 from hive_metastore.ttypes import MetaException
@@ -26,8 +26,11 @@ _WILD = {".*": "%", ".": "_"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 
 
-def to_expression(text: str | None, keys: Sequence[Column]) -> str | None:
+def to_expression(text: str | None, keys: Sequence[Column], *, is_of_release_4: bool = False) -> str | None:
     """Return a client's filter as an expression of Calve; None if it matches all partitions.
+
+    Args:
+        is_of_release_4: LIKE has SQL's patterns, as in Hive 4.
 
     Raises:
         MetaException: It cannot be read, names a column that is no partition key, or compares a key with a literal of
@@ -35,16 +38,17 @@ def to_expression(text: str | None, keys: Sequence[Column]) -> str | None:
     """
     if not text or not text.strip():
         return None
-    return _written(parse_filter(text), {key.name.lower(): key.type for key in keys})
+    as_pattern = str if is_of_release_4 else like_of
+    return _written(parse_filter(text), {key.name.lower(): key.type for key in keys}, as_pattern)
 
 
-def _written(tree: Tree, types: Mapping[str, str]) -> str:
+def _written(tree: Tree, types: Mapping[str, str], as_pattern: Callable[[str], str]) -> str:
     if isinstance(tree, Leaf):
-        return _leaf(tree, types)
-    return "(" + f" {tree.word} ".join(_written(part, types) for part in tree.parts) + ")"
+        return _leaf(tree, types, as_pattern)
+    return "(" + f" {tree.word} ".join(_written(part, types, as_pattern) for part in tree.parts) + ")"
 
 
-def _leaf(leaf: Leaf, types: Mapping[str, str]) -> str:
+def _leaf(leaf: Leaf, types: Mapping[str, str], as_pattern: Callable[[str], str]) -> str:
     name = leaf.key.lower()
     if name not in types:
         raise MetaException(f"Specified key <{leaf.key}> is not a partitioning key for the table")
@@ -52,7 +56,7 @@ def _leaf(leaf: Leaf, types: Mapping[str, str]) -> str:
     if leaf.operator == "LIKE" and (key_type != "string" or not isinstance(leaf.value, str)):
         raise MetaException(f"LIKE needs a key of type string and a quoted pattern; {name} is of type {key_type}")
     if key_type == "string":
-        return _of_string(key, leaf)
+        return _of_string(key, leaf, as_pattern)
     if key_type in _INTEGERS and isinstance(leaf.value, int):
         return _of_integer(key, leaf.operator, leaf.value, _INTEGERS[key_type])
     if key_type == "date" and (day := _as_date(leaf.value)):
@@ -72,12 +76,12 @@ def _of_integer(key: str, comparison: str, number: int, limit: int) -> str:
     )
 
 
-def _of_string(key: str, leaf: Leaf) -> str:
+def _of_string(key: str, leaf: Leaf, as_pattern: Callable[[str], str]) -> str:
     if isinstance(leaf.value, int):
         raise MetaException(f"key {key} is of type string and is compared with the number {leaf.value}; quote it")
     text = str(leaf.value)
     if leaf.operator == "LIKE":
-        pattern = like_of(text)
+        pattern = as_pattern(text)
         condition = f"{key} like {_quoted(pattern)}"
         meets = like_pattern(LikePattern(pattern)).fullmatch(NULL_VALUE) is not None
     elif text == NULL_VALUE and leaf.operator in ("=", "<>"):

@@ -245,7 +245,7 @@ class PartitionChangeCalls(Base):
     ) -> Any:
         self._exchange(spec, database, name, to_database, to_name)
         # As Hive, which returns an empty one.
-        return ttypes.Partition()
+        return ttypes.Partition(writeId=None)
 
     def exchange_partitions(
         self,

@@ -15,7 +15,7 @@ from catalog.doors.entries.partitions import ORDERED, Translate
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.encoding import COLUMNS, EncodedList, encode_names, encoder_of
 from catalog.doors.hms.filters import of_partial_values, to_expression
-from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, partition_name
+from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, parse_database, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
@@ -89,11 +89,12 @@ class PartitionReadCalls(Base):
     def get_partitions_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
     ) -> EncodedList:
-        return self._encoded(self._table_name(database, name), _matching(text), limit)
+        return self._encoded(self._table_name(database, name), self._matching(text), limit)
 
     def get_partitions_by_filter_req(self, request: Any) -> EncodedList:
+        self.is_of_release_4 = True
         table = self._table_name(request.dbName, request.tblName, request.catName)
-        return self._encoded(table, _matching(request.filter), request.maxParts)
+        return self._encoded(table, self._matching(request.filter), request.maxParts)
 
     def get_part_specs_by_filter(
         self, database: str | None, name: str | None, text: str | None, limit: int | None
@@ -102,7 +103,7 @@ class PartitionReadCalls(Base):
 
     def get_num_partitions_by_filter(self, database: str | None, name: str | None, text: str | None) -> int:
         table = self._table(database, name)
-        found = self.entries.partitions(table.name, to_expression(text, table.partition_keys))
+        found = self.entries.partitions(table.name, self._expression(text, table))
         return sum(1 for _ in found)
 
     def get_partitions_by_names(self, database: str | None, name: str | None, names: list[str] | None) -> EncodedList:
@@ -131,7 +132,7 @@ class PartitionReadCalls(Base):
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         table = self._table(request.dbName, request.tblName, request.catName)
-        if request.partVals:
+        if request.partVals is not None:
             found = self._by_partial_values(table, request.partVals, request.maxParts)
         else:
             found = self._found(table, None, request.maxParts)
@@ -149,7 +150,7 @@ class PartitionReadCalls(Base):
             found = self._by_partial_values(table, filters, -1)
         else:
             text = " and ".join(f"({part})" for part in filters)
-            found = self._found(table, to_expression(text, table.partition_keys), -1)
+            found = self._found(table, self._expression(text, table), -1)
         return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
 
     def _encoded(self, table: TableName, translate: Translate, limit: int | None) -> EncodedList:
@@ -173,12 +174,19 @@ class PartitionReadCalls(Base):
             return self._encoded(name, translate, limit)
         return _privileged(table, _written(table, self._found(table, translate(table), limit)), user, groups)
 
+    def _expression(self, text: str | None, table: HiveTable) -> str | None:
+        return to_expression(text, table.partition_keys, is_of_release_4=self.is_of_release_4)
+
+    def _matching(self, text: str | None) -> Translate:
+        """Return the translation of a filter in Hive Metastore's language."""
+        return lambda table: self._expression(text, table)
+
     def _found(self, table: HiveTable, expression: str | None, limit: int | None) -> Iterable[HivePartition]:
         return _in_order(self.entries.partitions(table.name, expression), limit)
 
     def _specs(self, database: str | None, name: str | None, text: str | None, limit: int | None) -> list[Any]:
         table = self._table(database, name)
-        found = self._found(table, to_expression(text, table.partition_keys), limit)
+        found = self._found(table, self._expression(text, table), limit)
         return to_specs(table, _written(table, found))
 
     def _by_names(self, table: HiveTable, names: Sequence[str] | None) -> list[HivePartition]:
@@ -213,7 +221,7 @@ class PartitionReadCalls(Base):
         """Return the partitions that may match a serialised expression, and whether each must still be checked."""
         table = self._table(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr)
-        expression = None if text is None else to_expression(text, table.partition_keys)
+        expression = None if text is None else self._expression(text, table)
         return _written(table, self._found(table, expression, request.maxParts)), text is None
 
     # --- names and values ---------------------------------------------------------------------------------------
@@ -221,14 +229,21 @@ class PartitionReadCalls(Base):
     def get_partition_names(self, database: str | None, name: str | None, limit: int | None) -> EncodedList:
         return encode_names(self._names(self._table_name(database, name), _everything, limit))
 
-    def fetch_partition_names_req(self, request: Any) -> EncodedList:
-        table = self._table_name(request.dbName, request.tblName, request.catName)
-        return encode_names(self._names(table, _everything, request.maxParts))
+    def fetch_partition_names_req(self, request: Any) -> list[str] | EncodedList:
+        self.is_of_release_4 = True
+        try:
+            table = self._table_name(request.dbName, request.tblName, request.catName)
+            return encode_names(self._names(table, _everything, request.maxParts))
+        except (NotFoundError, NoSuchObjectException):
+            # As Hive, which looks up the partitions only.
+            if request.tblName and parse_database(request.dbName).database:
+                return []
+            raise
 
     def get_partition_names_req(self, request: Any) -> EncodedList:
         table = self._table_name(request.dbName, request.tblName, request.catName)
         text = filter_of(request.expr) if request.expr else ""
-        return encode_names(self._names(table, _everything if text is None else _matching(text), request.maxParts))
+        return encode_names(self._names(table, _everything if text is None else self._matching(text), request.maxParts))
 
     def get_partition_names_ps(
         self, database: str | None, name: str | None, values: list[str] | None, limit: int | None
@@ -253,7 +268,7 @@ class PartitionReadCalls(Base):
             raise MetaException(getattr(error, "message", None) or str(error)) from None
         self._given(request.partitionKeys or None, "list of the keys")
         places = _places(table, request.partitionKeys)
-        found = self.entries.partitions(table.name, to_expression(request.filter, table.partition_keys))
+        found = self.entries.partitions(table.name, self._expression(request.filter, table))
         rows: Iterable[tuple[str, ...]] = (tuple(partition.values[place] for place in places) for partition in found)
         if request.applyDistinct is not False:
             rows = dict.fromkeys(rows)
@@ -304,11 +319,6 @@ def filter_of(serialised: bytes | str | None) -> str | None:
 
 def _everything(_table: HiveTable) -> None:
     """Match all partitions."""
-
-
-def _matching(text: str | None) -> Translate:
-    """Return the translation of a filter in Hive Metastore's language."""
-    return lambda table: to_expression(text, table.partition_keys)
 
 
 def _in_order(found: Iterator[HivePartition], limit: int | None) -> Iterable[HivePartition]:

@@ -23,6 +23,7 @@ _DEFAULT_PARTITION = {
     "hive.exec.default.partition.name": "__HIVE_DEFAULT_PARTITION__",
     "metastore.default.partition.name": "__HIVE_DEFAULT_PARTITION__",
 }
+_WAREHOUSE = ("hive.metastore.warehouse.dir", "metastore.warehouse.dir")
 
 
 class ServiceCalls(Base):
@@ -76,6 +77,8 @@ class ServiceCalls(Base):
             return default
         if not _READABLE.fullmatch(name):
             raise ConfigValSecurityException(f"For security reasons, the config key {name} cannot be accessed")
+        if name in _WAREHOUSE:
+            return self._warehouse()
         return _DEFAULT_PARTITION.get(name, default)
 
     def getMetaConf(self, key: str | None) -> str:

@@ -66,7 +66,7 @@ def to_database(database: HiveDatabase) -> Any:
         parameters=dict(database.parameters),
         privileges=None,
         ownerName=database.owner or ("public" if is_default else None),
-        ownerType=OWNER_NUMBERS.get(database.owner_type or ("ROLE" if is_default else "")),
+        ownerType=OWNER_NUMBERS.get(database.owner_type or ("ROLE" if is_default else "USER")),
         catalogName=CATALOG,
         createTime=database.created_at,
         managedLocationUri=database.extra.get("managedLocationUri"),

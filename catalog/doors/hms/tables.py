@@ -21,6 +21,7 @@ from hive_metastore.ttypes import (
 from catalog.doors.entries.iceberg import TABLE_TYPE, metadata_of
 from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, VALID_NAME, matching, parse_database
+from catalog.doors.hms.projections import projected_all
 from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
 from catalog.doors.hms.table_filters import matching_tables
 from catalog.doors.serving.access import Role
@@ -146,7 +147,16 @@ class TableCalls(Base):
         return self._objects(database, names, None)
 
     def get_table_objects_by_name_req(self, request: Any) -> Any:
-        return ttypes.GetTablesResult(tables=self._objects(request.dbName, request.tblNames, request.catName))
+        names = request.tblNames
+        if names is None and request.tablesPattern is not None:
+            self.is_of_release_4 = True
+            try:
+                known = self._database(request.dbName, request.catName)
+                names = matching(self.entries.table_names(known), request.tablesPattern or None)
+            except (NoSuchObjectException, DatabaseNotFoundError):
+                return ttypes.GetTablesResult(tables=[])
+        tables = self._objects(request.dbName, names, request.catName)
+        return ttypes.GetTablesResult(tables=projected_all(tables, request.projectionSpec))
 
     def get_tables_ext(self, request: Any) -> list[Any]:
         names = matching(

@@ -148,11 +148,11 @@ class _Repeatable:
             given = self._answers.claim(self._key, self._digest)
         except OperationConflictError as error:
             # No conflict: after one, a client deletes the files of its commit, which the other request may be making.
-            refusal = error_body(503, "ServiceUnavailableException", str(error))
-            return Answer(503, refusal, {"Retry-After": _RETRY_SECONDS})
+            body = error_body(503, "ServiceUnavailableException", str(error))
+            return Answer(503, body, {"Retry-After": _RETRY_SECONDS})
         if given is not None:
-            body = None if given.body is None else parse(given.body.encode())
-            return Answer(given.status, body, {} if route.is_view else headers_of(body or {}))
+            stored = None if given.body is None else parse(given.body.encode())
+            return Answer(given.status, stored, {} if route.is_view else headers_of(stored or {}))
         is_stored = False
 
         def finalise(connection: Any, answer: Answer) -> None:

@@ -140,3 +140,15 @@ def test_what_cannot_be_exchanged_stays(entries: Entries, orders: HiveTable) -> 
         assert len(entries.partition_names(NAME)) == 3
         assert os.path.exists(f"{orders.location}/country=DE/day=1/000000_0")
         assert is_exact(entries)
+
+
+def test_a_location_keeps_its_slash_at_the_end(entries: Entries) -> None:
+    created = entries.create_table(ORDERS)
+    places = {"1": f"{created.location}/country=DE/day=1/", "2": f"{created.location}/other/", "3": None}
+    entries.add_partitions(NAME, [HivePartition(("DE", day), PARQUET, location=place) for day, place in places.items()])
+    found = {partition.values[1]: partition.location for partition in entries.partitions(NAME)}
+    assert found == {**places, "3": f"{created.location}/country=DE/day=3"}
+    changed = entries.partition(NAME, ("DE", "3"))
+    assert "/" not in "".join(changed.parameters)
+    entries.alter_partitions(NAME, [(("DE", "3"), changed._replace(location=f"{changed.location}/"))])
+    assert entries.partition(NAME, ("DE", "3")).location == f"{created.location}/country=DE/day=3/"

@@ -201,3 +201,15 @@ def test_of_two_commits_at_once_one_wins(entries: Entries, metadata: list[str], 
     [winner] = ends - {None}
     assert None in ends
     assert entries.table(EVENTS).parameters["metadata_location"] == winner
+
+
+def test_hive_reads_a_table_that_is_enabled_for_it(entries: Entries) -> None:
+    for name, properties in (("plain", {}), ("for_hive", {"engine.hive.enabled": "true"})):
+        identifier = identifier_of(TableName("demo", name))
+        entries.catalog.iceberg.create(identifier, NewTable(SCHEMA, properties=properties))
+    plain, for_hive = (entries.table(TableName("demo", name)) for name in ("plain", "for_hive"))
+    assert "storage_handler" not in plain.parameters
+    assert plain.storage.serde == "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+    assert for_hive.parameters["storage_handler"] == "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
+    assert for_hive.storage.serde == "org.apache.iceberg.mr.hive.HiveIcebergSerDe"
+    assert for_hive.storage.input_format == "org.apache.iceberg.mr.hive.HiveIcebergInputFormat"

@@ -37,3 +37,22 @@ def test_a_table_with_a_name_of_another_protocol_can_be_changed(client: Any, cat
     given.tableName = "ordres dûs"
     with pytest.raises(ttypes.InvalidOperationException, match="not a valid"):
         client.alter_table("demo", "ordres payés", given)
+
+
+def test_nothing_has_a_name_that_is_not_allowed(client: Any) -> None:
+    for call in (lambda: client.get_database("db.ns"), lambda: client.drop_database("db.ns", True, False)):
+        with pytest.raises(ttypes.NoSuchObjectException):
+            call()
+    for call in (lambda: client.get_table("demo", "a.b"), lambda: client.drop_table("demo", "a/b", True)):
+        with pytest.raises(ttypes.NoSuchObjectException):
+            call()
+
+
+def test_the_warehouse_is_a_setting_that_clients_can_read(client: Any) -> None:
+    warehouse = client.get_config_value("hive.metastore.warehouse.dir", "")
+    client.create_database(ttypes.Database(name="lake", ownerName="ann"))
+    made = client.get_database("lake")
+    assert made.locationUri == f"{warehouse}/lake.db"
+    assert client.get_catalog(ttypes.GetCatalogRequest("hive")).catalog.locationUri == warehouse
+    # As Hive, for which an owner of no type is a user.
+    assert made.ownerType == ttypes.PrincipalType.USER

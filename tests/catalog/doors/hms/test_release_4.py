@@ -120,3 +120,79 @@ def test_roles_follow_from_the_names_of_the_calls() -> None:
     }
     owners = {name for name, role in roles.items() if role is Role.OWNER}
     assert owners == {"alter_database_req", "create_database_req", "drop_table_req"}
+
+
+def test_tables_are_listed_by_a_pattern(client: Any) -> None:
+    for name in ("orders", "orders_of_may", "customers"):
+        client.create_table(table("demo", name))
+    request = ttypes.GetTablesRequest(dbName="@hive#demo", tablesPattern="orders*")
+    assert [found.tableName for found in client.get_table_objects_by_name_req(request).tables] == [
+        *("orders", "orders_of_may")
+    ]
+    request.dbName = "nowhere"
+    assert client.get_table_objects_by_name_req(request).tables == []
+
+
+def test_tables_have_the_fields_that_are_asked_for(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int"}, parameters={"a": "b"}))
+    request = ttypes.GetTablesRequest(dbName="demo", tblNames=["orders"])
+
+    def asked(*fields: str, **patterns: str) -> Any:
+        request.projectionSpec = ttypes.GetProjectionsSpec(fieldList=list(fields), **patterns)
+        [found] = client.get_table_objects_by_name_req(request).tables
+        return found
+
+    some = asked("tableName", "sd.location", "sd.serdeInfo.serializationLib")
+    whole = client.get_table("demo", "orders")
+    assert (some.tableName, some.dbName, some.owner, some.parameters) == ("orders", None, None, None)
+    assert (some.sd.location, some.sd.cols, some.sd.inputFormat) == (whole.sd.location, None, None)
+    assert some.sd.serdeInfo.serializationLib == whole.sd.serdeInfo.serializationLib
+    assert some.sd.serdeInfo.parameters is None
+    assert asked("tableName", "sd.cols.name") == whole
+    assert asked() == whole
+    with pytest.raises(ttypes.MetaException, match="no field cost"):
+        asked("cost")
+    with pytest.raises(ttypes.MetaException, match="patterns"):
+        asked(includeParamKeyPattern="a")
+
+
+def test_like_has_the_patterns_of_sql(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"month": "string"}))
+    client.add_partitions([partition("demo", "orders", [month]) for month in ("march", "may", "june")])
+    text = "month like 'm%'"
+    assert client.get_partitions_by_filter("demo", "orders", text, -1) == []
+    assert len(client.get_partitions_by_filter("demo", "orders", "month like 'm.*'", -1)) == 2
+    search = release_4.GetPartitionsByFilterRequest(dbName="demo", tblName="orders", filter=text, maxParts=-1)
+    assert len(ask(client, "get_partitions_by_filter_req", search)) == 2
+    assert client.get_num_partitions_by_filter("demo", "orders", text) == 2
+
+
+def test_names_of_partitions_of_no_table_are_none(client: Any) -> None:
+    request = ttypes.PartitionsRequest(dbName="demo", tblName="nothing", maxParts=-1)
+    assert ask(client, "fetch_partition_names_req", request) == []
+    request.catName = "nowhere"
+    assert ask(client, "fetch_partition_names_req", request) == []
+    request.tblName = ""
+    with pytest.raises(ttypes.NoSuchObjectException):
+        ask(client, "fetch_partition_names_req", request)
+
+
+def test_partial_values_are_given(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int"}))
+    client.add_partition(partition("demo", "orders", ["1"]))
+    names = ttypes.GetPartitionNamesPsRequest(dbName="demo", tblName="orders", partValues=[""], maxParts=-1)
+    assert client.get_partition_names_ps_req(names).names == ["day=1"]
+    for values in (None, []):
+        names.partValues = values
+        with pytest.raises(ttypes.MetaException, match="Incorrect number"):
+            client.get_partition_names_ps_req(names)
+    search = ttypes.GetPartitionsPsWithAuthRequest(dbName="demo", tblName="orders", maxParts=-1)
+    assert len(client.get_partitions_ps_with_auth_req(search).partitions) == 1
+    search.partVals = []
+    with pytest.raises(ttypes.MetaException, match="Incorrect number"):
+        client.get_partitions_ps_with_auth_req(search)
+
+
+def test_databases_have_the_time_of_their_creation(client: Any) -> None:
+    client.create_database(ttypes.Database(name="lake", createTime=17))
+    assert client.get_database("lake").createTime > 1_600_000_000
