@@ -110,8 +110,9 @@ class SearchMethods(TableMethods):
             limit: The greatest number of partitions on the page.
             position: `Page.following` of the page before; None for the first page.
             segment: Return only the partitions of one of several disjoint parts of the table.
-            is_strict: Fail if a partition that is compared has a value that is not of its key's type; otherwise such a
-                value fulfils no comparison.
+            is_strict: Compare as Glue does. Fail if a partition that is compared has a value that is not of its key's
+                type; otherwise such a value fulfils no comparison. Compare the null of a string key as the string
+                `__HIVE_DEFAULT_PARTITION__`; otherwise it fulfils no comparison, either.
 
         Raises:
             TableNotFoundError: The table does not exist.

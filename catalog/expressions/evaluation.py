@@ -9,8 +9,19 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
-from catalog.expressions.tree import Always, And, Condition, Expression, LikePattern, Operator, Or
-from catalog.types.key_types import KeyValue
+from catalog.expressions.tree import (
+    Always,
+    And,
+    Condition,
+    Expression,
+    LikePattern,
+    Operator,
+    Or,
+    conjunction,
+    disjunction,
+)
+from catalog.model.partition_names import NULL_VALUE
+from catalog.types.key_types import KeyType, KeyValue, StringType
 from catalog.types.memo import Memo
 
 Raw = TypeVar("Raw")
@@ -61,6 +72,22 @@ class Filter(Generic[Raw]):
             case Or(operands=operands):
                 parts = [self._compiled(operand, readers) for operand in operands]
                 return lambda columns: map(any, zip(*[part(columns) for part in parts], strict=True))
+
+
+def comparing_nulls(expression: Expression, key_types: Sequence[KeyType]) -> Expression:
+    """Return the tree that compares the null of string keys as the string that stands for it in folders.
+
+    So do metastores, which have no null: a client looks for null by comparing a key with this string.
+    """
+    match expression:
+        case And(operands=operands):
+            return conjunction([comparing_nulls(operand, key_types) for operand in operands])
+        case Or(operands=operands):
+            return disjunction([comparing_nulls(operand, key_types) for operand in operands])
+        case Condition(key=key, operator=how) if how is not Operator.IS_NOT_NULL:
+            if isinstance(key_types[key], StringType) and _test(expression)(NULL_VALUE):
+                return disjunction([expression, Condition(key, Operator.IS_NULL)])
+    return expression
 
 
 def _test(condition: Condition) -> Callable[[KeyValue | None], bool]:

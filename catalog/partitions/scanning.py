@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from catalog.errors import InvalidPartitionSpecError, PartitionNotFoundError
 from catalog.expressions import Expression, Filter, parse_expression
+from catalog.expressions.evaluation import comparing_nulls
 from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
@@ -156,6 +157,8 @@ class Scanner:
     def _prepare(self, connection: Connection, request: _Request) -> _Prepared:
         table = self._definitions.get_hive_table(request.name, connection)
         tree = parse_expression(request.expression, table)
+        if request.is_strict:
+            tree = comparing_nulls(tree, table.key_types)
         indexes = list_indexes(connection, table.id) if request.use_indexes else []
         plans, not_used = candidate_plans(table, indexes, tree)
         queries = Queries(self._storage.is_postgresql, request.columns)

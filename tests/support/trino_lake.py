@@ -20,6 +20,9 @@ from standalone.trino_server import TrinoClient, TrinoServer, installed, require
 HIVE = {"hive": "hms", "hive_glue": "glue"}
 """Catalogs of Trino's Hive connector → the door."""
 
+TYPED = {"hive_typed": "hms", "hive_glue_typed": "glue"}
+"""Catalogs of the Hive connector that send filters on keys of all types, and not only of strings → the door."""
+
 ICEBERG = {"iceberg": "hms", "iceberg_glue": "glue", "iceberg_rest": "rest"}
 """Catalogs of Trino's Iceberg connector → the door."""
 
@@ -33,7 +36,7 @@ class Lake:
     """A catalog, Trino on its doors, and statements of Calve.
 
     Attributes:
-        trino: The client of Trino, which has the catalogs of `HIVE` and `ICEBERG`.
+        trino: The client of Trino, which has the catalogs of `HIVE`, `TYPED` and `ICEBERG`.
         session: Calve's statements, on Spark.
         servers: Door → the server that has it.
         folder: A folder in which tables may be, outside the warehouse.
@@ -110,9 +113,13 @@ def _catalogs(addresses: Mapping[str, str], warehouse: str) -> dict[str, dict[st
         "iceberg.register-table-procedure.enabled": "true",
         "iceberg.expire-snapshots.min-retention": "0s",
     }
+    on_thrift = {**hive, **metastore, "hive.iceberg-catalog-name": "iceberg"}
+    on_glue = {**hive, "hive.metastore": "glue", **glue, "hive.iceberg-catalog-name": "iceberg_glue"}
     return {
-        "hive": {**hive, **metastore, "hive.iceberg-catalog-name": "iceberg"},
-        "hive_glue": {**hive, "hive.metastore": "glue", **glue, "hive.iceberg-catalog-name": "iceberg_glue"},
+        "hive": on_thrift,
+        "hive_typed": {**on_thrift, "hive.metastore.thrift.assume-canonical-partition-keys": "true"},
+        "hive_glue": on_glue,
+        "hive_glue_typed": {**on_glue, "hive.metastore.glue.assume-canonical-partition-keys": "true"},
         "iceberg": {**iceberg, "iceberg.catalog.type": "hive_metastore", **metastore},
         "iceberg_glue": {**iceberg, "iceberg.catalog.type": "glue", **glue},
         "iceberg_rest": {**iceberg, "iceberg.catalog.type": "rest", **rest},

@@ -331,6 +331,33 @@ def test_a_value_that_is_not_of_its_type_is_named(glue: Any) -> None:
     assert listed(glue, Expression="number = 1") == [("DE", "1")]
 
 
+@pytest.mark.parametrize("index", [None, ["country", "number"]])
+def test_the_null_of_a_string_is_compared_as_its_string(glue: Any, catalog: Catalog, index: list[str] | None) -> None:
+    glue.create_table(**DEMO, TableInput=table_input("orders", {"country": "string", "number": "int"}))
+    null = "__HIVE_DEFAULT_PARTITION__"
+    de, none, us = ((country, "1") for country in ("DE", null, "a"))
+    for values in (de, none, us):
+        glue.create_partition(**ORDERS, PartitionInput={"Values": list(values)})
+    if index is not None:
+        catalog.create_partition_index("demo.orders", "by_key", index)
+        catalog.build_partition_index("demo.orders", "by_key")
+    for expression, expected in {
+        f"country = '{null}'": [none],
+        f"((country = '{null}') OR (country = 'DE'))": [de, none],
+        f"country in ('{null}', 'a')": [none, us],
+        f"country <> '{null}'": [de, us],
+        f"not country = '{null}'": [de, us],
+        "country <> 'DE'": [none, us],
+        "not country in ('DE', 'b')": [none, us],
+        "country > 'DE' and number = 1": [none, us],
+        "country between 'A' and 'a'": [de, none, us],
+        "country like '\\_%'": [none],
+        "country is null": [none],
+        "country is not null": [de, us],
+    }.items():
+        assert sorted(listed(glue, Expression=expression)) == sorted(expected), expression
+
+
 def test_words_in_parentheses_are_not_strings(orders: Any) -> None:
     assert len(listed(orders, Expression="(number) = ((3)) (OR) (country) = '(or)'")) == len(ALL) / len(NUMBERS)
 
