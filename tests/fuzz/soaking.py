@@ -8,16 +8,24 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from hive_metastore import ThriftHiveMetastore
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport
+
 from tests.fuzz.glue import MEDIA
 from tests.fuzz.hooks import sign
 from tests.fuzz.rest import token
-from tests.fuzz.served import ACCESS_KEY, SECRET_KEY, Served
+from tests.fuzz.served import Served
+from tests.fuzz.thrift import negotiation
 from tests.support.hms_door import HOST
 
 _CLIENTS = 6
 _WARM = 0.4
 _STEPS = 10
 _BYTES_A_REQUEST = 200
+_ACCEPTED_BYTES = 5
+"""The answer to right keys."""
 
 Send = Callable[[int], None]
 
@@ -55,15 +63,12 @@ def _work(served: Served, door: str, number: int, count: int, problems: list[str
 
 
 def _thrift(served: Served, number: int, rounds: range) -> None:
-    from hive_metastore import ThriftHiveMetastore
-    from puresasl.client import SASLClient  # noqa: F401  # pyiceberg's extra for Hive brings it
-    from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
-    from thrift.transport.TSocket import TSocket
-    from thrift.transport.TTransport import TSaslClientTransport
-
-    socket = TSocket(HOST, int(served.server.address("hms").rsplit(":", 1)[1]))
-    transport = TSaslClientTransport(socket, HOST, "hive", mechanism="PLAIN", username=ACCESS_KEY, password=SECRET_KEY)
-    transport.open()
+    connection = TSocket(HOST, int(served.server.address("hms").rsplit(":", 1)[1]))
+    connection.open()
+    # After SASL's negotiation, its frames are those of Thrift's framed transport.
+    connection.write(negotiation())
+    connection.read(_ACCEPTED_BYTES)
+    transport = TFramedTransport(connection)
     try:
         client: Any = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
         calls = (
@@ -95,8 +100,9 @@ def _glue(served: Served, number: int, rounds: range) -> None:
         operation, members = requests[step % len(requests)]
         body = json.dumps(members).encode()
         given = {"Content-Type": MEDIA, "X-Amz-Target": f"AWSGlue.{operation}", "Host": host}
-        headers = sign("POST", f"http://{host}/", given, body)
-        _send(connection, "POST", "/", body, {**headers, "amz-sdk-invocation-id": f"{number}-{step}"})
+        # Signed, so that equal requests of one second differ however long they wait.
+        given["amz-sdk-invocation-id"] = f"{number}-{step}"
+        _send(connection, "POST", "/", body, sign("POST", f"http://{host}/", given, body))
 
 
 def _rest(served: Served, number: int, rounds: range) -> None:
