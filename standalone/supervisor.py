@@ -123,6 +123,7 @@ def describe(stack: Stack) -> str:
             f"             user {ADMIN}, password {passwords[ADMIN]}  (read-only: {VIEWER}, {passwords[VIEWER]})",
             f"  Commands   {airflow_command(home)} dags list",
             f"  Catalog    source {shell_file(home)} && calve tables",
+            f"  Engines    source {shell_file(home)} && calve serve",
             f"  Logs       {home / 'logs'}; tasks: {home / 'airflow' / 'logs'}",
             f"  Stop       {stack.stop_command}",
             "",
