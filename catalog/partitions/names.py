@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from catalog.indexes.encoding import split_lines
 from catalog.model import Table
-from catalog.partitions.queries import Queries
-from catalog.partitions.reading import read_all
+from catalog.partitions.reading import read_values
 from catalog.storage.partition_rows import names_of
 
 _READ = 50_000
@@ -78,13 +77,9 @@ def read_names(connection: Connection, table: Table, *, is_quarantined: bool | N
     Args:
         is_quarantined: Of those that are hidden from readers, or are not; None for both.
     """
-    names, after, count = SortedNames(table.key_names), 0, _READ
-    queries = Queries(connection.dialect.name == "postgresql")
-    while count == _READ:
-        query = queries.values_after(table.id, after, _READ, is_quarantined=is_quarantined)
-        [(_, after, count, lines)] = read_all(connection, query)
-        if count:
-            names.add(split_lines(lines))
+    names = SortedNames(table.key_names)
+    for values in read_values(connection, table.id, is_quarantined=is_quarantined, page=_READ):
+        names.add(split_lines(values.lines))
     return names
 
 

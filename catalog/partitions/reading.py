@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from catalog.partitions.queries import Query
+from catalog.partitions.queries import Queries, Query
 
 PAGE = 5_000
 """The number of rows in memory."""
@@ -27,6 +27,38 @@ def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
             yield page
             if len(page) < PAGE:
                 return
+
+
+class Values(NamedTuple):
+    """The values of some partitions of a table.
+
+    Attributes:
+        first, last: Their first and last id.
+        lines: The packed values in the order of the ids, separated by line breaks.
+    """
+
+    first: int
+    last: int
+    count: int
+    lines: str
+
+
+def read_values(
+    connection: Connection, table_id: int, *, is_quarantined: bool | None = None, page: int | None = None
+) -> Iterator[Values]:
+    """Yield the values of all partitions of a table, many at a time.
+
+    Args:
+        is_quarantined: Of those that are hidden from readers, or are not; None for both.
+        page: The number of partitions that one statement reads, by default as many as `read_pages`.
+    """
+    queries, size = Queries(connection.dialect.name == "postgresql"), page or PAGE
+    count, after = size, 0
+    while count == size:
+        query = queries.values_after(table_id, after, size, is_quarantined=is_quarantined)
+        [(first, after, count, lines)] = read_all(connection, query)
+        if count:
+            yield Values(first, after, count, lines)
 
 
 def read_all(connection: Connection, query: Query) -> Sequence[Any]:

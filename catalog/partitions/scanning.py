@@ -27,7 +27,7 @@ from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
 from catalog.partitions.lookups import LookUps, count_items, in_batches
 from catalog.partitions.queries import Queries, Query
-from catalog.partitions.reading import PAGE, read_all, read_pages
+from catalog.partitions.reading import PAGE, read_all, read_pages, read_values
 from catalog.partitions.scans import RowScan, Scan, ScanCounts, ScanState
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
@@ -440,21 +440,17 @@ class _Search:
 
     def _matching(self) -> Iterator[Sequence[Any]]:
         """Yield the rows of the partitions that may match, having read only the values of all others."""
-        table_id, after, count, total = self._table.id, 0, PAGE, 0
-        while count == PAGE:
-            query = self._queries.values_after(table_id, after, PAGE, is_quarantined=None)
-            [(first, after, count, lines)] = read_all(self._connection, query)
-            if not count:
-                return
+        table_id, total = self._table.id, 0
+        for first, last, count, lines in read_values(self._connection, table_id):
             if self._limit is not None and total >= self._limit:
                 self._counts.is_cut = True
                 return
             total += count
-            ids: Iterable[int] = range(first, after + 1)
-            if after - first + 1 != count:
-                ids = (row[0] for row in read_all(self._connection, self._queries.ids_between(table_id, first, after)))
+            ids: Iterable[int] = range(first, last + 1)
+            if last + 1 - first != count:
+                ids = (row[0] for row in read_all(self._connection, self._queries.ids_between(table_id, first, last)))
             chosen = list(compress(ids, self._prepared.mask(lines)))
-            query = self._queries.partitions_between(table_id, first, after)
+            query = self._queries.partitions_between(table_id, first, last)
             if len(chosen) <= count // _FEW:
                 query = self._queries.partitions_by_id(chosen)
             rows = read_all(self._connection, query) if chosen else []
