@@ -34,12 +34,13 @@ class Values(NamedTuple):
 
     Attributes:
         first, last: Their first and last id.
+        number: How many they are.
         lines: The packed values in the order of the ids, separated by line breaks.
     """
 
     first: int
     last: int
-    count: int
+    number: int
     lines: str
 
 
