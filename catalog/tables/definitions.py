@@ -42,7 +42,6 @@ from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.tables.databases import DatabaseDefinitions, changed_properties
-from catalog.tables.moving import settle_table
 from catalog.tables.normalising import check_columns, normalise_columns, parse_format
 from catalog.tables.only_iceberg import (
     ICEBERG_NAME,
@@ -185,6 +184,9 @@ class Definitions(DatabaseDefinitions):
         expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped meanwhile")
+        # Imported late, because commands that only read do not need it.
+        from catalog.tables.moving import settle_table
+
         settle_table(connection, table, exclusive=exclusive)
         table = self.get_table(name, connection)
         if table.id != expected.id:

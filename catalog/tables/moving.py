@@ -75,20 +75,27 @@ class Move(NamedTuple):
     must_exist: bool = False
 
 
+class _Folder(NamedTuple):
+    """A folder to move, and its node; None if it does not exist."""
+
+    move: Move
+    node: int | None
+
+
 class _Journaled(NamedTuple):
-    """Moves in the journal: one operation for each table, each with all moves."""
+    """Moves in the journal: one operation for each table, each with all folders."""
 
     table_ids: Sequence[int]
     numbers: Sequence[int]
-    moves: Sequence[Move]
+    folders: Sequence[_Folder]
 
 
 class _NotJournaledError(Exception):
     """The transaction needs moves that are not in the journal; it is rolled back."""
 
-    def __init__(self, tables: Sequence[Table], moves: Sequence[Move]) -> None:
-        super().__init__(moves)
-        self.tables, self.moves = tables, moves
+    def __init__(self, tables: Sequence[Table], folders: Sequence[_Folder]) -> None:
+        super().__init__(folders)
+        self.tables, self.folders = tables, folders
 
 
 class FolderMoves:
@@ -137,9 +144,9 @@ class FolderMoves:
                             for name in names
                         ]
                         result, moves = change(connection, tables)
-                        known = journaled.moves if journaled is not None and has_begun else []
-                        if list(moves) != list(known):
-                            raise _NotJournaledError(tables, moves)
+                        folders = _found(moves)
+                        if folders != (journaled.folders if journaled is not None and has_begun else []):
+                            raise _NotJournaledError(tables, folders)
                         _move(moves)
                     if moves:
                         reached(Point.COMMITTED)
@@ -147,7 +154,7 @@ class FolderMoves:
                 except _NotJournaledError as missing:
                     if journaled is not None:
                         self._settle(journaled)
-                    journaled = self._journal(missing.tables, missing.moves) if missing.moves else None
+                    journaled = self._journal(missing.tables, missing.folders) if missing.folders else None
         except BaseException:
             if journaled is not None:
                 self._settle(journaled)
@@ -170,18 +177,19 @@ class FolderMoves:
             release_folders(connection, number)
         return True
 
-    def _journal(self, tables: Sequence[Table], moves: Sequence[Move]) -> _Journaled:
-        request = {"moves": [[move.location, move.target, node_of(move.location)] for move in moves]}
+    def _journal(self, tables: Sequence[Table], folders: Sequence[_Folder]) -> _Journaled:
+        request = {"moves": [[move.location, move.target, node] for move, node in folders]}
+        places = [place for move, _ in folders for place in (move.location, move.target)]
         numbers = []
         with self._storage.write() as connection:
             for table in tables:
                 name, kind = f"move-{table.full_name}-{uuid4().hex}", OperationKind.MOVE_FOLDERS
                 state = OperationState.RUNNING
                 number = self._operations.record(connection, name, kind, table, request, state=state).number
-                claim_folders(connection, number, [place for move in moves for place in (move.location, move.target)])
+                claim_folders(connection, number, places)
                 numbers.append(number)
         reached(Point.JOURNALED)
-        return _Journaled([table.id for table in tables], numbers, moves)
+        return _Journaled([table.id for table in tables], numbers, folders)
 
     def _settle(self, journaled: _Journaled) -> None:
         """End moves after an error; do nothing if their transaction was committed."""
@@ -200,13 +208,24 @@ class FolderMoves:
             log.warning("a move of folders was not undone: %s", error)
 
 
+def _found(moves: Sequence[Move]) -> list[_Folder]:
+    """Look for folders.
+
+    Raises:
+        MissingFileError: One that must exist does not.
+    """
+    folders = [_Folder(move, node_of(move.location)) for move in moves]
+    for move, node in folders:
+        if move.must_exist and node is None:
+            raise MissingFileError(f"{move.location} does not exist, so it cannot be moved to {move.target}")
+    return folders
+
+
 def _move(moves: Sequence[Move]) -> None:
     if not moves:
         return
     reached(Point.CHANGED)
     for move in moves:
-        if move.must_exist and node_of(move.location) is None:
-            raise MissingFileError(f"{move.location} does not exist, so it cannot be moved to {move.target}")
         move_folder(move.location, move.target)
         reached(Point.PARTLY_MOVED)
     reached(Point.MOVED)

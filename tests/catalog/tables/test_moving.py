@@ -294,6 +294,29 @@ def test_a_move_that_others_have_ended_is_journaled_again(entries: Entries, monk
     assert (files(entries), claims(entries.catalog)) == (EXPECTED["table"], 0)
 
 
+def test_a_folder_that_another_has_taken_the_place_of_is_journaled_again(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location, journaled = Path(str(entries.table(NAME).location)), []
+
+    def reached(point: Point) -> None:
+        if point is Point.JOURNALED:
+            journaled.append(point)
+            if len(journaled) == 1:
+                shutil.copytree(location, location.with_name("copy"))
+                location.rename(location.with_name("former"))
+                location.with_name("copy").rename(location)
+        if point is Point.MOVED:
+            raise KeyboardInterrupt
+
+    before = files(entries)
+    monkeypatch.setattr(moving, "reached", reached)
+    with pytest.raises(KeyboardInterrupt):
+        CHANGES["table"](entries)
+    assert len(journaled) == 2
+    assert (files(entries), claims(entries.catalog)) == (before, 0)
+
+
 def test_a_request_that_is_interrupted_while_a_folder_moves_is_undone(
     entries: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
