@@ -205,7 +205,7 @@ def test_a_database_without_a_folder_is_not_created(client: Any, door: HmsDoor) 
     door.warehouse.mkdir(exist_ok=True)
     (door.warehouse / "blocked.db").write_text("")
     for _ in range(2):
-        with pytest.raises(ttypes.MetaException, match="is a file"):
+        with pytest.raises(ttypes.InvalidObjectException, match="is a file"):
             client.create_database(ttypes.Database(name="blocked"))
     assert "blocked" not in client.get_all_databases()
     with pytest.raises(ttypes.InvalidObjectException):
