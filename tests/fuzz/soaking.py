@@ -44,14 +44,14 @@ def soak(served: Served, door: str, count: int) -> tuple[str, list[str]]:
         for thread in threads:
             thread.join()
         memory.append(served.usage().memory_bytes)
+        print(f"  after {(step + 1) * count // _STEPS:,} requests: {memory[-1] / 2**20:.1f} MiB", flush=True)
         if problems:
             break
     warm = int(len(memory) * _WARM)
     grown, requests = memory[-1] - memory[warm], (len(memory) - 1 - warm) * (count // _STEPS)
     if requests and grown / requests > _BYTES_A_REQUEST:
         problems.append(f"memory has grown by {grown / requests:.0f} bytes a request in the last {requests:,}")
-    shown = " ".join(f"{size / 2**20:.1f}" for size in memory)
-    return f"{count:,} requests; memory: {shown} MiB", problems
+    return f"{len(memory) * count // _STEPS:,} requests", problems
 
 
 def _work(served: Served, door: str, number: int, count: int, problems: list[str]) -> None:
