@@ -77,13 +77,15 @@ class Served:
         with psycopg.connect(self._database_url) as connection:
             count = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'calve'")
             connections: int = (count.fetchone() or (0,))[0]
-        return Usage(
-            sum(process.memory_info().rss for process in processes),
-            sum(process.num_threads() for process in processes),
-            sum(process.num_fds() for process in processes),
-            connections,
-            tuple(sorted(process.pid for process in processes)),
-        )
+        memory = threads = files = 0
+        for process in processes:
+            # One that has just died is missed in the list of processes.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                # What processes share, such as the table of signatures, counts once.
+                memory += process.memory_full_info().pss
+                threads += process.num_threads()
+                files += process.num_fds()
+        return Usage(memory, threads, files, connections, tuple(sorted(process.pid for process in processes)))
 
     @contextmanager
     def watched(self) -> Iterator[None]:

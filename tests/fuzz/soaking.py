@@ -23,6 +23,9 @@ from tests.support.hms_door import HOST
 _CLIENTS = 6
 _WARM = 0.4
 _STEPS = 10
+_READS = 25
+"""One request of so many is a write."""
+
 _BYTES_A_REQUEST = 200
 _ACCEPTED_BYTES = 5
 """The answer to right keys."""
@@ -44,14 +47,14 @@ def soak(served: Served, door: str, count: int) -> tuple[str, list[str]]:
         for thread in threads:
             thread.join()
         memory.append(served.usage().memory_bytes)
+        print(f"  after {(step + 1) * count // _STEPS:,} requests: {memory[-1] / 2**20:.1f} MiB", flush=True)
         if problems:
             break
     warm = int(len(memory) * _WARM)
     grown, requests = memory[-1] - memory[warm], (len(memory) - 1 - warm) * (count // _STEPS)
     if requests and grown / requests > _BYTES_A_REQUEST:
         problems.append(f"memory has grown by {grown / requests:.0f} bytes a request in the last {requests:,}")
-    shown = " ".join(f"{size / 2**20:.1f}" for size in memory)
-    return f"{count:,} requests; memory: {shown} MiB", problems
+    return f"{len(memory) * count // _STEPS:,} requests", problems
 
 
 def _work(served: Served, door: str, number: int, count: int, problems: list[str]) -> None:
@@ -60,6 +63,11 @@ def _work(served: Served, door: str, number: int, count: int, problems: list[str
         with_client(served, number, range(count // _CLIENTS))
     except Exception as error:
         problems.append(f"client {number}: {type(error).__name__}: {error}")
+
+
+def _index(step: int, *, reads: int, writes: int) -> int:
+    """Return the number of the request of a step: one of the reads, or now and then the next of the writes."""
+    return reads + step // _READS % writes if step % _READS == 0 else step % reads
 
 
 def _thrift(served: Served, number: int, rounds: range) -> None:
@@ -74,12 +82,12 @@ def _thrift(served: Served, number: int, rounds: range) -> None:
         calls = (
             lambda: client.get_table("demo", "orders"),
             lambda: client.get_partitions_by_filter("demo", "orders", 'country = "DE" and number > 1', -1),
-            lambda: client.append_partition("demo", "orders", ["FR", "2024-05-03", str(number)]),
             lambda: client.get_all_databases(),
+            lambda: client.append_partition("demo", "orders", ["FR", "2024-05-03", str(number)]),
             lambda: client.drop_partition("demo", "orders", ["FR", "2024-05-03", str(number)], True),
         )
         for step in rounds:
-            calls[step % len(calls)]()
+            calls[_index(step, reads=3, writes=2)]()
     finally:
         transport.close()
 
@@ -92,12 +100,12 @@ def _glue(served: Served, number: int, rounds: range) -> None:
     requests = (
         ("GetTable", {"DatabaseName": "demo", "Name": "orders"}),
         ("GetPartitions", {**names, "Expression": "country = 'DE' and number > 1"}),
-        ("CreatePartition", {**names, "PartitionInput": {"Values": values}}),
         ("GetDatabases", {}),
+        ("CreatePartition", {**names, "PartitionInput": {"Values": values}}),
         ("DeletePartition", {**names, "PartitionValues": values}),
     )
     for step in rounds:
-        operation, members = requests[step % len(requests)]
+        operation, members = requests[_index(step, reads=3, writes=2)]
         body = json.dumps(members).encode()
         given = {"Content-Type": MEDIA, "X-Amz-Target": f"AWSGlue.{operation}", "Host": host}
         # Signed, so that equal requests of one second differ however long they wait.
@@ -120,10 +128,10 @@ def _rest(served: Served, number: int, rounds: range) -> None:
         ("GET", inside, None),
     )
     for step in rounds:
-        if step % 50 == 49:
+        if _index(step, reads=len(requests), writes=1) == len(requests):
             _send(connection, "POST", f"{inside}/t{number}", json.dumps(change).encode(), headers)
         else:
-            _send(connection, *requests[step % len(requests)], headers)
+            _send(connection, *requests[_index(step, reads=len(requests), writes=1)], headers)
     _send(connection, "DELETE", f"{inside}/t{number}", None, headers)
 
 

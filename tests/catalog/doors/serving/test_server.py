@@ -46,7 +46,7 @@ def server(sqlite_url: str, tmp_path: Path) -> Iterator[CalveServer]:
 
 
 def get(server: CalveServer, path: str, door: str = "metrics") -> str:
-    with urllib.request.urlopen(f"http://{server.address(door)}{path}", timeout=10) as response:
+    with urllib.request.urlopen(f"http://{server.address(door)}{path}", timeout=30) as response:
         return str(response.read().decode())
 
 
