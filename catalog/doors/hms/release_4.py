@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hive_metastore import ttypes
+from hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol.TBase import TBase
 from thrift.Thrift import TException, TType
 
@@ -16,6 +16,7 @@ _Kind = tuple[int, Any]
 _TEXT: _Kind = (TType.STRING, "UTF8")
 _BOOL: _Kind = (TType.BOOL, None)
 _SHORT: _Kind = (TType.I16, None)
+_NUMBER: _Kind = (TType.I32, None)
 
 
 def _struct(structure: Any) -> _Kind:
@@ -96,6 +97,16 @@ GetFunctionsResponse = _structure(
 GetPartitionsByFilterRequest = _structure(
     "GetPartitionsByFilterRequest", catName=_TEXT, dbName=_TEXT, tblName=_TEXT, filter=_TEXT, maxParts=_SHORT
 )
+TableMeta = _structure(
+    "TableMeta",
+    dbName=_TEXT,
+    tableName=_TEXT,
+    tableType=_TEXT,
+    comments=_TEXT,
+    catName=_TEXT,
+    ownerName=_TEXT,
+    ownerType=_NUMBER,
+)
 
 _EXISTS, _UNKNOWN, _INVALID, _META = (
     ttypes.AlreadyExistsException,
@@ -130,5 +141,11 @@ _CALLS = (
     ("get_partitions_by_filter_req", GetPartitionsByFilterRequest, _list(_struct(ttypes.Partition)), _META, _UNKNOWN),
 )
 
-CALLS: dict[str, tuple[Any, Any]] = {name: _call(name, *parts) for name, *parts in _CALLS}
-"""Name of a call → the classes of its arguments and its result."""
+CALLS: dict[str, tuple[Any, Any]] = {
+    **{name: _call(name, *parts) for name, *parts in _CALLS},
+    "get_table_meta": (
+        ThriftHiveMetastore.get_table_meta_args,
+        _structure("get_table_meta_result", success=_list(_struct(TableMeta)), o1=_struct(_META)),
+    ),
+}
+"""Name of a call that is new, or returns more → the classes of its arguments and its result."""

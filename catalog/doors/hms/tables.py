@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +20,19 @@ from hive_metastore.ttypes import (
 )
 
 from catalog.doors.entries.iceberg import TABLE_TYPE, metadata_of
+from catalog.doors.hms import release_4
 from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, VALID_NAME, matching, parse_database
 from catalog.doors.hms.projections import projected_all
-from catalog.doors.hms.structures import database_of, table_from, to_fields, to_table, unqualified, with_ddl_time
+from catalog.doors.hms.structures import (
+    OWNER_NUMBERS,
+    database_of,
+    table_from,
+    to_fields,
+    to_table,
+    unqualified,
+    with_ddl_time,
+)
 from catalog.doors.hms.table_filters import matching_tables
 from catalog.doors.serving.access import Role
 from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
@@ -105,12 +115,14 @@ class TableCalls(Base):
         for database in matching((database.name for database in self.entries.databases()), name.database):
             found = matching(self.entries.table_names(database), pattern)
             metas += [
-                ttypes.TableMeta(
+                release_4.TableMeta(
                     dbName=database,
                     tableName=table.name.name,
                     tableType=table.table_type,
                     comments=table.parameters.get("comment"),
                     catName=CATALOG if self.is_of_release_4 else None,
+                    ownerName=table.owner,
+                    ownerType=OWNER_NUMBERS.get(table.owner_type or "USER"),
                 )
                 for table in self.entries.tables(TableName(database, table_name) for table_name in found)
                 if not kinds or table.table_type in kinds
@@ -177,9 +189,12 @@ class TableCalls(Base):
             raise MetaException("the name of a table is missing; send one")
         if (catalog or known.catalog).lower() != CATALOG:
             raise UnknownDBException(f"Could not find database {catalog or known.catalog}.{known.database}")
-        wanted = [TableName(known.database.lower(), name.lower()) for name in names]
-        tables = self.entries.tables(dict.fromkeys(wanted))
-        if wanted and not tables and known.database.lower() not in {found.name for found in self.entries.databases()}:
+        wanted = []
+        for name in names:
+            with suppress(NoSuchObjectException):
+                wanted.append(self._table_name(database, name, catalog))
+        tables = self.entries.tables(wanted)
+        if names and not tables and known.database.lower() not in {found.name for found in self.entries.databases()}:
             raise UnknownDBException(f"Could not find database {known.database}")
         return [to_table(table) for table in tables]
 
@@ -336,8 +351,7 @@ class TableCalls(Base):
         name = self._table_name(request.dbName, request.tableName, request.catalogName)
         self.entries.drop_table(name, delete_data=bool(request.deleteData))
 
-    @staticmethod
-    def _check_table(entry: Any, refused: Callable[..., Exception], known: str | None = None) -> None:
+    def _check_table(self, entry: Any, refused: Callable[..., Exception], known: str | None = None) -> None:
         """Refuse a table that a metastore would refuse.
 
         Args:
@@ -350,7 +364,8 @@ class TableCalls(Base):
         if entry.tableName is None:
             raise MetaException("the name of the table is missing; send one")
         if entry.dbName is None:
-            missing = InvalidObjectException if refused is InvalidObjectException else MetaException
+            is_of_release_3 = refused is InvalidObjectException and not self.is_of_release_4
+            missing = InvalidObjectException if is_of_release_3 else MetaException
             raise missing("the name of the database is missing; send one")
         if entry.tableName.lower() != known and not VALID_NAME.fullmatch(entry.tableName):
             raise refused(f"{entry.tableName} is not a valid object name")

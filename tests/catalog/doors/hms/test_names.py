@@ -46,6 +46,11 @@ def test_nothing_has_a_name_that_is_not_allowed(client: Any) -> None:
     for call in (lambda: client.get_table("demo", "a.b"), lambda: client.drop_table("demo", "a/b", True)):
         with pytest.raises(ttypes.NoSuchObjectException):
             call()
+    client.create_table(table("demo", "orders"))
+    assert [found.tableName for found in client.get_table_objects_by_name("demo", ["a.b", "orders"])] == ["orders"]
+    assert client.get_table_objects_by_name("demo", ["a.b"]) == []
+    with pytest.raises(ttypes.UnknownDBException):
+        client.get_table_objects_by_name_req(ttypes.GetTablesRequest(dbName="db.ns", tblNames=["orders"]))
 
 
 def test_the_warehouse_is_a_setting_that_clients_can_read(client: Any) -> None:

@@ -14,11 +14,12 @@ from catalog.doors.serving.access import Role
 from tests.support.hms_door import partition, table
 
 
-def ask(client: Any, name: str, request: Any) -> Any:
-    """Make a call with a request, and return its value, or raise its exception."""
+def ask(client: Any, name: str, request: Any = None, **arguments: Any) -> Any:
+    """Make a call with a request, or with other arguments, and return its value, or raise its exception."""
     call = calls()[name]
+    given = arguments or {"request": request}
     client._oprot.writeMessageBegin(name, TMessageType.CALL, 1)
-    call.arguments(request=request).write(client._oprot)
+    call.arguments(**given).write(client._oprot)
     client._oprot.writeMessageEnd()
     client._oprot.trans.flush()
     assert client._iprot.readMessageBegin() == (name, TMessageType.REPLY, 1)
@@ -116,7 +117,8 @@ def test_roles_follow_from_the_names_of_the_calls() -> None:
     roles = {name: calls()[name].role for name in release_4.CALLS}
     readers = {name for name, role in roles.items() if role is Role.READER}
     assert readers == {
-        *("fetch_partition_names_req", "get_databases_req", "get_functions_req", "get_partitions_by_filter_req")
+        *("fetch_partition_names_req", "get_databases_req", "get_functions_req", "get_partitions_by_filter_req"),
+        "get_table_meta",
     }
     owners = {name for name, role in roles.items() if role is Role.OWNER}
     assert owners == {"alter_database_req", "create_database_req", "drop_table_req"}
@@ -196,3 +198,18 @@ def test_partial_values_are_given(client: Any) -> None:
 def test_databases_have_the_time_of_their_creation(client: Any) -> None:
     client.create_database(ttypes.Database(name="lake", createTime=17))
     assert client.get_database("lake").createTime > 1_600_000_000
+
+
+def test_metadata_of_tables_tell_their_owners(client: Any) -> None:
+    client.create_table(table("demo", "orders", owner="ann", ownerType=ttypes.PrincipalType.ROLE))
+    [found] = ask(client, "get_table_meta", db_patterns="demo", tbl_patterns="*", tbl_types=[])
+    assert (found.tableName, found.ownerName, found.ownerType) == ("orders", "ann", ttypes.PrincipalType.ROLE)
+    assert [meta.tableName for meta in client.get_table_meta("demo", "*", [])] == ["orders"]
+
+
+def test_a_table_without_a_database_is_refused_as_by_its_release(client: Any) -> None:
+    nowhere = table(None, "orders")  # type: ignore[arg-type]
+    with pytest.raises(ttypes.InvalidObjectException):
+        client.create_table(nowhere)
+    with pytest.raises(ttypes.MetaException):
+        client.create_table_req(ttypes.CreateTableRequest(table=nowhere))
