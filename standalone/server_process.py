@@ -33,12 +33,18 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(
-        self, command: Sequence[str], is_ready: Callable[[], bool], environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        is_ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+        *,
+        seconds: float = START_SECONDS,
     ) -> None:
         """Run a command, and wait until the server is ready.
 
         Args:
             environment: All variables of the process; by default those of this one.
+            seconds: How long the server may take.
 
         Raises:
             StackError: The server ended, or is not ready in time; the message has the end of its log.
@@ -53,7 +59,7 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
             )
-            self._wait(self._process, is_ready)
+            self._wait(self._process, is_ready, seconds)
         except BaseException:
             self.stop()
             raise
@@ -90,8 +96,8 @@ class ServerProcess:
         (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(kilobytes) / 1024
 
-    def _wait(self, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
-        until = time.monotonic() + START_SECONDS
+    def _wait(self, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
         while time.monotonic() < until and process.poll() is None:
             if is_ready():
                 return

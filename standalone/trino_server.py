@@ -29,6 +29,7 @@ _NAME = f"trino-server-{VERSION}"
 _MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _PLUGINS = frozenset({"hive", "iceberg"})
 _ANSWER_SECONDS = 120
+_START_SECONDS = 600.0
 # The options of Trino's documentation, except the memory.
 _JVM_OPTIONS = (
     "-Xmx3G",
@@ -131,7 +132,7 @@ class TrinoServer:
             StackError: The server does not start; the message has the end of its log.
         """
         self._configure()
-        self._process.start(self._command(), self.client.is_ready)
+        self._process.start(self._command(), self.client.is_ready, seconds=_START_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:

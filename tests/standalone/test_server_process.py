@@ -39,11 +39,10 @@ def test_server_that_ends_is_an_error_with_what_it_said(tmp_path: Path) -> None:
         server.start([sys.executable, "-c", "raise SystemExit('no room')"], lambda: False)
 
 
-def test_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_process, "START_SECONDS", 0.5)
+def test_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     server = ServerProcess("Slow", tmp_path, tmp_path / "log")
     with pytest.raises(StackError, match="Slow does not respond"):
-        server.start([sys.executable, "-c", "import time; time.sleep(600)"], lambda: False)
+        server.start([sys.executable, "-c", "import time; time.sleep(600)"], lambda: False, seconds=0.5)
     assert server._process is not None
     assert server._process.returncode == -signal.SIGTERM
 
