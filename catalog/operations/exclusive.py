@@ -11,7 +11,7 @@ from catalog.errors import OperationConflictError
 from catalog.operations.records import ABANDONED, ALIVE, UNFINISHED, JobState, OperationState
 from catalog.operations.rows import is_abandoned, select_operations, silence
 from catalog.operations.tables import belongs_to
-from catalog.storage.clock import read_clock_ms
+from catalog.storage.clock import CurrentMs, read_clock_ms
 from catalog.storage.schema import JobRow, OperationRow
 
 
@@ -66,3 +66,13 @@ def fail_operation(connection: Connection, number: int, code: str, detail: str) 
         .where(JobRow.operation_number == number, JobRow.state.in_(ALIVE))
         .values(state=JobState.FAILED, error_class=code, error_message=detail)
     )
+
+
+def end_running(connection: Connection, number: int) -> bool:
+    """Set a running operation without jobs to CLEANED; return False if it has ended, for instance by others."""
+    ended = connection.execute(
+        update(OperationRow)
+        .where(OperationRow.number == number, OperationRow.state == OperationState.RUNNING)
+        .values(state=OperationState.CLEANED, heartbeat_at_ms=CurrentMs())
+    )
+    return ended.rowcount > 0

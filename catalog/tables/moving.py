@@ -23,19 +23,18 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import Connection, bindparam, exists, select, update
+from sqlalchemy import Connection, bindparam, exists, select
 
 from catalog.errors import CatalogError, ConflictError, MissingFileError
 from catalog.files.folders import move_folder, move_folder_back, node_of
 from catalog.files.locations import is_local
 from catalog.model import Table
 from catalog.model.identifiers import TableName
-from catalog.operations.exclusive import fail_operation
+from catalog.operations.exclusive import end_running, fail_operation
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.storage import Storage
-from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import try_hold_table
 from catalog.storage.schema import OperationRow, PurgedFolderRow
 from catalog.tables.purged_folders import claim_folders, release_folders
@@ -165,14 +164,8 @@ class FolderMoves:
         """End the operations in the transaction that moves the folders; return whether none was ended by others."""
         for table_id in journaled.table_ids:
             self._storage.lock_table(connection, table_id, exclusive=True)
-        row = OperationRow
         for number in journaled.numbers:
-            ended = connection.execute(
-                update(row)
-                .where(row.number == number, row.state == OperationState.RUNNING)
-                .values(state=OperationState.CLEANED, heartbeat_at_ms=CurrentMs())
-            )
-            if ended.rowcount == 0:
+            if not end_running(connection, number):
                 return False
             release_folders(connection, number)
         return True
