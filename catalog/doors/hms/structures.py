@@ -222,7 +222,8 @@ def partition_from(entry: Any, table: HiveTable) -> HivePartition:
         values=tuple(entry.values),
         storage=storage_from(entry.sd, table.columns) if entry.sd is not None else table.storage,
         parameters=dict(entry.parameters or {}),
-        location=(entry.sd.location or None) if entry.sd is not None else None,
+        # As Hive, which takes locations as paths; Glue keeps their slash at the end.
+        location=(entry.sd.location.rstrip("/") or None) if entry.sd is not None and entry.sd.location else None,
         created_at=entry.createTime or None,
         accessed_at=entry.lastAccessTime or 0,
     )

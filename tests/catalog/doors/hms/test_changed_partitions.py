@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hive_metastore import ttypes
 
-from tests.support.hms_door import HmsDoor, partition, table
+from tests.support.hms_door import HmsDoor, partition, storage, table
 
 
 @pytest.mark.parametrize("kind", ["MANAGED_TABLE", "EXTERNAL_TABLE"])
@@ -37,3 +37,10 @@ def test_a_partition_is_not_renamed_to_itself(client: Any) -> None:
     with pytest.raises(ttypes.InvalidOperationException, match="exists"):
         client.rename_partition("demo", "orders", ["1"], same)
     assert "a" not in client.get_partition("demo", "orders", ["1"]).parameters
+
+
+def test_a_location_has_no_slash_at_its_end(client: Any, door: HmsDoor) -> None:
+    client.create_table(table("demo", "orders", {"day": "string"}))
+    place = f"file:{door.warehouse}/elsewhere"
+    added = client.add_partition(partition("demo", "orders", ["1"], sd=storage(f"{place}/")))
+    assert added.sd.location == client.get_partition("demo", "orders", ["1"]).sd.location == place
