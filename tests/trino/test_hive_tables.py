@@ -25,10 +25,8 @@ def test_partitioned_tables_are_created_filled_and_changed(lake: Lake, catalog: 
     run(f"INSERT INTO {name} {ROWS}")
     rows = [(1, "1.50", "DE", "2024-05-01"), (2, "2.50", "US", "2024-05-01"), (3, None, "US", "2024-05-02")]
     assert lake.rows(f"SELECT * FROM {schema}.orders ORDER BY id") == rows
-    assert [(p.values, p.row_count) for p in lake.catalog.get_partitions(f"{schema}.orders", "country = 'US'")] == [
-        (("US", "2024-05-01"), 1),
-        (("US", "2024-05-02"), 1),
-    ]
+    found = lake.catalog.get_partitions(f"{schema}.orders", "country = 'US'")
+    assert {p.values: p.row_count for p in found} == {("US", "2024-05-01"): 1, ("US", "2024-05-02"): 1}
     # Into an existing partition, appended; then in its place.
     run(f"INSERT INTO {name} VALUES (4, DECIMAL '4', 'US', DATE '2024-05-01')")
     assert run(f"SELECT id FROM {name} WHERE country = 'US' ORDER BY 1") == [[2], [3], [4]]
