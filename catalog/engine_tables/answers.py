@@ -7,12 +7,12 @@ whose connection was lost can be repeated without being carried out twice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from catalog.errors import CommitOutcomeUnknownError, InvalidRequestError, OperationConflictError
+from catalog.errors import CatalogUnavailableError, InvalidRequestError, OperationConflictError
 from catalog.storage import Storage
 from catalog.storage.clock import CurrentMs, read_clock_ms
 from catalog.storage.schema import GivenAnswerRow
@@ -22,7 +22,7 @@ LIFETIME_MINUTES: Final = 30
 
 _KEPT_MS = 24 * 60 * 60 * 1_000
 _ABANDONED_MS = 120_000
-"""After this time, a request without an answer has been lost."""
+"""After this time, a request without an answer counts as lost, and a repetition takes its key."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,17 @@ class GivenAnswer:
     body: str | None
 
 
+class Claim(NamedTuple):
+    """A key that belongs to a running request, unless a repetition has taken it.
+
+    Attributes:
+        at_ms: The time of the claim, which distinguishes it from others of the key.
+    """
+
+    key: str
+    at_ms: int
+
+
 class GivenAnswers:
     """The answers that one catalog has given."""
 
@@ -45,8 +56,8 @@ class GivenAnswers:
         """Set the storage."""
         self._storage = storage
 
-    def claim(self, key: str, digest: bytes) -> GivenAnswer | None:
-        """Claim a key for a request that now runs; return the answer if there is one already.
+    def claim(self, key: str, digest: bytes) -> Claim | GivenAnswer:
+        """Claim a key for a request that now runs; return the answer instead if there is one already.
 
         Args:
             digest: Of the request, 32 bytes.
@@ -61,8 +72,8 @@ class GivenAnswers:
             connection.execute(delete(row).where(row.given_at_ms < now_ms - _KEPT_MS))
             try:
                 with connection.begin_nested():
-                    connection.execute(insert(row).values(key=key, digest=digest, given_at_ms=CurrentMs()))
-                    return None
+                    connection.execute(insert(row).values(key=key, digest=digest, given_at_ms=now_ms))
+                    return Claim(key, now_ms)
             except IntegrityError:
                 known = connection.execute(select(row.__table__).where(row.key == key).with_for_update()).one()
             if bytes(known.digest) != digest:
@@ -76,31 +87,39 @@ class GivenAnswers:
                 raise OperationConflictError(
                     "a request with this idempotency key is still running; wait, and send it again", key
                 )
-            connection.execute(update(row).where(row.key == key).values(given_at_ms=CurrentMs()))
-            return None
+            connection.execute(update(row).where(row.key == key).values(given_at_ms=now_ms))
+            return Claim(key, now_ms)
 
     @staticmethod
-    def store(connection: Connection, key: str, answer: GivenAnswer) -> None:
-        """Store the answer to the request with a key, in the caller's transaction."""
-        row = GivenAnswerRow
-        connection.execute(
-            update(row).where(row.key == key).values(status=answer.status, answer=answer.body, given_at_ms=CurrentMs())
-        )
+    def store(connection: Connection, claim: Claim, answer: GivenAnswer) -> None:
+        """Store the answer to a request, in the transaction of its change.
 
-    def finish(self, key: str, answer: GivenAnswer) -> None:
-        """Store the answer to the request with a key."""
-        with self._storage.write() as connection:
-            self.store(connection, key, answer)
-
-    def release(self, key: str, error: BaseException) -> None:
-        """Forget a request that had no lasting answer, so that it can be sent again.
-
-        Args:
-            error: Why. After a commit with an unknown outcome, the answer stays if the commit stored it.
+        Raises:
+            CatalogUnavailableError: A repetition has taken the key, so that this request must change nothing.
         """
-        row = GivenAnswerRow
-        conditions = [row.key == key]
-        if isinstance(error, CommitOutcomeUnknownError):
-            conditions.append(row.status.is_(None))
+        if not _is_stored(connection, claim, answer):
+            raise CatalogUnavailableError(
+                f"the request took more than {_ABANDONED_MS // 1_000} seconds, and a repetition of it is running "
+                "instead; wait, and send it again"
+            )
+
+    def finish(self, claim: Claim, answer: GivenAnswer) -> None:
+        """Store the answer to a request that has ended, unless a repetition has taken the key."""
         with self._storage.write() as connection:
-            connection.execute(delete(row).where(*conditions))
+            _is_stored(connection, claim, answer)
+
+    def release(self, claim: Claim) -> None:
+        """Forget a request without an answer, so that it can be sent again; a commit may have stored one."""
+        with self._storage.write() as connection:
+            connection.execute(delete(GivenAnswerRow).where(*_running(claim)))
+
+
+def _is_stored(connection: Connection, claim: Claim, answer: GivenAnswer) -> bool:
+    """Store an answer; return False if the key has been taken."""
+    values = {"status": answer.status, "answer": answer.body, "given_at_ms": CurrentMs()}
+    return connection.execute(update(GivenAnswerRow).where(*_running(claim)).values(values)).rowcount > 0
+
+
+def _running(claim: Claim) -> tuple[ColumnElement[bool], ...]:
+    row = GivenAnswerRow
+    return row.key == claim.key, row.given_at_ms == claim.at_ms, row.status.is_(None)

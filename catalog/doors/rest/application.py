@@ -145,19 +145,19 @@ class _Repeatable:
     def answer(self, route: Route) -> Answer:
         """Return the answer that was given before, or a new one, which is kept if it is final."""
         try:
-            given = self._answers.claim(self._key, self._digest)
+            claim = self._answers.claim(self._key, self._digest)
         except OperationConflictError as error:
             # No conflict: after one, a client deletes the files of its commit, which the other request may be making.
             body = error_body(503, "ServiceUnavailableException", str(error))
             return Answer(503, body, {"Retry-After": _RETRY_SECONDS})
-        if given is not None:
-            stored = None if given.body is None else parse(given.body.encode())
-            return Answer(given.status, stored, {} if route.is_view else headers_of(stored or {}))
+        if isinstance(claim, GivenAnswer):
+            stored = None if claim.body is None else parse(claim.body.encode())
+            return Answer(claim.status, stored, {} if route.is_view else headers_of(stored or {}))
         is_stored = False
 
         def finalise(connection: Any, answer: Answer) -> None:
             nonlocal is_stored
-            self._answers.store(connection, self._key, GivenAnswer(answer.status, answer.text))
+            self._answers.store(connection, claim, GivenAnswer(answer.status, answer.text))
             is_stored = True
 
         asking = Asking(**{**vars(self._asking), "finalise": finalise})
@@ -166,12 +166,12 @@ class _Repeatable:
         except BaseException as error:
             refusal = error_answer(error, is_view=route.is_view) if isinstance(error, CatalogError) else None
             if refusal is None or refusal.status >= 500 or refusal.status in (401, 403, 429):
-                self._answers.release(self._key, error)
+                self._answers.release(claim)
             else:
-                self._answers.finish(self._key, GivenAnswer(refusal.status, refusal.text))
+                self._answers.finish(claim, GivenAnswer(refusal.status, refusal.text))
             raise
         if not is_stored:
-            self._answers.finish(self._key, GivenAnswer(answer.status, answer.text))
+            self._answers.finish(claim, GivenAnswer(answer.status, answer.text))
         return answer
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from catalog.engine_tables import answers
 from catalog.engine_tables.answers import GivenAnswers
 from catalog.engine_tables.tables import EngineTables
 from tests.support.rest_server import error_of, properties_of, set_property
@@ -97,3 +98,30 @@ def test_a_repetition_of_a_request_that_still_runs_is_told_to_wait(
     assert error_of(second) == (503, "ServiceUnavailableException")
     assert second.headers["retry-after"] == "1"
     assert http.delete("/namespaces/demo/tables/t", headers=key).status_code == 204
+
+
+def test_a_repetition_that_takes_over_is_carried_out_instead_of_the_first_request(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create()
+    begun, go_on, commit = threading.Event(), threading.Event(), EngineTables.commit
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(30)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(EngineTables, "commit", slow)
+    monkeypatch.setattr(answers, "_ABANDONED_MS", -1)
+    key = {"Idempotency-Key": str(uuid.uuid4())}
+    change = {"requirements": [], "updates": [set_property("a", "1")]}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(http.post, "/namespaces/demo/tables/t", json=change, headers=key)
+        assert begun.wait(30)
+        second = http.post("/namespaces/demo/tables/t", json=change, headers=key)
+        go_on.set()
+        assert error_of(first.result()) == (503, "ServiceUnavailableException")
+    assert second.status_code == 200
+    # The first request has changed nothing.
+    assert http.get("/namespaces/demo/tables/t").json()["metadata"] == second.json()["metadata"]
