@@ -252,8 +252,8 @@ class PartitionReadCalls(Base):
 
     def get_partition_names_ps_req(self, request: Any) -> Any:
         table = self._table_name(request.dbName, request.tblName, request.catName)
-        translate = self._having(request.partValues) if request.partValues else _everything
-        return ttypes.GetPartitionNamesPsResponse(names=self._names(table, translate, request.maxParts).as_list())
+        names = self._names(table, self._having(request.partValues or []), request.maxParts)
+        return ttypes.GetPartitionNamesPsResponse(names=names.as_list())
 
     def _names(self, table: TableName, translate: Translate, limit: int | None) -> SortedNames:
         try:

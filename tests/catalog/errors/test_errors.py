@@ -123,6 +123,7 @@ def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
         errors.CommitOutcomeUnknownError,
         SourceUnavailableError,
         FolderBeingPurgedError,
+        errors.FolderBeingMovedError,
         errors.TooManyRequestsError,
     }
 
