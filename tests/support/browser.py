@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,8 +24,7 @@ def require_chromium() -> str:
     if path := _found():
         return path
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
-            subprocess.run(["apt-get", *arguments], check=True, stdout=subprocess.DEVNULL, timeout=900)
+        _install()
     path = _found()
     assert path, "the tests of the pages need Chromium: apt-get install chromium"
     return path
@@ -47,6 +49,16 @@ def serious_problems(page: Page) -> list[dict[str, Any]]:
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     found = page.evaluate("axe.run()")
     return [violation for violation in found["violations"] if violation["impact"] in ("serious", "critical")]
+
+
+def _install() -> None:
+    """Install Chromium, unless another process of the tests does so first."""
+    with (Path(tempfile.gettempdir()) / "calve-chromium.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _found():
+            return
+        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", *arguments], check=True, stdout=subprocess.DEVNULL, timeout=900)
 
 
 def _found() -> str | None:
