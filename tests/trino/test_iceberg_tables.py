@@ -18,7 +18,7 @@ def test_iceberg_tables_are_created_changed_and_dropped(lake: Lake, catalog: str
         "WITH (partitioning = ARRAY['country', 'month(day)'], sorted_by = ARRAY['id'])"
     )
     run(f"INSERT INTO {name} VALUES (1, DECIMAL '1.5', 'DE', DATE '2024-05-01'), (2, NULL, 'US', DATE '2024-06-01')")
-    [[first]] = run(f'SELECT max(snapshot_id) FROM {catalog}.{schema}."orders$snapshots"')
+    [[first]] = run(f'SELECT max_by(snapshot_id, committed_at) FROM {catalog}.{schema}."orders$snapshots"')
     run(
         f"MERGE INTO {name} t USING (VALUES (2, 7), (3, 8)) AS s (id, amount) ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET amount = s.amount "
