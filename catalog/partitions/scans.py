@@ -43,14 +43,9 @@ class ScanState:
     limit: int | None = None
 
 
-@dataclass(frozen=True)
-class RowScan:
-    """A search, which runs as the caller iterates over `pages`: some columns of the rows of partitions.
+class _Planned:
+    """The table and the index of a search, whatever it returns."""
 
-    The whole search sees one committed state of the catalog.
-    """
-
-    pages: Iterator[Sequence[PartitionRecord]]
     _state: ScanState
 
     @property
@@ -65,7 +60,18 @@ class RowScan:
 
 
 @dataclass(frozen=True)
-class Scan:
+class RowScan(_Planned):
+    """A search, which runs as the caller iterates over `pages`: some columns of the rows of partitions.
+
+    The whole search sees one committed state of the catalog.
+    """
+
+    pages: Iterator[Sequence[PartitionRecord]]
+    _state: ScanState
+
+
+@dataclass(frozen=True)
+class Scan(_Planned):
     """A search, which runs as the caller iterates over `partitions`.
 
     The whole search sees one committed state of the catalog.
@@ -77,19 +83,9 @@ class Scan:
     _state: ScanState
 
     @property
-    def table(self) -> Table:
-        """The table as of the search."""
-        return self._state.table
-
-    @property
     def plan(self) -> ScanPlan:
         """The plan of the search; it may change when the search starts, if the table has changed meanwhile."""
         return self._state.plan
-
-    @property
-    def is_by_index(self) -> bool:
-        """Whether an index is used."""
-        return self._state.plan.index is not None
 
     @property
     def counts(self) -> ScanCounts:

@@ -30,7 +30,7 @@ Outcome = tuple[str, list[str]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run does: for how long, or how many requests, and from which seed."""
+    """The length of a run, in seconds or in requests, and the seed of its random values."""
 
     seconds: float
     requests: int

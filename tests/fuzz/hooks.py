@@ -1,4 +1,4 @@
-"""What schemathesis needs for Glue: the media type, and a signature of each request."""
+"""Extensions of schemathesis for Glue: its media type, and the signature of each request."""
 
 from __future__ import annotations
 

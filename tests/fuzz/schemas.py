@@ -19,7 +19,7 @@ CHECKS = (
     "response_headers_conformance",
     "response_schema_conformance",
 )
-"""What answers must conform to. Whether a request is valid is for the server to say: schemas do not tell all of it."""
+"""The checks of answers. None expects that a request is refused, because schemas do not have all rules for requests."""
 
 _WORKERS = 4
 _SHOWN = 2_000

@@ -39,7 +39,7 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of a server use."""
+    """The memory, threads, files and connections of the processes of a server."""
 
     memory_bytes: int
     threads: int
@@ -81,7 +81,7 @@ class Served:
         for process in processes:
             # One that has just died is missed in the list of processes.
             with contextlib.suppress(psutil.NoSuchProcess):
-                # What processes share, such as the table of signatures, counts once.
+                # Memory that processes share, such as the table of signatures, counts once.
                 memory += process.memory_full_info().pss
                 threads += process.num_threads()
                 files += process.num_fds()
