@@ -33,7 +33,7 @@ from spark_jobs.reading.bad_files import (
     cached,
     count_rows,
     good_files,
-    keep_parsed,
+    parsed_once,
     partitions_of,
     place_names,
 )
@@ -170,9 +170,10 @@ def _all_files(
         SourceFileError: A line cannot be parsed.
     """
     source = read_source(spark, files, job, table)
-    keep_parsed(source, kept)
     # By file, too, where a report counts what is left out of each.
-    counted = persist(count_rows(source, keys, *([f.col(FILE)] if may_discard(source) else [])))
+    by_file = may_discard(source)
+    parsed = parsed_once(source, kept, keys, by_file=by_file)
+    counted = persist(count_rows(parsed, keys, *([f.col(FILE)] if by_file else [])))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
         error = unreadable_lines(source, bad)
         if job.bad_files != SKIP:
@@ -182,7 +183,7 @@ def _all_files(
             "have in other files"
         )
     partitions = counted.select(*map(quoted, keys), "row_count")
-    return GoodFiles(source, persist(partitions_of(counted, keys)) if may_discard(source) else partitions, counted)
+    return GoodFiles(source, persist(partitions_of(counted, keys)) if by_file else partitions, counted)
 
 
 def _good_files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from catalog.loading.registering import MOVES_ROWS
 from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
+from catalog.operations.records import Operation
 from catalog.operations.staging import STAGED_DATA
 from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_readable_format
@@ -27,11 +28,11 @@ from spark_jobs.reading.bad_files import cached
 from spark_jobs.reading.bad_rows import bad_count, naming_bad_rows, unreadable_lines
 from spark_jobs.reading.discards import kept_good_rows, kept_rows
 from spark_jobs.reading.paths import spark_path
-from spark_jobs.reading.sources import read_source, source_errors
+from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
-from spark_jobs.sessions.kept_rows import dropping
+from spark_jobs.sessions.kept_rows import dropping, kept_for
 from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
@@ -87,16 +88,17 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
     folder = spark_path(f"{table.location}/{staging}")
     read = Observation()
     with source_errors():
-        source = read_source(spark, catalog.loading.source_files(operation), job, table)
-        rows = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        source, is_placed = _parsed(spark, catalog, operation, job, table)
+        # Rows that are kept have been counted, and none of them is bad.
+        counts = [] if is_placed else [f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad")]
+        rows = kept_rows(source).observe(read, *counts) if counts else kept_rows(source)
         if table.is_stored_as_iceberg:
-            written = write_partition_files(rows, table, _checked(rows, table), staging)
+            written = write_partition_files(rows, table, _checked(rows, table), staging, is_placed=is_placed)
         else:
-            _write(rows, table, f"{folder}/{STAGED_DATA}", writer_options(catalog, table.format))
-    counts = metrics(read)
-    if counts.get("bad"):
-        raise unreadable_lines(source)
-    read_rows = counts.get("rows", 0)
+            options = writer_options(catalog, table.format)
+            _write(rows, table, f"{folder}/{STAGED_DATA}", options, is_placed=is_placed)
+    validated = operation.report.get(ValidateSourceJob.script, {})
+    read_rows = validated["rows"] if is_placed else _rows_read(source, metrics(read))
     if not table.is_stored_as_iceberg:
         written = list_staged(spark, table, staging)
     if written != read_rows:
@@ -108,24 +110,41 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
     return {"staging": staging, "rows": written}
 
 
+def _parsed(
+    spark: SparkSession, catalog: Catalog, operation: Operation, job: WritePartitionsJob, table: Table
+) -> tuple[Source, bool]:
+    """Return the rows of a load, and whether the validation has kept them, shuffled to their partitions."""
+    source = read_source(spark, catalog.loading.source_files(operation), job, table)
+    rows = kept_for(job.operation_id).find(source.rows)
+    return (source, False) if rows is None else (replace(source, rows=rows), True)
+
+
+def _rows_read(source: Source, counts: Mapping[str, Any]) -> int:
+    """Return the number of rows that Spark has read.
+
+    Raises:
+        SourceFileError: Some of them cannot be loaded.
+    """
+    if counts.get("bad"):
+        raise unreadable_lines(source)
+    return int(counts.get("rows", 0))
+
+
 def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:
     """Write the rows of all partitions that a merge changes."""
     operation = catalog.operations.get(job.operation_id)
     staging = catalog.loading.files_folder(table, operation, job.attempt)
     catalog.loading.discard_staging(table, (job.operation_id, job.step, job.attempt), keep=staging)
     with source_errors(), cached() as persist:
-        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        source, _ = _parsed(spark, catalog, operation, job, table)
         read = Observation()
         new = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         columns = _checked(new, table)
         rows, concerned, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
         written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
-    counts = metrics(read)
-    if counts.get("bad"):
-        raise unreadable_lines(source)
     log.info(
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
-        *(table.full_name, counts.get("rows", 0), len(concerned), written, staging),
+        *(table.full_name, _rows_read(source, metrics(read)), len(concerned), written, staging),
     )
     removed = partitions_without_rows(table, staging, concerned)
     return {"staging": staging, "rows": written, "removed": removed, MOVES_ROWS: moves_rows}
@@ -136,7 +155,7 @@ def _write_placed(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
     operation = catalog.operations.get(job.operation_id)
     folder = catalog.loading.files_folder(table, operation, job.attempt)
     with source_errors(), cached() as persist:
-        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        source, _ = _parsed(spark, catalog, operation, job, table)
         with naming_bad_rows(source):
             rows = kept_good_rows(source)
             columns = _checked(rows, table)
@@ -179,19 +198,19 @@ def _checked(rows: DataFrame, table: Table) -> list[CheckedColumn]:
     return [*columns, *keys]
 
 
-def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str]) -> None:
-    """Write the rows, each partition in as few files as its size allows."""
+def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str], *, is_placed: bool) -> None:
+    """Write the rows, each partition in as few files as its size allows.
+
+    Args:
+        is_placed: Whether the rows of a partition are together already.
+    """
     keys = [f"`{key}`" for key in table.key_names]
     # In the table's column order and not the source's, because readers of CSV files go by position.
     values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
     rows = rows.select(*as_stored(table, values), *keys)
-    (
-        rows.hint("rebalance", *[f.col(key) for key in keys])
-        .write.partitionBy(*table.key_names)
-        .format(table.format)
-        .options(**options)
-        .save(folder)
-    )
+    if not is_placed:
+        rows = rows.hint("rebalance", *[f.col(key) for key in keys])
+    rows.write.partitionBy(*table.key_names).format(table.format).options(**options).save(folder)
 
 
 if __name__ == "__main__":

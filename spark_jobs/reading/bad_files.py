@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -163,10 +163,18 @@ def cached() -> Iterator[Persist]:
             frame.unpersist()
 
 
-def keep_parsed(source: Source, kept: KeptRows) -> None:
-    """Keep the rows of a source for the next step, if they are parsed from text."""
-    if source.job.source_format in TEXT_FORMATS:
-        kept.keep(source.rows, source.files)
+def parsed_once(source: Source, kept: KeptRows, keys: Sequence[str], *, by_file: bool) -> Source:
+    """Return the source with rows that are kept for the next step, if they are parsed from text.
+
+    Args:
+        keys: See `place_names`.
+        by_file: Whether the rows are counted by `FILE`; without, kept rows do not have it.
+    """
+    if source.job.source_format not in TEXT_FORMATS:
+        return source
+    scheme = None if source.table is None else source.table.scheme
+    names = keys if scheme is None else [scheme.column]
+    return replace(source, rows=kept.keep(source.rows, source.files, names, *([] if by_file else [FILE])))
 
 
 def good_files(
@@ -200,11 +208,11 @@ def good_files(
         try:
             source = read_source(spark, left, job, table)
             kept.drop()
-            keep_parsed(source, kept)
             refused = {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
             places = place_names(definition)
-            by_file = persist(count_rows(source, places, f.col(FILE)))
+            parsed = parsed_once(source, kept, places, by_file=True)
+            by_file = persist(count_rows(parsed, places, f.col(FILE)))
             found = _bad_files(source, by_file, ValueEncoder(definition, indexes, every_key=True), job)
         except NoGoodFileError as error:
             refused = {path: BadFile(reason) for path, reason in error.refused.items()}

@@ -250,7 +250,9 @@ def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> SourceGroup:
     rows = reader.load([read_path(file.path) for file in files])
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     lowered = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
-    return SourceGroup(files, lowered.withColumn(FILE, f.col("_metadata.file_path")), names)
+    # Costs nothing where it is not used, unlike `_metadata.file_path`, with which Spark's readers of text add all six
+    # fields of `_metadata` to each row, which takes as long as parsing a narrow row.
+    return SourceGroup(files, lowered.withColumn(FILE, f.input_file_name()), names)
 
 
 def _agreeing_groups(groups: Sequence[SourceGroup], target: Target) -> list[SourceGroup]:

@@ -31,7 +31,9 @@ _KEY = "key."
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 
 
-def write_partition_files(rows: DataFrame, table: Table, columns: Sequence[CheckedColumn], folder: str) -> int:
+def write_partition_files(
+    rows: DataFrame, table: Table, columns: Sequence[CheckedColumn], folder: str, *, is_placed: bool = False
+) -> int:
     """Write rows as data files, each with the rows of one partition, and list them in a manifest.
 
     Values that do not fit are null in the files; if they are those of keys, their partition has the value as given.
@@ -39,6 +41,7 @@ def write_partition_files(rows: DataFrame, table: Table, columns: Sequence[Check
     Args:
         columns: The table's columns and then its partition keys, over the rows.
         folder: A folder below the table's location that does not exist yet.
+        is_placed: Whether the rows of a partition are together already.
 
     Returns:
         The number of rows in the files.
@@ -54,7 +57,7 @@ def write_partition_files(rows: DataFrame, table: Table, columns: Sequence[Check
     folders = [f"{_KEY}{checked.column.name}" for checked in keys]
     texts = [_key_text(checked).alias(name) for checked, name in zip(keys, folders, strict=True)]
     placed = rows.select(*as_stored(table.in_files, values), *texts)
-    if folders:
+    if folders and not is_placed:
         placed = placed.hint("rebalance", *[f.col(f"`{name}`") for name in folders])
     writer = placed.write.partitionBy(*folders) if folders else placed.write
     with writer_settings(spark, table, is_sorted=False):

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog import Catalog
+from catalog import Catalog, Column
 from catalog.errors import SourceFileError
 from catalog.files.filesystem import FileInfo
+from catalog.schemes.hashing import HashScheme
 from catalog.settings.table_config import configured_load
 from catalog.statements.loads import TableLoads
 from spark_jobs import write_partitions
 from spark_jobs.reading.tables import read_table
 from spark_jobs.sessions import kept_rows
 from spark_jobs.statement_engine import SparkEngine
+from tests.support.killing import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,7 @@ pytestmark = [pytest.mark.spark]
 
 TABLE = "shop.orders"
 TYPES = {"id": "bigint", "amount": "double"}
+KEYS = {"day": "int"}
 Load = Callable[..., None]
 
 
@@ -43,9 +46,9 @@ def source(tmp_path: Path) -> Path:
 def load(spark: SparkSession, catalog: Catalog, source: Path) -> Load:
     """A function that loads the source."""
 
-    def load(columns: Mapping[str, str] = TYPES, **fields: Any) -> None:
-        entry = {"table": TABLE, "source": str(source), "keys": ["day int"], **fields}
-        config = configured_load(entry, {"columns": dict(columns)})
+    def load(columns: Mapping[str, str] = TYPES, keys: Mapping[str, str] = KEYS, **settings: Any) -> None:
+        entry = {"source": str(source), "keys": dict(keys), "columns": dict(columns), **settings}
+        config = configured_load({"table": TABLE}, entry)
         loads = TableLoads(catalog, start=lambda opened: SparkEngine(opened, spark))
         assert len(list(loads.load(config, [str(source)]))) == 1
 
@@ -75,15 +78,46 @@ def amounts(spark: SparkSession, catalog: Catalog) -> list[float]:
     return sorted(row.amount for row in read_table(spark, TABLE, catalog=catalog).collect())
 
 
-def nothing_is_cached(spark: SparkSession) -> bool:
-    return bool(spark._jsparkSession.sharedState().cacheManager().isEmpty())
+def shuffle_files(spark: SparkSession) -> set[str]:
+    """Return the names of the files that Spark has shuffled rows to."""
+    disk = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()  # type: ignore[union-attr]
+    files = disk.getAllFiles()
+    return {name for number in range(files.size()) if (name := files.apply(number).getName()).startswith("shuffle_")}
 
 
 @pytest.mark.usefixtures("change_before_write")
-def test_files_are_parsed_once(spark: SparkSession, catalog: Catalog, load: Load) -> None:
-    load()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="default"),
+        pytest.param({"bad_files": "skip"}, id="skip"),
+        pytest.param({"format": "orc"}, id="orc"),
+        pytest.param({"format": "iceberg"}, id="iceberg"),
+        pytest.param({"mode": "merge", "merge": {"keys": ["id"], "order": "amount"}}, id="merge"),
+        pytest.param({"contract": {"types": "discard_value"}}, id="discards"),
+    ],
+)
+def test_files_are_parsed_once(spark: SparkSession, catalog: Catalog, load: Load, settings: dict[str, Any]) -> None:
+    load(**settings)
     assert amounts(spark, catalog) == [10.0, 20.0]
-    assert nothing_is_cached(spark)
+    assert not kept_rows._kept
+
+
+@pytest.mark.usefixtures("change_before_write")
+def test_files_of_a_table_with_a_partition_scheme_are_parsed_once(
+    spark: SparkSession, catalog: Catalog, load: Load
+) -> None:
+    columns = [Column("id", "bigint"), Column("amount", "double"), Column("day", "int")]
+    catalog.create_database("shop")
+    catalog.create_table(TABLE, columns=columns, scheme=HashScheme("id", "bigint", count=3))
+    load({}, {}, mode="append")
+    assert amounts(spark, catalog) == [10.0, 20.0]
+
+
+def test_files_of_the_shuffle_are_deleted_after_the_load(spark: SparkSession, load: Load) -> None:
+    before = shuffle_files(spark)
+    load()
+    wait_until(lambda: not shuffle_files(spark) - before, "Spark has deleted the files of its shuffle")
 
 
 @pytest.mark.usefixtures("change_before_write")
@@ -101,7 +135,7 @@ def test_files_that_are_read_with_other_types_are_parsed_again(
 ) -> None:
     load({"id": "bigint"})
     assert amounts(spark, catalog) == [20.0, 99.0]
-    assert nothing_is_cached(spark)
+    assert not kept_rows._kept
 
 
 def test_another_load_of_the_same_file_gets_its_new_rows(
@@ -117,7 +151,7 @@ def test_a_load_that_is_refused_keeps_nothing(spark: SparkSession, catalog: Cata
     write(source, "many")
     with pytest.raises(SourceFileError, match="many"):
         load()
-    assert nothing_is_cached(spark)
+    assert not kept_rows._kept
     write(source, 30.0)
     load()
     assert amounts(spark, catalog) == [20.0, 30.0]
@@ -130,25 +164,32 @@ def test_a_step_that_fails_keeps_nothing(spark: SparkSession, load: Load, monkey
     monkeypatch.setattr(write_partitions, "_write_rows", fail)
     with pytest.raises(SourceFileError, match="no space left"):
         load()
-    assert nothing_is_cached(spark)
+    assert not kept_rows._kept
 
 
 def test_rows_are_kept_for_the_next_step_of_one_operation(spark: SparkSession) -> None:
     files = [FileInfo("a.csv", 1, 1)]
 
-    def keep(operation_id: str, rows: DataFrame) -> None:
+    def keep(operation_id: str, rows: DataFrame) -> list[int]:
         with kept_rows.keeping(operation_id) as kept:
-            kept.keep(rows, files)
+            return sorted(row.id for row in kept.keep(rows, files, ["id"]).collect())
+
+    def found(operation_id: str, rows: DataFrame) -> list[int] | None:
+        frame = kept_rows.kept_for(operation_id).find(rows)
+        return None if frame is None else sorted(row.id for row in frame.collect())
 
     shared = kept_rows.share(spark.newSession())
-    keep("load/1", spark.newSession().range(2))
+    assert keep("load/1", spark.newSession().range(2)) == [0, 1]
     assert not kept_rows.is_kept_for("load/1"), "nobody said that another step follows in the session"
-    keep("load/1", shared.range(3))
+    assert keep("load/1", shared.range(3)) == [0, 1, 2]
     assert kept_rows.is_kept_for("load/1")
+    assert found("load/1", spark.newSession().range(3)) == [0, 1, 2]
+    assert found("load/1", spark.range(4)) is None
+    assert found("load/2", spark.range(3)) is None
     assert not kept_rows.is_kept_for("load/2")
     kept_rows.drop_others("load/1")
-    assert not nothing_is_cached(spark)
+    assert kept_rows.is_kept_for("load/1")
     keep("load/2", shared.range(4))
     assert not kept_rows.is_kept_for("load/1")
     kept_rows.drop_others("load/3")
-    assert nothing_is_cached(spark)
+    assert not kept_rows.is_kept_for("load/2")
