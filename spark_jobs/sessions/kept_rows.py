@@ -2,8 +2,8 @@
 
 Parsing text takes longer than writing it as Parquet, and a load needs the rows twice: to validate them before anything
 is written, and to write them. To write them, they have to be shuffled to their partitions, and what is shuffled is in
-files. So the first step shuffles them and reads these files, and the next step reads them again: nothing else is
-stored, and with many rows this takes a third of the time of Spark's cache.
+files. So the first step shuffles them and reads these files, and the next step reads them again. Nothing else has to be
+stored; with Spark's cache, storing the rows took as long as parsing them.
 
 The next step finds the kept rows by the plan that reads its files, and parses them again if it reads them in another
 way, or in another application. Plans are equal for files with the same names. Therefore rows are kept for one operation

@@ -36,7 +36,8 @@ class FunctionCalls(Base):
     def create_function(self, function: Any) -> None:
         _check_function(function)
         if function.dbName is None:
-            raise NoSuchObjectException("the name of the database is missing; send one")
+            error = MetaException if self.is_of_release_4 else NoSuchObjectException
+            raise error("the name of the database is missing; send one")
         self.entries.create_function(_function_from(function, self._database(function.dbName, function.catName)))
 
     def alter_function(self, database: str | None, name: str | None, function: Any) -> None:

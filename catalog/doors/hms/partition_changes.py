@@ -63,13 +63,10 @@ class PartitionChangeCalls(Base):
         if not request.parts:
             return ttypes.AddPartitionsResult()
         target = ttypes.Partition(dbName=request.dbName, tableName=request.tblName, catName=request.catName)
-        for partition in request.parts:
-            if partition.dbName != target.dbName or partition.tableName != target.tableName:
-                raise MetaException(f"a partition does not belong to {target.dbName}.{target.tableName}")
         if not request.needResult:
-            self._add(request.parts, if_not_exists=bool(request.ifNotExists))
+            self._add(request.parts, target, if_not_exists=bool(request.ifNotExists))
             return ttypes.AddPartitionsResult()
-        added = self._added(request.parts, if_not_exists=bool(request.ifNotExists))
+        added = self._added(request.parts, target, if_not_exists=bool(request.ifNotExists))
         return ttypes.AddPartitionsResult(partitions=added)
 
     def append_partition(self, database: str | None, name: str | None, values: list[str] | None) -> Any:
@@ -144,16 +141,16 @@ class PartitionChangeCalls(Base):
         result = self.entries.add_partitions(table.name, entries, if_not_exists=if_not_exists)
         return table, result.added
 
-    def _added(self, partitions: Sequence[Any], *, if_not_exists: bool = False) -> list[Any]:
-        """Add partitions, and return those that were added, as they are stored."""
+    def _added(self, partitions: Sequence[Any], target: Any = None, *, if_not_exists: bool = False) -> list[Any]:
+        """Add partitions, and return those that were added, as they are stored; see `_add`."""
         existing = set()
         if if_not_exists:
-            target = self._table_to_add_to(partitions[0])
+            known = self._table_to_add_to(partitions[0] if target is None else target)
             values = [tuple(partition.values or ()) for partition in partitions]
             for wanted in values:
-                _require_values(target, wanted)
-            existing = {partition.values for partition in self.entries.partitions_by_values(target.name, values)}
-        table, _ = self._add(partitions, if_not_exists=if_not_exists)
+                _require_values(known, wanted)
+            existing = {partition.values for partition in self.entries.partitions_by_values(known.name, values)}
+        table, _ = self._add(partitions, target, if_not_exists=if_not_exists)
         added = [tuple(partition.values) for partition in partitions if tuple(partition.values) not in existing]
         return PartitionWriter(table).write_all(self.entries.partitions_by_values(table.name, added))
 

@@ -213,3 +213,29 @@ def test_a_table_without_a_database_is_refused_as_by_its_release(client: Any) ->
         client.create_table(nowhere)
     with pytest.raises(ttypes.MetaException):
         client.create_table_req(ttypes.CreateTableRequest(table=nowhere))
+
+
+def test_functions_without_a_database_are_refused_as_by_its_release(client: Any) -> None:
+    function = ttypes.Function(
+        functionName="upper_of",
+        className="com.example.Upper",
+        functionType=ttypes.FunctionType.JAVA,
+        ownerType=ttypes.PrincipalType.USER,
+    )
+    with pytest.raises(ttypes.NoSuchObjectException):
+        client.create_function(function)
+    ask(client, "create_database_req", ttypes.CreateDatabaseRequest(databaseName="lake"))
+    with pytest.raises(ttypes.MetaException):
+        client.create_function(function)
+
+
+@pytest.mark.parametrize("needs_result", [True, False])
+def test_the_table_of_a_request_is_looked_for_before_its_partitions(client: Any, needs_result: bool) -> None:
+    client.create_table(table("demo", "orders", {"day": "int"}))
+    added = [partition("demo", "orders", ["1"]), partition("other", "orders", ["2"])]
+    request = ttypes.AddPartitionsRequest("nowhere", "orders", added, needResult=needs_result, ifNotExists=False)
+    with pytest.raises(ttypes.InvalidObjectException):
+        client.add_partitions_req(request)
+    request.dbName = "demo"
+    with pytest.raises(ttypes.MetaException):
+        client.add_partitions_req(request)
