@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, PartitionState, Table
 from catalog.errors import InvalidConfigurationError
-from catalog.files.filesystem import Folder
 from catalog.model.partition_names import parse_partition_path
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.quality_rules import QualityRules, RowCountRule
@@ -37,7 +36,7 @@ from spark_jobs.checking.relations import PARTITION, related_columns, related_co
 from spark_jobs.queries.checked_plans import check_expression
 from spark_jobs.reading.paths import plain_path
 from spark_jobs.rows.placement import partition_id
-from spark_jobs.sessions.footer_tasks import in_threads, read_footers
+from spark_jobs.sessions.footer_tasks import row_counts
 
 if TYPE_CHECKING:
     import pandas
@@ -234,7 +233,7 @@ def _aggregate(source: Source, table: Table, rules: QualityRules, written_by: st
         )
         return placed
     if len(aggregates) == 1 and source.is_uri and table.format in (FileFormat.PARQUET, FileFormat.ORC):
-        return _counted_by_footers(source, table.format, written_by)
+        return _counted_by_footers(source, table, written_by)
     if written_by is not None:
         assert source.path is not None
         data = data.where(source.path.contains(written_by))
@@ -242,23 +241,14 @@ def _aggregate(source: Source, table: Table, rules: QualityRules, written_by: st
     return measured
 
 
-def _counted_by_footers(source: Source, file_format: FileFormat, written_by: str | None) -> pandas.DataFrame:
+def _counted_by_footers(source: Source, table: Table, written_by: str | None) -> pandas.DataFrame:
     """Return `_aggregate` where only rows are counted; Spark needs several milliseconds to open each file."""
     import pandas
 
     uris = [uri for uri in source.rows.inputFiles() if written_by is None or written_by in uri]
-    folders = list(map(_folder_of, uris))
-    counts = read_footers(source.rows.sparkSession, uris, partial(_row_counts, file_format))
-    rows = pandas.DataFrame({_FOLDER: folders, "row_count": list(counts)})
+    counts = row_counts(source.rows.sparkSession, table.location, list(map(plain_path, uris)), table.format)
+    rows = pandas.DataFrame({_FOLDER: list(map(_folder_of, uris)), "row_count": list(counts)})
     return rows.groupby(_FOLDER, as_index=False).sum()
-
-
-def _row_counts(file_format: FileFormat, uris: Sequence[str]) -> Iterator[int]:
-    def row_count(uri: str) -> int:
-        folder, _, name = plain_path(uri).rpartition("/")
-        return Folder(folder).row_count(name, file_format)
-
-    return in_threads(row_count, uris, plain_path(uris[0]) if uris else "/")
 
 
 def _place(loaded: LoadedPartitions, source: Source, measured: pandas.DataFrame, promises: Sequence[Claim]) -> None:

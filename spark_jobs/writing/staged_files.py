@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +18,7 @@ from catalog.storage.bulk import batched
 from catalog.tables.columns import file_layout
 from spark_jobs.reading.paths import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type
-from spark_jobs.sessions.footer_tasks import in_threads, read_footers
+from spark_jobs.sessions.footer_tasks import row_counts
 
 _BATCH = 1_000
 
@@ -40,8 +39,7 @@ def list_staged(spark: SparkSession, table: Table, staging: str) -> int:
 
 def _by_footers(spark: SparkSession, table: Table, data: Folder) -> Iterator[dict[str, Any]]:
     files = [(file.path.removeprefix(f"{data.location}/"), file.size_bytes) for file in data.files()]
-    paths = [path for path, _ in files]
-    counts = read_footers(spark, paths, partial(_row_counts, data.location, table.format))
+    counts = row_counts(spark, data.location, [f"{data.location}/{path}" for path, _ in files], table.format)
     counted = ((path, size, count) for (path, size), count in zip(files, counts, strict=True) if count)
     for parent, group in groupby(counted, key=lambda file: file[0].rpartition("/")[0]):
         folder_files = list(group)
@@ -51,11 +49,6 @@ def _by_footers(spark: SparkSession, table: Table, data: Folder) -> Iterator[dic
             "row_count": sum(count for _, _, count in folder_files),
             "size_bytes": sum(size for _, size, _ in folder_files),
         }
-
-
-def _row_counts(location: str, file_format: str, paths: Sequence[str]) -> Iterator[int]:
-    folder = Folder(location)
-    return in_threads(lambda path: folder.row_count(path, file_format), paths, location)
 
 
 def _list_by_rows(spark: SparkSession, table: Table, staging: str) -> int:
