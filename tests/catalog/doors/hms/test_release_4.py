@@ -213,3 +213,32 @@ def test_a_table_without_a_database_is_refused_as_by_its_release(client: Any) ->
         client.create_table(nowhere)
     with pytest.raises(ttypes.MetaException):
         client.create_table_req(ttypes.CreateTableRequest(table=nowhere))
+
+
+def test_names_of_partitions_have_the_order_that_is_asked_for(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int", "kind": "string"}))
+    null = "__HIVE_DEFAULT_PARTITION__"
+    client.add_partitions(
+        [partition("demo", "orders", [day, kind]) for day in ("-3", "1", "10", "2", null) for kind in "ab"]
+    )
+
+    def names(order: str | None, limit: int = -1, expression: bytes = b"\xff") -> list[str]:
+        request = ttypes.PartitionsByExprRequest("demo", "orders", expression, order=order, maxParts=limit)
+        found: list[str] = client.get_partition_names_req(request)
+        return [name.replace("day=", "").replace("/kind=", "").replace(null, "?") for name in found]
+
+    assert names("0:+") == ["-3a", "-3b", "1a", "1b", "2a", "2b", "10a", "10b", "?a", "?b"]
+    assert names("0,1:-+", 3) == ["?a", "?b", "10a"]
+    assert names("1,0:-+", 2, b"day > 1") == ["2b", "10b"]
+    assert names(None, 2) == names("no order", 2) == ["-3a", "-3b"]
+    for order in ("2:+", "0,1:+", "x:+"):
+        with pytest.raises(ttypes.MetaException, match="cannot be read"):
+            names(order)
+
+
+def test_names_of_partitions_are_not_shown_unfiltered(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int"}))
+    client.add_partitions([partition("demo", "orders", ["1"])])
+    serialised = b"\x01\x01org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDe\xf3\xac"
+    with pytest.raises(ttypes.MetaException, match="serialised expression cannot be read"):
+        client.get_partition_names_req(ttypes.PartitionsByExprRequest("demo", "orders", serialised))
