@@ -242,3 +242,13 @@ def test_names_of_partitions_are_not_shown_unfiltered(client: Any) -> None:
     serialised = b"\x01\x01org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDe\xf3\xac"
     with pytest.raises(ttypes.MetaException, match="serialised expression cannot be read"):
         client.get_partition_names_req(ttypes.PartitionsByExprRequest("demo", "orders", serialised))
+
+
+def test_patterns_of_dropped_partitions_are_those_of_sql(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"kind": "string"}))
+    client.add_partitions([partition("demo", "orders", [kind]) for kind in ("a.b", "axb")])
+    request = ttypes.PartitionsRequest(catName="hive", dbName="demo", tblName="orders", maxParts=-1)
+    ask(client, "fetch_partition_names_req", request)
+    parts = ttypes.RequestPartsSpec(exprs=[ttypes.DropPartitionsExpr(expr=b"kind like 'a.b'")])
+    client.drop_partitions_req(ttypes.DropPartitionsRequest("demo", "orders", parts))
+    assert client.get_partition_names("demo", "orders", -1) == ["kind=axb"]
