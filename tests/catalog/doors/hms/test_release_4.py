@@ -158,6 +158,17 @@ def test_tables_have_the_fields_that_are_asked_for(client: Any) -> None:
         asked(includeParamKeyPattern="a")
 
 
+def test_a_field_that_is_asked_for_is_whole(client: Any) -> None:
+    client.create_table(table("demo", "orders"))
+    spec = ttypes.GetProjectionsSpec(fieldList=["sd", "sd.location"])
+    request = ttypes.GetTablesRequest("demo", ["orders"], projectionSpec=spec)
+    [found] = client.get_table_objects_by_name_req(request).tables
+    assert found.sd == client.get_table("demo", "orders").sd
+    spec.fieldList = ["tableName.first"]
+    with pytest.raises(ttypes.MetaException, match=r"no field tableName\.first"):
+        client.get_table_objects_by_name_req(request)
+
+
 def test_like_has_the_patterns_of_sql(client: Any) -> None:
     client.create_table(table("demo", "orders", {"month": "string"}))
     client.add_partitions([partition("demo", "orders", [month]) for month in ("march", "may", "june")])
