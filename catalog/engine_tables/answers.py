@@ -6,6 +6,7 @@ whose connection was lost can be repeated without being carried out twice.
 
 from __future__ import annotations
 
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -105,11 +106,18 @@ class GivenAnswers:
 
     def finish(self, claim: Claim, answer: GivenAnswer) -> None:
         """Store the answer to a request that has ended, unless a repetition has taken the key."""
+        # A request that was interrupted (`catalog.storage.interrupting`) has no further transactions of its own.
+        Context().run(self._finish, claim, answer)
+
+    def _finish(self, claim: Claim, answer: GivenAnswer) -> None:
         with self._storage.write() as connection:
             _is_stored(connection, claim, answer)
 
     def release(self, claim: Claim) -> None:
         """Forget a request without an answer, so that it can be sent again; a commit may have stored one."""
+        Context().run(self._release, claim)
+
+    def _release(self, claim: Claim) -> None:
         with self._storage.write() as connection:
             connection.execute(delete(GivenAnswerRow).where(*_running(claim)))
 

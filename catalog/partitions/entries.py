@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from catalog.errors import (
     InvalidPartitionError,
+    LocationInUseError,
     PartitionNotFoundError,
     PartitionProblem,
     RefusedPartition,
     UnsupportedChangeError,
 )
-from catalog.files.locations import is_local
+from catalog.files.locations import folders_above, is_local
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
@@ -99,6 +101,7 @@ class PartitionEntries:
             TableNotFoundError, PartitionNotFoundError: A table, or a partition of the source, was dropped meanwhile.
             PartitionAlreadyExistsError: The target has one of the partitions.
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+            LocationInUseError: Another partition of the source has its files in a folder that would move.
             MissingFileError: The folder of a partition does not exist.
             LocationNotEmptyError: A folder in the target has files.
             StorageError: A folder cannot be moved.
@@ -113,6 +116,7 @@ class PartitionEntries:
                 raise PartitionNotFoundError(
                     f"partitions of table {source.full_name} were dropped meanwhile; nothing was exchanged"
                 )
+            _refuse_shared(connection, source, [partition for _, partition in partitions])
             adder = PartitionAdder(connection, self._definitions, target, is_bulk=True)
             adder.add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
             return None, moves
@@ -137,6 +141,46 @@ def _exchanged(source: Table, target: Table, partition: NewPartition, moves: lis
         )
     moves.append(Move(partition.location, folder, must_exist=True))
     return replace(partition, location=None)
+
+
+def _refuse_shared(connection: Connection, source: Table, exchanged: Sequence[NewPartition]) -> None:
+    """Refuse to move folders that overlap those of other partitions, which partitions in default folders never do.
+
+    Args:
+        exchanged: Partitions whose rows have been deleted.
+
+    Raises:
+        LocationInUseError: A folder overlaps that of a partition that stays, or of another that moves.
+    """
+    row, root = PartitionRow, f"{source.location}/"
+    moved: dict[str, str] = {}
+    for partition in exchanged:
+        folder, name = str(partition.location).rstrip("/"), partition_path(source.key_names, partition.values)
+        if folder.startswith(root) and folder != source.default_partition_location(name):
+            if folder in moved:
+                raise _shared(source, folder, moved[folder], folder)
+            moved[folder] = name
+    if not moved:
+        return
+    is_inside = row.location > root, row.location < f"{source.location}0"
+    query = select(row.location, row.packed_values).where(row.table_id == source.id, *is_inside)
+    kept = {str(location): source.partition_name(packed) for location, packed in connection.execute(query)}
+    for folder in moved.keys() & kept.keys():
+        raise _shared(source, folder, kept[folder], folder)
+    used = kept | moved
+    for folder in used:
+        for above in islice(folders_above(folder), 1, None):
+            if above in used and (above in moved or folder in moved):
+                mover, other = (above, folder) if above in moved else (folder, above)
+                raise _shared(source, mover, used[other], other)
+
+
+def _shared(source: Table, folder: str, owner: str, location: str) -> LocationInUseError:
+    reason = (
+        f"partition {owner} has its files in {location}, too, and would lose them. Give the partitions folders of "
+        "their own"
+    )
+    return LocationInUseError(source.full_name, folder, owner, location, reason=reason)
 
 
 class _Replacement:

@@ -274,6 +274,7 @@ class PartitionMethods(TableMethods):
             InvalidTableError: The tables differ in their columns or partition keys.
             InvalidPartitionSpecError: A name is not a partition key.
             UnsupportedChangeError: A table is stored as Iceberg, or the files are on an object store.
+            LocationInUseError: Another partition of the source has its files in a folder that would move.
             MissingFileError: The folder of a partition does not exist; nothing was moved.
         """
         before, after = self.forms(source), self.forms(target)

@@ -345,7 +345,7 @@ class PartitionChangeCalls(Base):
                 raise MetaException(
                     "a serialised expression cannot be read, so that nothing is dropped; drop the partitions by names"
                 )
-            expression = to_expression(text, table.partition_keys)
+            expression = to_expression(text, table.partition_keys, is_of_release_4=self.is_of_release_4)
             found |= {partition.values: partition for partition in self.entries.partitions(table.name, expression)}
         return list(found.values()), len(expressions)
 

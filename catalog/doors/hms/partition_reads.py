@@ -15,6 +15,7 @@ from catalog.doors.entries.partitions import ORDERED, Translate
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.encoding import COLUMNS, EncodedList, encode_names, encoder_of
 from catalog.doors.hms.filters import of_partial_values, to_expression
+from catalog.doors.hms.name_order import in_order
 from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, parse_database, partition_name
 from catalog.doors.hms.partition_specs import to_specs
 from catalog.doors.hms.structures import PartitionWriter
@@ -24,6 +25,9 @@ from catalog.model.identifiers import TableName
 from catalog.partitions.names import SortedNames
 
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
+
+_NO_EXPRESSION = b"\xff"
+"""What clients send instead of an expression. Source: `listPartitionNames` of Hive 4's `SessionHiveMetaStoreClient`."""
 
 _AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
 """Parameter of a table whose partitions are shown with the privileges of the user who asks."""
@@ -240,10 +244,18 @@ class PartitionReadCalls(Base):
                 return []
             raise
 
-    def get_partition_names_req(self, request: Any) -> EncodedList:
+    def get_partition_names_req(self, request: Any) -> list[str] | EncodedList:
         table = self._table_name(request.dbName, request.tblName, request.catName)
-        text = filter_of(request.expr) if request.expr else ""
-        return encode_names(self._names(table, _everything if text is None else self._matching(text), request.maxParts))
+        text = "" if request.expr == _NO_EXPRESSION else filter_of(request.expr)
+        if text is None:
+            # Unlike those of `get_partitions_by_expr`, nobody filters these.
+            raise MetaException("a serialised expression cannot be read; ask for the names of all partitions")
+        if not request.order:
+            return encode_names(self._names(table, self._matching(text), request.maxParts))
+        keys = self.entries.table(table).partition_keys
+        limit = _limit(request.maxParts)
+        names = in_order(self._names(table, self._matching(text), None).as_list(), request.order, keys)
+        return names if limit < 0 else names[:limit]
 
     def get_partition_names_ps(
         self, database: str | None, name: str | None, values: list[str] | None, limit: int | None

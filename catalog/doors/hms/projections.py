@@ -34,14 +34,13 @@ def _is_single(path: Sequence[str]) -> bool:
     """Return whether a path leads to a value that is no list or map."""
     structure: Any = ttypes.Table
     for name in path:
-        spec = next((field for field in structure.thrift_spec if field is not None and field[2] == name), None)
+        fields = () if structure is None else structure.thrift_spec
+        spec = next((field for field in fields if field is not None and field[2] == name), None)
         if spec is None:
             raise MetaException(f"a table has no field {'.'.join(path)}; ask for fields of Table")
         if spec[1] in (TType.LIST, TType.MAP, TType.SET):
             return False
         structure = spec[3][0] if spec[1] == TType.STRUCT else None
-        if structure is None:
-            break
     return True
 
 
@@ -52,6 +51,6 @@ def _projected(whole: Any, paths: Sequence[Sequence[str]]) -> Any:
         setattr(part, field, 0 if field in _NUMBERS else None)
     for name in dict.fromkeys(path[0] for path in paths):
         value = getattr(whole, name)
-        inner = [path[1:] for path in paths if path[0] == name and len(path) > 1]
-        setattr(part, name, _projected(value, inner) if inner and value is not None else value)
+        inner = [path[1:] for path in paths if path[0] == name]
+        setattr(part, name, _projected(value, inner) if all(inner) and value is not None else value)
     return part

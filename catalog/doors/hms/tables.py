@@ -388,13 +388,17 @@ def _defined(table: HiveTable) -> tuple[Any, ...]:
     if metadata_of(table) is not None:
         return table.name, parameters[TABLE_TYPE].upper()
     storage = table.storage
+    # Without columns, clients write the number of buckets in several ways.
+    buckets = storage.bucket_columns and (storage.bucket_columns, storage.bucket_count, storage.sort_columns)
     return (
         table.name,
+        table.owner or "",
         table.table_type,
         table.columns,
         table.partition_keys,
         table.location,
         (storage.input_format, storage.output_format, storage.serde, dict(storage.serde_parameters)),
+        buckets,
         (table.view_text, table.original_view_text),
         parameters,
     )

@@ -125,6 +125,22 @@ def test_a_partition_without_a_folder_is_not_exchanged(entries: Entries, orders:
     assert entries.partition_names(ARCHIVE) == []
 
 
+def test_a_folder_of_several_partitions_is_not_exchanged(entries: Entries, orders: HiveTable) -> None:
+    entries.create_table(replace(ORDERS, name=ARCHIVE))
+    places = {("US", "1"): "shared", ("US", "2"): "shared", ("UK", "1"): "shared/of_uk", ("FR", "1"): "own"}
+    for values, place in places.items():
+        entries.add_partitions(NAME, [HivePartition(values, PARQUET, location=f"{orders.location}/{place}")])
+        Path(f"{orders.location}/{place}/rows").write_text("rows")
+    for spec in ({"country": "US", "day": "1"}, {"country": "US"}, {"country": "UK"}):
+        with pytest.raises(LocationInUseError, match="would lose them"):
+            entries.exchange_partitions(spec, NAME, ARCHIVE)
+    assert len(entries.partition_names(NAME)) == 7
+    assert all(os.path.exists(f"{orders.location}/{place}/rows") for place in places.values())
+    assert is_exact(entries)
+    [moved] = entries.exchange_partitions({"country": "FR"}, NAME, ARCHIVE)
+    assert Path(f"{moved.location}/rows").exists()
+
+
 def test_what_cannot_be_exchanged_stays(entries: Entries, orders: HiveTable) -> None:
     entries.create_table(replace(ORDERS, name=ARCHIVE))
     entries.add_partitions(ARCHIVE, [HivePartition(("DE", "2"), PARQUET)])

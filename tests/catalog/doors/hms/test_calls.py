@@ -174,6 +174,9 @@ def test_only_owners_change_the_definition_of_a_table(catalog: Catalog, tmp_path
         assert alter("t", sd={"location": str(tmp_path / "away")}) is is_owner
         assert alter("t", sd={"cols": columns(id="string")}) is is_owner
         assert alter("t", parameters={"spark.sql.sources.provider": "csv"}) is is_owner
+        assert alter("t", sd={"numBuckets": 0})
+        assert alter("t", sd={"bucketCols": ["id"], "numBuckets": 4}) is is_owner
+        assert alter("t", owner="somebody") is is_owner
         assert alter("v", viewExpandedText="SELECT 2 AS id") is is_owner
         assert alter("t", tableName="renamed") is is_owner
 

@@ -158,6 +158,17 @@ def test_tables_have_the_fields_that_are_asked_for(client: Any) -> None:
         asked(includeParamKeyPattern="a")
 
 
+def test_a_field_that_is_asked_for_is_whole(client: Any) -> None:
+    client.create_table(table("demo", "orders"))
+    spec = ttypes.GetProjectionsSpec(fieldList=["sd", "sd.location"])
+    request = ttypes.GetTablesRequest("demo", ["orders"], projectionSpec=spec)
+    [found] = client.get_table_objects_by_name_req(request).tables
+    assert found.sd == client.get_table("demo", "orders").sd
+    spec.fieldList = ["tableName.first"]
+    with pytest.raises(ttypes.MetaException, match=r"no field tableName\.first"):
+        client.get_table_objects_by_name_req(request)
+
+
 def test_like_has_the_patterns_of_sql(client: Any) -> None:
     client.create_table(table("demo", "orders", {"month": "string"}))
     client.add_partitions([partition("demo", "orders", [month]) for month in ("march", "may", "june")])
@@ -239,3 +250,42 @@ def test_the_table_of_a_request_is_looked_for_before_its_partitions(client: Any,
     request.dbName = "demo"
     with pytest.raises(ttypes.MetaException):
         client.add_partitions_req(request)
+
+
+def test_names_of_partitions_have_the_order_that_is_asked_for(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int", "kind": "string"}))
+    null = "__HIVE_DEFAULT_PARTITION__"
+    client.add_partitions(
+        [partition("demo", "orders", [day, kind]) for day in ("-3", "1", "10", "2", null) for kind in "ab"]
+    )
+
+    def names(order: str | None, limit: int = -1, expression: bytes = b"\xff") -> list[str]:
+        request = ttypes.PartitionsByExprRequest("demo", "orders", expression, order=order, maxParts=limit)
+        found: list[str] = client.get_partition_names_req(request)
+        return [name.replace("day=", "").replace("/kind=", "").replace(null, "?") for name in found]
+
+    assert names("0:+") == ["-3a", "-3b", "1a", "1b", "2a", "2b", "10a", "10b", "?a", "?b"]
+    assert names("0,1:-+", 3) == ["?a", "?b", "10a"]
+    assert names("1,0:-+", 2, b"day > 1") == ["2b", "10b"]
+    assert names(None, 2) == names("no order", 2) == ["-3a", "-3b"]
+    for order in ("2:+", "0,1:+", "x:+"):
+        with pytest.raises(ttypes.MetaException, match="cannot be read"):
+            names(order)
+
+
+def test_names_of_partitions_are_not_shown_unfiltered(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"day": "int"}))
+    client.add_partitions([partition("demo", "orders", ["1"])])
+    serialised = b"\x01\x01org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDe\xf3\xac"
+    with pytest.raises(ttypes.MetaException, match="serialised expression cannot be read"):
+        client.get_partition_names_req(ttypes.PartitionsByExprRequest("demo", "orders", serialised))
+
+
+def test_patterns_of_dropped_partitions_are_those_of_sql(client: Any) -> None:
+    client.create_table(table("demo", "orders", {"kind": "string"}))
+    client.add_partitions([partition("demo", "orders", [kind]) for kind in ("a.b", "axb")])
+    request = ttypes.PartitionsRequest(catName="hive", dbName="demo", tblName="orders", maxParts=-1)
+    ask(client, "fetch_partition_names_req", request)
+    parts = ttypes.RequestPartsSpec(exprs=[ttypes.DropPartitionsExpr(expr=b"kind like 'a.b'")])
+    client.drop_partitions_req(ttypes.DropPartitionsRequest("demo", "orders", parts))
+    assert client.get_partition_names("demo", "orders", -1) == ["kind=axb"]

@@ -6,14 +6,17 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import httpx
 import pytest
 
+from catalog import Catalog
 from catalog.engine_tables import answers
-from catalog.engine_tables.answers import GivenAnswers
+from catalog.engine_tables.answers import Claim, GivenAnswer, GivenAnswers
 from catalog.engine_tables.tables import EngineTables
+from catalog.storage.interrupting import Task, begin
 from tests.support.rest_server import error_of, properties_of, set_property
 
 Create = Callable[..., httpx.Response]
@@ -125,3 +128,17 @@ def test_a_repetition_that_takes_over_is_carried_out_instead_of_the_first_reques
     assert second.status_code == 200
     # The first request has changed nothing.
     assert http.get("/namespaces/demo/tables/t").json()["metadata"] == second.json()["metadata"]
+
+
+def test_a_request_that_runs_out_of_time_gives_its_key_back(catalog: Catalog) -> None:
+    given = GivenAnswers(catalog.storage)
+    task, context = Task(), copy_context()
+    context.run(begin, task)
+    released, ended = (context.run(given.claim, key, bytes(32)) for key in ("rest/released", "rest/ended"))
+    assert isinstance(released, Claim)
+    assert isinstance(ended, Claim)
+    task.interrupt()
+    context.run(given.release, released)
+    context.run(given.finish, ended, GivenAnswer(204, None))
+    assert isinstance(given.claim(released.key, bytes(32)), Claim)
+    assert given.claim(ended.key, bytes(32)) == GivenAnswer(204, None)
