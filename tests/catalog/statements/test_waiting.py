@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -129,5 +130,7 @@ def test_the_command_line_says_what_it_waits_for(orders: Catalog, later: Callabl
     assert "Waited 0.3 s for operation night" in over.stderr
     later(lambda: orders.operations.fail("night", "TEST", "ended"))
     done = calve("sql", "DROP TABLE demo.orders", "--wait", "60")
-    assert (done.exit_code, done.stderr) == (0, "waiting up to 60 s for operation night\n")
+    assert done.exit_code == 0
+    # On a busy machine, some of the time has passed.
+    assert re.fullmatch(r"waiting up to [1-6][0-9] s for operation night\n", done.stderr)
     assert calve("sql", "SHOW DATABASES", "--wait", "-1").exit_code == 2
