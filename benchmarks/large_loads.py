@@ -67,6 +67,7 @@ def _times_in_spark(request: _Request) -> tuple[list[float], list[float]]:
     os.environ["CALVE_HOME"] = str(request.folder / "home")
     ours: list[float] = []
     bare: list[float] = []
+    # With the JVM as spark-submit starts it, not with the settings for a fast start, which slow down long jobs.
     with session(request.folder / "spark", memory="2g", is_long=True) as spark, Catalog.open(request.url) as catalog:
         catalog.create_database("shop", location=str(request.folder / "shop"))
         source = request.folder / "source"
