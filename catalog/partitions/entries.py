@@ -6,9 +6,8 @@ of a managed table, if it is the default one and on a local disk (`catalog.table
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
@@ -21,7 +20,7 @@ from catalog.errors import (
     RefusedPartition,
     UnsupportedChangeError,
 )
-from catalog.files.locations import folders_above, is_local
+from catalog.files.locations import is_local, keys_above, locations_with_keys
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
@@ -43,6 +42,7 @@ from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import refuse_stored_as_iceberg
 from catalog.tables.definitions import Definitions
 from catalog.tables.moving import FolderMoves, Move
+from catalog.tables.neighbours import neighbours
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
@@ -116,7 +116,7 @@ class PartitionEntries:
                 raise PartitionNotFoundError(
                     f"partitions of table {source.full_name} were dropped meanwhile; nothing was exchanged"
                 )
-            _refuse_shared(connection, source, [partition for _, partition in partitions])
+            _refuse_shared(connection, source, (partition for _, partition in partitions))
             adder = PartitionAdder(connection, self._definitions, target, is_bulk=True)
             adder.add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
             return None, moves
@@ -143,7 +143,7 @@ def _exchanged(source: Table, target: Table, partition: NewPartition, moves: lis
     return replace(partition, location=None)
 
 
-def _refuse_shared(connection: Connection, source: Table, exchanged: Sequence[NewPartition]) -> None:
+def _refuse_shared(connection: Connection, source: Table, exchanged: Iterable[NewPartition]) -> None:
     """Refuse to move folders that overlap those of other partitions, which partitions in default folders never do.
 
     Args:
@@ -152,35 +152,28 @@ def _refuse_shared(connection: Connection, source: Table, exchanged: Sequence[Ne
     Raises:
         LocationInUseError: A folder overlaps that of a partition that stays, or of another that moves.
     """
-    row, root = PartitionRow, f"{source.location}/"
-    moved: dict[str, str] = {}
-    for partition in exchanged:
+    moving: dict[bytes, str] = {}
+    # By keys, which sort a folder before those inside it.
+    for key, folder in sorted((keys[-1], folder) for folder, keys in locations_with_keys(_custom(source, exchanged))):
+        if (above := next((above for above in keys_above(key) if above in moving), None)) is not None:
+            raise _shared(source, moving[above], source.full_name, folder)
+        moving[key] = folder
+    for near in neighbours(connection, moving.values()):
+        if near.is_partition:
+            raise _shared(source, near.folder, near.table, near.location)
+
+
+def _custom(source: Table, partitions: Iterable[NewPartition]) -> Iterator[str]:
+    """Yield the locations inside a table's folder that are no default folders."""
+    for partition in partitions:
         folder, name = str(partition.location).rstrip("/"), partition_path(source.key_names, partition.values)
-        if folder.startswith(root) and folder != source.default_partition_location(name):
-            if folder in moved:
-                raise _shared(source, folder, moved[folder], folder)
-            moved[folder] = name
-    if not moved:
-        return
-    is_inside = row.location > root, row.location < f"{source.location}0"
-    query = select(row.location, row.packed_values).where(row.table_id == source.id, *is_inside)
-    kept = {str(location): source.partition_name(packed) for location, packed in connection.execute(query)}
-    for folder in moved.keys() & kept.keys():
-        raise _shared(source, folder, kept[folder], folder)
-    used = kept | moved
-    for folder in used:
-        for above in islice(folders_above(folder), 1, None):
-            if above in used and (above in moved or folder in moved):
-                mover, other = (above, folder) if above in moved else (folder, above)
-                raise _shared(source, mover, used[other], other)
+        if folder.startswith(f"{source.location}/") and folder != source.default_partition_location(name):
+            yield folder
 
 
 def _shared(source: Table, folder: str, owner: str, location: str) -> LocationInUseError:
-    reason = (
-        f"partition {owner} has its files in {location}, too, and would lose them. Give the partitions folders of "
-        "their own"
-    )
-    return LocationInUseError(source.full_name, folder, owner, location, reason=reason)
+    reason = f"another partition of {owner} has its files in {location}, too, and would lose them. Give the partitions "
+    return LocationInUseError(source.full_name, folder, owner, location, reason=f"{reason}folders of their own")
 
 
 class _Replacement:

@@ -141,6 +141,16 @@ def test_a_folder_of_several_partitions_is_not_exchanged(entries: Entries, order
     assert Path(f"{moved.location}/rows").exists()
 
 
+def test_a_folder_around_that_of_a_partition_with_a_uri_is_not_exchanged(entries: Entries, orders: HiveTable) -> None:
+    entries.create_table(replace(ORDERS, name=ARCHIVE))
+    folder = f"{orders.location}/own"
+    for values, location in {("US", "1"): folder, ("FR", "1"): f"file://{folder}/part"}.items():
+        entries.add_partitions(NAME, [HivePartition(values, PARQUET, location=location)])
+    with pytest.raises(LocationInUseError, match="would lose them"):
+        entries.exchange_partitions({"country": "US", "day": "1"}, NAME, ARCHIVE)
+    assert os.path.isdir(f"{folder}/part")
+
+
 def test_what_cannot_be_exchanged_stays(entries: Entries, orders: HiveTable) -> None:
     entries.create_table(replace(ORDERS, name=ARCHIVE))
     entries.add_partitions(ARCHIVE, [HivePartition(("DE", "2"), PARQUET)])
