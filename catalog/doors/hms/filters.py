@@ -18,7 +18,7 @@ from catalog.expressions.tree import LikePattern, Operator
 from catalog.model import Column
 from catalog.model.partition_names import NULL_VALUE
 
-_INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
+INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 """Types of integers → the first number that is too large for them."""
 
 _PIECE = re.compile(r"\\.|\.\*|.", re.DOTALL)
@@ -57,8 +57,8 @@ def _leaf(leaf: Leaf, types: Mapping[str, str], as_pattern: Callable[[str], str]
         raise MetaException(f"LIKE needs a key of type string and a quoted pattern; {name} is of type {key_type}")
     if key_type == "string":
         return _of_string(key, leaf, as_pattern)
-    if key_type in _INTEGERS and isinstance(leaf.value, int):
-        return _of_integer(key, leaf.operator, leaf.value, _INTEGERS[key_type])
+    if key_type in INTEGERS and isinstance(leaf.value, int):
+        return _of_integer(key, leaf.operator, leaf.value, INTEGERS[key_type])
     if key_type == "date" and (day := _as_date(leaf.value)):
         return f"{key} {leaf.operator} '{day}'"
     raise MetaException(

@@ -10,14 +10,13 @@ from functools import partial
 
 from hive_metastore.ttypes import MetaException
 
+from catalog.doors.hms.filters import INTEGERS
 from catalog.doors.hms.names import name_to_pairs
 from catalog.model import Column
 from catalog.model.partition_names import NULL_VALUE
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
-
-def in_order(names: Sequence[str], order: str | None, keys: Sequence[Column]) -> list[str]:
+def in_order(names: Sequence[str], order: str, keys: Sequence[Column]) -> list[str]:
     """Return names of partitions in an order; those that it does not tell apart stay as they are.
 
     Args:
@@ -28,7 +27,7 @@ def in_order(names: Sequence[str], order: str | None, keys: Sequence[Column]) ->
         MetaException: The order cannot be read, or a table has no such key.
     """
     sorted_names = list(names)
-    if not order or order.count(":") != 1:
+    if order.count(":") != 1:
         # As Hive, which ignores it then.
         return sorted_names
     places, signs = order.split(":")
@@ -39,7 +38,7 @@ def in_order(names: Sequence[str], order: str | None, keys: Sequence[Column]) ->
     if len(columns) != len(signs):
         raise MetaException(f"order {order[:100]!r} cannot be read; write places of keys and their signs, as 0,1:+-")
     for place, sign in reversed(list(zip(columns, signs, strict=True))):
-        rank = partial(_rank, place=place, is_whole=keys[place].type in _INTEGERS)
+        rank = partial(_rank, place=place, is_whole=keys[place].type in INTEGERS)
         sorted_names.sort(key=rank, reverse=sign != "+")
     return sorted_names
 

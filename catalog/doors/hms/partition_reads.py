@@ -27,7 +27,7 @@ from catalog.partitions.names import SortedNames
 # ruff: noqa: D102 - the calls are those of the protocol, and have its names
 
 _NO_EXPRESSION = b"\xff"
-"""What clients send instead of an expression. Source: `listPartitionNames` of Hive 4's `SessionHiveMetaStoreClient`."""
+"""The bytes of a request without an expression. Source: `SessionHiveMetaStoreClient` of Hive 4."""
 
 _AUTHORISED = "PARTITION_LEVEL_PRIVILEGE"
 """Parameter of a table whose partitions are shown with the privileges of the user who asks."""
