@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -89,16 +89,15 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
     read = Observation()
     with source_errors():
         source, is_placed = _parsed(spark, catalog, operation, job, table)
-        # Rows that are kept have been counted, and none of them is bad.
-        counts = [] if is_placed else [f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad")]
-        rows = kept_rows(source).observe(read, *counts) if counts else kept_rows(source)
+        # Rows that the validation has kept have been counted, and none of them is bad.
+        rows = kept_rows(source) if is_placed else _observed(source, read)
         if table.is_stored_as_iceberg:
             written = write_partition_files(rows, table, _checked(rows, table), staging, is_placed=is_placed)
         else:
             options = writer_options(catalog, table.format)
             _write(rows, table, f"{folder}/{STAGED_DATA}", options, is_placed=is_placed)
     validated = operation.report.get(ValidateSourceJob.script, {})
-    read_rows = validated["rows"] if is_placed else _rows_read(source, metrics(read))
+    read_rows = validated["rows"] if is_placed else _rows_read(source, read)
     if not table.is_stored_as_iceberg:
         written = list_staged(spark, table, staging)
     if written != read_rows:
@@ -119,12 +118,18 @@ def _parsed(
     return (source, False) if rows is None else (replace(source, rows=rows), True)
 
 
-def _rows_read(source: Source, counts: Mapping[str, Any]) -> int:
+def _observed(source: Source, read: Observation) -> DataFrame:
+    """Return the rows to load, which are counted while Spark reads them."""
+    return kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+
+
+def _rows_read(source: Source, read: Observation) -> int:
     """Return the number of rows that Spark has read.
 
     Raises:
         SourceFileError: Some of them cannot be loaded.
     """
+    counts = metrics(read)
     if counts.get("bad"):
         raise unreadable_lines(source)
     return int(counts.get("rows", 0))
@@ -138,13 +143,14 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
     with source_errors(), cached() as persist:
         source, _ = _parsed(spark, catalog, operation, job, table)
         read = Observation()
-        new = kept_rows(source).observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        new = _observed(source, read)
         columns = _checked(new, table)
         rows, concerned, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
         written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
+    read_rows = _rows_read(source, read)
     log.info(
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
-        *(table.full_name, _rows_read(source, metrics(read)), len(concerned), written, staging),
+        *(table.full_name, read_rows, len(concerned), written, staging),
     )
     removed = partitions_without_rows(table, staging, concerned)
     return {"staging": staging, "rows": written, "removed": removed, MOVES_ROWS: moves_rows}

@@ -207,7 +207,6 @@ def good_files(
         left = [file for file in files if file.path not in bad]
         try:
             source = read_source(spark, left, job, table)
-            kept.drop()
             refused = {path: BadFile(reason) for path, reason in source.refused.items()}
             definition, indexes = table_to_be(source)
             places = place_names(definition)

@@ -26,7 +26,7 @@ from catalog.operations.job_requests import JobRequest, request_type
 from catalog.operations.patience import patiently
 from catalog.operations.records import APPLICATION_LOG, JobKey
 from catalog.settings.environment import SessionScope, jobs_folder, session_idle_seconds, session_scope
-from spark_jobs.sessions.kept_rows import drop_others, is_kept_for, share
+from spark_jobs.sessions.kept_rows import drop_others, share
 from spark_jobs.sessions.session import LOG_FORMAT, configure, log_to_stderr, run_attempt, start_spark
 
 _WAITING = "the Spark application"
@@ -156,9 +156,8 @@ class _Application:
             yield spark
         finally:
             # Data frames of the ended job: sessions share the cache.
-            if not is_kept_for(request.operation_id):
-                with suppress(Exception):
-                    spark.catalog.clearCache()
+            with suppress(Exception):
+                spark.catalog.clearCache()
 
     def _log_path(self, job: JobKey) -> Path | None:
         """Return the log of a job; None if it is not in this host's folder of jobs, as for a driver on a cluster."""

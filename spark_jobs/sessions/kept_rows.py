@@ -68,11 +68,11 @@ class KeptRows:
             names: The columns by which the rows are shuffled, which have equal values only in one partition.
             without: Columns that are left out.
         """
+        self.drop()
         spark = parsed.sparkSession
         is_large = sum(file.size_bytes for file in files) >= LEAST_BYTES
         if not spark.conf.get(_IS_SHARED, "") or spark.conf.get(_REBALANCES) != "true" or not is_large:
             return parsed
-        self.drop()
         shuffled = parsed.drop(*without).hint("rebalance", *[f.col(f"`{name}`") for name in names])._jdf
         self._shuffled = _Shuffled(parsed, shuffled.queryExecution().toRdd(), shuffled.schema())
         return self._shuffled.frame(spark)
@@ -131,11 +131,6 @@ def dropping() -> Iterator[None]:
 def kept_for(operation_id: str) -> KeptRows:
     """Return the rows that are kept for the next step of an operation."""
     return _kept if _kept.operation_id == operation_id else KeptRows(operation_id)
-
-
-def is_kept_for(operation_id: str) -> bool:
-    """Return whether rows are kept for the next step of an operation."""
-    return bool(_kept) and _kept.operation_id == operation_id
 
 
 def drop_others(operation_id: str) -> None:

@@ -114,10 +114,16 @@ def test_files_of_a_table_with_a_partition_scheme_are_parsed_once(
     assert amounts(spark, catalog) == [10.0, 20.0]
 
 
-def test_files_of_the_shuffle_are_deleted_after_the_load(spark: SparkSession, load: Load) -> None:
-    before = shuffle_files(spark)
-    load()
-    wait_until(lambda: not shuffle_files(spark) - before, "Spark has deleted the files of its shuffle")
+def test_files_of_the_shuffle_are_deleted_with_the_rows(spark: SparkSession) -> None:
+    before, shared = shuffle_files(spark), kept_rows.share(spark.newSession())
+    with kept_rows.keeping("load/1") as kept:
+        kept.keep(shared.range(100), [FileInfo("a.csv", 1, 1)], ["id"])
+    # Those of other shuffles are deleted when the JVM collects garbage.
+    own = shuffle_files(spark) - before
+    assert own
+    with kept_rows.dropping():
+        assert shuffle_files(spark) >= own
+    wait_until(lambda: not shuffle_files(spark) & own, "Spark has deleted the files of the shuffle")
 
 
 @pytest.mark.usefixtures("change_before_write")
@@ -180,16 +186,16 @@ def test_rows_are_kept_for_the_next_step_of_one_operation(spark: SparkSession) -
 
     shared = kept_rows.share(spark.newSession())
     assert keep("load/1", spark.newSession().range(2)) == [0, 1]
-    assert not kept_rows.is_kept_for("load/1"), "nobody said that another step follows in the session"
+    assert not kept_rows.kept_for("load/1"), "nobody said that another step follows in the session"
     assert keep("load/1", shared.range(3)) == [0, 1, 2]
-    assert kept_rows.is_kept_for("load/1")
+    assert kept_rows.kept_for("load/1")
     assert found("load/1", spark.newSession().range(3)) == [0, 1, 2]
     assert found("load/1", spark.range(4)) is None
     assert found("load/2", spark.range(3)) is None
-    assert not kept_rows.is_kept_for("load/2")
+    assert not kept_rows.kept_for("load/2")
     kept_rows.drop_others("load/1")
-    assert kept_rows.is_kept_for("load/1")
+    assert kept_rows.kept_for("load/1")
     keep("load/2", shared.range(4))
-    assert not kept_rows.is_kept_for("load/1")
+    assert not kept_rows.kept_for("load/1")
     kept_rows.drop_others("load/3")
-    assert not kept_rows.is_kept_for("load/2")
+    assert not kept_rows.kept_for("load/2")
