@@ -206,7 +206,9 @@ class SparkJobOperator(BaseOperator):
         if job is None:
             return None
         process = recorded_process(job.log_path)
-        if job.is_alive and not is_running(job, process):
+        # One look only: a job that ends between two looks would be taken for a lost one.
+        has_process = job.is_alive and is_running(job, process)
+        if job.is_alive and not has_process:
             # The job may have recorded its result and ended after its row was read.
             job = catalog.operations.get_job(self.operation_id, self.step) or job
         if job.state == "FAILED":
@@ -218,7 +220,7 @@ class SparkJobOperator(BaseOperator):
                 self.log.info("The result of attempt %d of Spark job %s is outdated", job.attempt, self.job)
                 return None
             self.log.info("Attempt %d of Spark job %s has already succeeded", job.attempt, self.job)
-        elif is_running(job, process):
+        elif has_process:
             self.log.info("Joining attempt %d of Spark job %s, which is still running", job.attempt, self.job)
         else:
             self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)

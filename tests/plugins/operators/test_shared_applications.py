@@ -248,8 +248,9 @@ def test_a_retried_task_joins_the_step_that_still_runs(steps: Steps) -> None:
     assert len(steps.runs) == 2
 
 
+@pytest.mark.parametrize("is_seen", [False, True], ids=["before the look", "after the look"])
 def test_a_step_that_ends_while_a_task_looks_for_it_is_not_repeated(
-    steps: Steps, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, is_seen: bool
 ) -> None:
     operations, task = steps.catalog.operations, steps.task("first")
     process = JobProcess.in_new_folder(jobs_folder() / "load", "first-")
@@ -257,9 +258,10 @@ def test_a_step_that_ends_while_a_task_looks_for_it_is_not_repeated(
     operations.heartbeat(OPERATION, "first", attempt)
 
     def end(job: JobRun, process: JobProcess) -> bool:
-        if job.is_alive:
-            operations.finish_job(OPERATION, "first", attempt, {"pid": 7})
-        return False
+        if not steps.job("first").is_alive:
+            return False
+        operations.finish_job(OPERATION, "first", attempt, {"pid": 7})
+        return is_seen
 
     monkeypatch.setattr(spark_job, "is_running", end)
     assert task.execute(Context()) == {"pid": 7}
