@@ -58,8 +58,8 @@ class-archive: setup
 bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions, ONLY="adding finding" runs those
 	@$(BIN)/python -m benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
-bench-trino: setup ## Compare migrations with Trino's, which is downloaded; needs Maven and Java 24 or later
-	@$(BIN)/python -m benchmarks --scale $(SCALE) --trino
+bench-trino: setup ## Compare migrations and planning with Trino, which is downloaded; needs Maven and Java 24 or later
+	@$(BIN)/python -m benchmarks --scale $(SCALE) --trino $(if $(ONLY),--only $(ONLY))
 
 check: setup ## Run the static checks
 	$(BIN)/ruff check .

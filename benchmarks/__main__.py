@@ -37,6 +37,7 @@ from benchmarks import (
     small_loads,
     snapshots,
     trino,
+    trino_planning,
     waiting,
 )
 from benchmarks.figures import BenchmarkError, Figure, save
@@ -67,18 +68,19 @@ BENCHMARKS = (
     small_loads,
     large_loads,
 )
-BY_NAME = {benchmark.__name__.rpartition(".")[-1]: benchmark for benchmark in BENCHMARKS}
+WITH_TRINO = (trino, trino_planning)
+BY_NAME = {benchmark.__name__.rpartition(".")[-1]: benchmark for benchmark in (*BENCHMARKS, *WITH_TRINO)}
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 
-HEADINGS = {what: heading for benchmark in (*BENCHMARKS, trino) for what, heading in benchmark.HEADINGS.items()}
+HEADINGS = {what: heading for benchmark in (*BENCHMARKS, *WITH_TRINO) for what, heading in benchmark.HEADINGS.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all benchmarks; return the exit code, which is 0 also for missed goals, because times vary by machine."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--scale", choices=SCALES, default="full", help="small takes a tenth of the partitions")
-    parser.add_argument("--trino", action="store_true", help="only compare migrations with Trino, which is downloaded")
+    parser.add_argument("--trino", action="store_true", help="only compare with Trino, which is downloaded")
     parser.add_argument("--only", metavar="NAME", choices=sorted(BY_NAME), nargs="+", help="run these benchmarks only")
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
     parser.add_argument("--chart", type=Path, help="copy the chart to this file, for instance docs/benchmark.svg")
@@ -89,9 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s ...")
     logging.getLogger("benchmarks").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    folder, benchmarks = home / "bench", [BY_NAME[name] for name in options.only or BY_NAME]
-    if options.trino:
-        folder, benchmarks = home / "bench-trino", [trino]
+    folder = home / ("bench-trino" if options.trino else "bench")
+    benchmarks = [BY_NAME[name] for name in options.only or ()] or (WITH_TRINO if options.trino else BENCHMARKS)
     try:
         run(folder, SCALES[options.scale], Effort(), benchmarks)
     except (BenchmarkError, CatalogError, StandaloneError) as error:
