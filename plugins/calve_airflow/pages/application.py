@@ -34,6 +34,8 @@ from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
 
 log = logging.getLogger(__name__)
 
+_UNREACHABLE = "The reason is in the log of Airflow's API server. Load this page again when the catalog answers."
+
 ROUTERS = (
     overview.router,
     tables.router,
@@ -96,7 +98,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFoundError):
         return _error(request, 404, "Not found", str(error))
     if isinstance(error, CatalogUnavailableError):
-        return _error(request, 503, "The catalog cannot be reached", str(error))
+        # Viewers do not learn the database's host and user, which the message has.
+        log.warning("The page %s cannot read the catalog: %s", request.url.path, error)
+        return _error(request, 503, "The catalog cannot be reached", _UNREACHABLE)
     return _error(request, 400, "Not possible", str(error))
 
 

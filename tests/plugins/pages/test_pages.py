@@ -356,3 +356,14 @@ def test_counts_and_durations_are_short() -> None:
         "1 h 2 min",
         "1 d 1 h",
     ]
+
+
+def test_no_page_names_the_database_that_cannot_be_reached(tmp_path: Path) -> None:
+    with PagesServer(tmp_path, "postgresql+psycopg://keeper:hidden@127.0.0.1:1/lake") as server:
+        headers = {"Authorization": f"Bearer {server.token('viewer')}"}
+        answer = httpx.get(f"{server.url}/calve/tables", headers=headers, timeout=60)
+        log = server.log_path.read_text()
+    assert (answer.status_code, "The catalog cannot be reached" in answer.text) == (503, True)
+    assert not [word for word in ("keeper", "hidden", "127.0.0.1:1/", "port 1") if word in answer.text]
+    assert "The page /calve/tables cannot read the catalog" in log
+    assert "hidden" not in log
