@@ -248,6 +248,12 @@ def test_long_results_are_shown_in_pages_while_they_are_read(
     assert capsys.readouterr().out.split() == ["0", "1", "2"]
 
 
+def _become_foreground() -> None:
+    """Control the terminal, with Ctrl-C as in a terminal's shell: tests that run in the background ignore it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """`calve sql` on a terminal of its own."""
 
@@ -261,7 +267,7 @@ class Terminal:
             stderr=terminal,
             env={**os.environ, "TERM": "dumb", "INPUTRC": "/dev/null"},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_become_foreground,
         )
         os.close(terminal)
 
