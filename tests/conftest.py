@@ -95,10 +95,11 @@ def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[p
 
 
 def _leave_first_cases(items: list[pytest.Item]) -> None:
-    """Mark as long all cases but the first of each test marked `first_case`."""
+    """Mark as long all cases but the first of each test that uses Spark, or is marked `first_case`."""
     seen = set()
     for item in items:
-        if item.get_closest_marker("first_case") and not item.get_closest_marker("long"):
+        is_slow = item.get_closest_marker("first_case") or "spark" in getattr(item, "fixturenames", ())
+        if is_slow and not item.get_closest_marker("long") and not item.get_closest_marker("smoke"):
             function = item.nodeid.partition("[")[0]
             if function in seen:
                 item.add_marker(pytest.mark.long)

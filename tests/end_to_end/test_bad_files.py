@@ -24,6 +24,7 @@ pytestmark = [
 TABLE = "lake.orders"
 
 
+@pytest.mark.long
 def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
     stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
 ) -> None:
@@ -90,6 +91,7 @@ def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
     assert [column.name for column in catalog.get_table("lake.visits").columns] == ["id", "at", "page"]
 
 
+@pytest.mark.long
 def test_files_are_loaded_into_a_table_with_a_partition_scheme(
     stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
 ) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.parametrize("stack", ["postgresql-shared"], indirect=True),
 ]
 

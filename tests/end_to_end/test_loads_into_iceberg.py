@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 LOAD, INDEX = f"add_partitions.{STORED_AS_ICEBERG}", "by_month"
 LATE = 20

@@ -105,8 +105,7 @@ CASES = [
     for table_format in FORMATS
     if what.load is None or table_format != "range"
 ]
-SAMPLE = [("load append", "iceberg"), ("load replace", "hive"), ("load merge", "hive"), ("delete", "iceberg")]
-SAMPLE += [("compact", "hive"), ("forget", "range")]
+SAMPLE = [("load merge", "hive")]
 
 
 @pytest.fixture(scope="module")

@@ -107,6 +107,7 @@ def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
 @pytest.mark.airflow
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_airflow_with_the_wheel_runs_a_load(run: Callable[..., str]) -> None:
     run("catalog.cli", "init")
     run("airflow", "db", "migrate")

@@ -107,7 +107,6 @@ CHANGED = sorted(
 """The rows after `change`: gone, remark, n, note, k."""
 
 
-@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize("is_scheme", [False, True])
 @pytest.mark.parametrize(
@@ -149,7 +148,6 @@ def all_rows(spark: Any, catalog: Catalog) -> list[tuple[Any, ...]]:
     return by_number([tuple(row) for row in read_table(spark, TABLE, catalog=catalog).collect()])
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "csv"])
 @on_sqlite
 def test_a_table_of_values_is_read_by_ids(
@@ -253,7 +251,6 @@ WIDER = [
 ]
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "csv"])
 @on_sqlite
 def test_files_are_read_as_each_wider_type(

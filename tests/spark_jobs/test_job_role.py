@@ -81,6 +81,7 @@ def jobs_catalog(role_url: str, warehouse: Path) -> Any:
         yield opened
 
 
+@pytest.mark.long
 def test_jobs_load_index_verify_rebalance_and_migrate(
     iceberg_spark: Any, jobs_catalog: Catalog, tmp_path: Path
 ) -> None:

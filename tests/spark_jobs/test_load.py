@@ -59,7 +59,6 @@ def test_rows_and_counts_equal_the_source(
     assert [(column.name, column.type) for column in table.columns] == [("id", "bigint"), ("amount", "double")]
 
 
-@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     ("suffix", "pattern", "ids"),

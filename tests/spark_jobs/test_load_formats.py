@@ -35,7 +35,6 @@ def test_json_lines(make_loader: Callable[..., Any], catalog: Catalog, tmp_path:
         loader.load(source, source_format="json", source_options={})
 
 
-@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     ("text", "options"),
@@ -76,7 +75,6 @@ def test_keys_of_json_may_be_written_in_capitals(
     assert report["partitions"] == 2
 
 
-@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize("source_format", ["parquet", "orc"])
 def test_file_without_a_key_or_with_further_columns_is_refused(

@@ -113,7 +113,6 @@ class Steps:
         return {path.parent.name.partition("=")[2]: path for path in sorted(root.glob("*/*.parquet"))}
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("properties", "change"),
     [

@@ -318,7 +318,6 @@ def test_load_data_loads_each_file_once(session: Session, catalog: Catalog, tmp_
     assert "option RELOAD is 'yes'" in refused(session, f"{load} OPTIONS ('RELOAD'='yes')")[2]
 
 
-@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     "table",

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tests.support.migrating import Migrator
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -137,7 +136,6 @@ def _summary(position: int, **change: Any) -> Callable[[WrittenManifest], Writte
     return changed
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [
@@ -183,7 +181,6 @@ def test_rows_that_a_footer_hides_from_filters_are_named_by_column_and_file(
     )
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_questions_are_answered_for_every_type_of_column(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, file_format: str
@@ -219,7 +216,6 @@ def test_questions_are_answered_for_every_type_of_column(
     assert migrator.verify(operation_id)["rows"] == 5
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("keys", [[], [("k", "double")]])
 def test_tables_of_arrays_and_maps_and_keys_of_any_sign_are_verified(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, keys: list[tuple[str, str]]

@@ -143,7 +143,6 @@ def test_a_merge_reads_only_files_that_may_have_such_rows(
     assert rows_of(session) == by_duckdb(merge)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["hash", "hive"])
 def test_a_row_that_two_rows_match_is_named(session: Session, kind: str) -> None:
     create(session, kind)
@@ -153,7 +152,6 @@ def test_a_row_that_two_rows_match_is_named(session: Session, kind: str) -> None
     assert rows_of(session) == TARGET
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("clause", "error", "message"),
     [

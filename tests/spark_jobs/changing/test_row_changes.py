@@ -140,7 +140,6 @@ CHANGES: dict[str, Callable[[list[Row]], list[Row]]] = {
 }
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("statement", CHANGES)
 def test_a_change_has_the_effect_of_the_same_change_of_a_list(
     orders: Session, catalog: Catalog, statement: str
@@ -239,7 +238,6 @@ def test_tables_without_partition_keys_refuse_changes(session: Session) -> None:
             session.execute(statement.format("plain"))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.LISTED, Point.RESERVED, Point.MOVED, Point.CHANGED])
 def test_a_change_that_fails_changes_nothing(
     session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, point: Point

@@ -154,7 +154,6 @@ def test_only_files_with_such_rows_are_rewritten(session: Session, catalog: Cata
     assert_consistent(session, catalog, [row for row in BEFORE if row[0] != 25])
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("kind", "replaced"),
     [("range", lambda row: row[2] is not None and 10 <= row[2] < 20), ("hash", lambda row: True)],
@@ -184,7 +183,6 @@ def test_an_update_of_the_partition_column_creates_partitions(session: Session, 
     assert [part.row_count for part in catalog.scheme_partitions("shop.logs")][-1] == 1
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["list", "hash"])
 def test_small_files_become_one_for_each_partition(session: Session, catalog: Catalog, kind: str) -> None:
     create(session, kind)
@@ -205,7 +203,6 @@ def test_small_files_become_one_for_each_partition(session: Session, catalog: Ca
     assert snapshot.summary.operation.value == "replace"
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("statement", "error", "message"),
     [

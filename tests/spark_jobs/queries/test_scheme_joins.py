@@ -138,7 +138,6 @@ def lake(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.Te
         yield lake
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
 def test_joins_have_all_rows(lake: Lake, join: str) -> None:
     lake.check(f"SELECT a.*, b.* FROM lake.a {join} lake.b ON a.k = b.k AND (a.x < b.x OR a.id % 3 = 0) AND b.k <> 50")
@@ -165,7 +164,6 @@ def test_conditions_on_the_partition_column_prune_both_sides(lake: Lake) -> None
     assert [table.partitions_read for table in answer.tables] == [11, 6]
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("left", "right", "condition"),
     [

@@ -236,7 +236,6 @@ def test_parquet_equals_everything_filtered(make_lake: Callable[[str], Lake]) ->
     check_format(make_lake("parquet"), effort(FILTERS[::3], FILTERS))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["orc", "csv"])
 def test_other_formats_equal_everything_filtered(make_lake: Callable[[str], Lake], file_format: str) -> None:
     check_format(make_lake(file_format), FILTERS[: effort(2, 4)])

@@ -124,7 +124,6 @@ def answers(frame: Any) -> list[tuple[Any, ...]]:
 BOTH = pytest.mark.parametrize("tables", ["value_tables", "scheme_tables"], indirect=True)
 
 
-@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
@@ -144,7 +143,6 @@ def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, sess
         assert answers(answer) == answers(session.sql(statement.format(table=tables.spark))), (filters, joined)
 
 
-@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
@@ -160,7 +158,6 @@ def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session:
     ), filters
 
 
-@pytest.mark.first_case
 @BOTH
 def test_filters_of_the_catalog_compare_chars_as_spark_does(catalog: Catalog, session: Any, tables: Pair) -> None:
     chosen = random.Random(tables.calve)

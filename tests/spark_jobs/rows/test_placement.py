@@ -167,7 +167,6 @@ def table_of(scheme: Scheme) -> Table:
     return Table("demo", "t", columns, (), FileFormat.PARQUET, "/t", scheme=scheme)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "values", "wheres"),
     [

@@ -149,7 +149,6 @@ def create(catalog: Catalog, kind: str) -> None:
     catalog.create_table("shop.orders", columns=COLUMNS, partition_keys=keys, scheme=scheme(kind))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("column", "kind"),
     sampled(
@@ -207,7 +206,6 @@ def write_source(path: Path, source_format: str, column: str) -> Path:
     return path
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("column", "source_format"),
     sampled(
