@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import count
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -13,7 +14,8 @@ from catalog.partitions.queries import Queries, Query
 PAGE = 5_000
 """The number of rows in memory."""
 
-_CURSOR = "calve_partitions"
+_NUMBERS = count(1)
+"""Of the cursors, whose names differ because a transaction may have several at a time."""
 
 
 def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
@@ -21,7 +23,8 @@ def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
     driver = connection.connection.driver_connection
     assert driver is not None
     is_postgresql = connection.dialect.name == "postgresql"
-    with closing(driver.cursor(_CURSOR, binary=True) if is_postgresql else driver.cursor()) as cursor:
+    name = f"calve_partitions_{next(_NUMBERS)}"
+    with closing(driver.cursor(name, binary=True) if is_postgresql else driver.cursor()) as cursor:
         cursor.execute(*query)
         while page := cursor.fetchmany(PAGE):
             yield page
@@ -54,12 +57,12 @@ def read_values(
         page: The number of partitions that one statement reads, by default as many as `read_pages`.
     """
     queries, size = Queries(connection.dialect.name == "postgresql"), page or PAGE
-    count, after = size, 0
-    while count == size:
+    number, after = size, 0
+    while number == size:
         query = queries.values_after(table_id, after, size, is_quarantined=is_quarantined)
-        [(first, after, count, lines)] = read_all(connection, query)
-        if count:
-            yield Values(first, after, count, lines)
+        [(first, after, number, lines)] = read_all(connection, query)
+        if number:
+            yield Values(first, after, number, lines)
 
 
 def read_all(connection: Connection, query: Query) -> Sequence[Any]:

@@ -433,7 +433,7 @@ class _Search:
                 yield page
         else:
             for ids in batched(self._checked_ids(), PAGE):
-                yield from read_pages(self._connection, self._queries.partitions_by_id(ids))
+                yield read_all(self._connection, self._queries.partitions_by_id(ids))
 
     def _all(self) -> Iterator[Sequence[Any]]:
         yield from self._limited(read_pages(self._connection, self._queries.all_partitions(self._table.id)))

@@ -58,6 +58,7 @@ def test_every_match_is_found_once_over_many_pages(catalog: Catalog, flights: Ta
         "origin >= 'A'": 11_000,
         "origin >= 'A' and day > '2000-01-01'": 11_000,
         "origin > 'F'": 7_333,
+        "origin not like '%W%'": 7_333,
     }.items():
         found = ids(catalog, expression)
         assert len(found) == len(set(found)) == count
