@@ -101,9 +101,13 @@ class LoadMethods(SearchMethods):
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
+            InvalidRequestError: The reason has characters that databases cannot store.
         """
         from catalog.partitions.quarantine import lock_to_release, record_release, release_partitions
+        from catalog.storage.texts import require_storable
 
+        if reason:
+            require_storable(reason)
         quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
         with self.storage.write() as connection:

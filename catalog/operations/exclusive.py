@@ -13,6 +13,7 @@ from catalog.operations.rows import is_abandoned, select_operations, silence
 from catalog.operations.tables import belongs_to
 from catalog.storage.clock import CurrentMs, read_clock_ms
 from catalog.storage.schema import JobRow, OperationRow
+from catalog.storage.texts import storable
 
 
 def fail_abandoned(connection: Connection, table_id: int | None, table: str, operation_id: str) -> None:
@@ -56,6 +57,7 @@ def require_abandoned(
 
 def fail_operation(connection: Connection, number: int, code: str, detail: str) -> None:
     """Set an unfinished operation and its jobs to FAILED."""
+    detail = storable(detail)
     connection.execute(
         update(OperationRow)
         .where(OperationRow.number == number, OperationRow.state.in_(UNFINISHED))

@@ -33,6 +33,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import JobRow, OperationRow
+from catalog.storage.texts import storable
 
 
 class Jobs:
@@ -251,7 +252,7 @@ class Jobs:
             connection.execute(
                 update_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
-                .values(state=JobState.FAILED, error_class=error_class, error_message=error_message)
+                .values(state=JobState.FAILED, error_class=error_class, error_message=storable(error_message))
             )
 
     @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _PIECE = re.compile(
-    r"""(?P<quoted>'(?:[^'\\]+|\\.|\\\Z)*+(?:'|\Z)|"(?:[^"\\]+|\\.|\\\Z)*+(?:"|\Z)|`[^`]*+(?:`|\Z))"""
-    r"""|(?P<comment>--[^\n]*+|/\*)|(?P<end>;)|(?P<blank>\s++)|[^\s'"`;/-]++|.""",
+    r"""(?P<quoted>(?<!\w)[rR](?:'[^']*+(?:'|\Z)|"[^"]*+(?:"|\Z))"""
+    r"""|'(?:[^'\\]+|\\.|\\\Z)*+(?:'|\Z)|"(?:[^"\\]+|\\.|\\\Z)*+(?:"|\Z)|`[^`]*+(?:`|\Z))"""
+    r"""|(?P<comment>--[^\n]*+|/\*)|(?P<end>;)|(?P<blank>\s++)|\w++|[^\w\s'"`;/-]++|.""",
     re.DOTALL,
 )
 _WORD_OR_SIGN = re.compile(r"\w+|\W")
@@ -126,6 +127,23 @@ def without_comments(text: str) -> str:
             parts += [text[done:start], re.sub(r"\S", " ", text[start:end])]
             done = end
     return "".join([*parts, text[done:]])
+
+
+def replace_literals(text: str, replacement: Callable[[str], str]) -> str:
+    """Return a statement for people: with each string literal replaced, and with blanks for comments.
+
+    Args:
+        replacement: Gets a literal with its quotes.
+    """
+    parts = []
+    for kind, start, end in _pieces(text):
+        piece = text[start:end]
+        if kind == "comment":
+            piece = re.sub(r"\S", " ", piece)
+        elif kind == "quoted" and piece[0] != "`":
+            piece = replacement(piece)
+        parts.append(piece)
+    return "".join(parts)
 
 
 def unclosed_comment(text: str) -> int | None:

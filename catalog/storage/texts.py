@@ -13,6 +13,24 @@ from catalog.errors import InvalidRequestError
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+def require_storable(value: str) -> str:
+    """Return a string.
+
+    Raises:
+        InvalidRequestError: It has U+0000 or an unpaired surrogate.
+    """
+    if match := _UNSTORABLE.search(value):
+        raise InvalidRequestError(
+            f"string {value[:40]!r} contains {match.group()!r}, which databases cannot store; remove it"
+        )
+    return value
+
+
+def storable(text: str) -> str:
+    r"""Return a message with the characters that databases cannot store as escapes, such as `\x00`."""
+    return _UNSTORABLE.sub(lambda match: ascii(match.group())[1:-1], text)
+
+
 class _Checked(TypeDecorator[str]):
     """A string without U+0000 and unpaired surrogates, limited to the column's length on SQLite, too."""
 
@@ -33,11 +51,7 @@ class _Checked(TypeDecorator[str]):
             raise InvalidRequestError(
                 f"string {value[:40]!r}… has {len(value)} characters; at most {limit} are allowed"
             )
-        if match := _UNSTORABLE.search(value):
-            raise InvalidRequestError(
-                f"string {value[:40]!r} contains {match.group()!r}, which databases cannot store; remove it"
-            )
-        return value
+        return require_storable(value)
 
 
 class String(_Checked):

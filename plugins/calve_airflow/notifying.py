@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,8 @@ def notify(context: Context, event: NotifyEvent, table: str | None, message: str
     for rule in _rules(event, table):
         try:
             # A copy, because a notifier adds its own fields to it.
-            _notifier(rule)({**context, "calve": told})
-        except Exception as error:
+            _notifier(rule)({**context, "calve": deepcopy(told)})
+        except (Exception, SystemExit) as error:
             log.warning(
                 "Notifier %s could not be called for %s of %s: %s: %s",
                 *(rule.path, event, table or "no table", type(error).__name__, error),

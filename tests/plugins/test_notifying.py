@@ -36,6 +36,11 @@ class Writer(BaseNotifier):
 class Broken(Writer):
     def notify(self, context):
         raise ConnectionError("the mail server is down")
+
+class Ending(Writer):
+    def notify(self, context):
+        context["calve"]["message"] = "changed"
+        raise SystemExit("good bye")
 """
 
 
@@ -97,7 +102,7 @@ def test_the_notifiers_of_the_table_replace_those_of_all_tables(configure: Any, 
 def test_a_broken_notifier_is_named_and_the_others_are_called(
     configure: Any, told: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = ["own_notifiers.Broken", "own_notifiers.Missing", "no_such_module.Notifier"]
+    broken = ["own_notifiers.Broken", "own_notifiers.Ending", "own_notifiers.Missing", "no_such_module.Notifier"]
     wrong = [{"class": "own_notifiers.Writer", "arguments": {"test": "x"}}]
     configure({"on_failure": [*broken, *wrong, "own_notifiers.Writer"]})
     notify(context(), NotifyEvent.FAILURE, TABLE, "it failed")

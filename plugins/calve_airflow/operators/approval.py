@@ -18,6 +18,7 @@ from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.metrics import Metric, count
 from calve_airflow.notifying import notify
+from calve_airflow.visible import visible
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -72,7 +73,7 @@ def key_of(*parts: object) -> str:
 
 def code(text: str) -> str:
     """Return a string as inline Markdown code, in one line."""
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 

@@ -39,7 +39,6 @@ _NOT_APPROVED = (
 )
 _SHOWN = 20
 _POSITION = re.compile(r"at position (\d+)$")
-_STRING_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
 
 class ReadStatementOperator(FormOperator):
@@ -287,8 +286,9 @@ def _statement(context: Context) -> str:
 def _pointer(text: str, position: int | None) -> list[str]:
     """Return the line of a statement at a position, with a marker below and with string literals masked."""
     from catalog.cli.statements import pointer
+    from catalog.statements.splitting import replace_literals
 
-    return pointer(_STRING_LITERAL.sub(lambda literal: re.sub(r"[^'\"\n]", "*", literal[0]), text), position)
+    return pointer(replace_literals(text, lambda literal: re.sub(r"[^'\"\n]", "*", literal)), position)
 
 
 def _table(statement: Any) -> str:

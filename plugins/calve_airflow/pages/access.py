@@ -33,12 +33,34 @@ def same_origin(request: Request) -> None:
     if request.method in _READING or is_of_program:
         return
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    is_same = origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+    is_same = origin is not None and _host_of(origin) == request.headers.get("host")
     if not (site == "same-origin" if site is not None else is_same):
         raise HTTPException(403, "the request comes from another site; use the buttons of Calve's pages")
 
 
-READERS = [Depends(get_user), Depends(requires_access_view(AccessView.PLUGINS)), Depends(same_origin)]
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def storable_address(request: Request) -> None:
+    """Refuse an address with a character that no database stores, before Airflow's or the catalog's is asked.
+
+    Raises:
+        HTTPException: 422; the address has U+0000.
+    """
+    if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
+        raise HTTPException(422, "the address has the character U+0000, which no name has; remove it")
+
+
+READERS = [
+    Depends(get_user),
+    Depends(requires_access_view(AccessView.PLUGINS)),
+    Depends(same_origin),
+    Depends(storable_address),
+]
 """The dependencies of all pages: a user who is logged in and may see plugins."""
 
 User = Annotated[BaseUser, Depends(get_user)]

@@ -30,7 +30,8 @@ from calve_airflow.pages import (
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.open_catalog import open_catalog
 from calve_airflow.pages.rendering import STATIC, is_part, render
-from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
+from calve_airflow.pages.request_limits import WORK_SECONDS, RequestLimits, was_interrupted
+from catalog.errors import CatalogError, CatalogRefusedError, CatalogUnavailableError, NotFoundError
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def create_application() -> FastAPI:
     app.include_router(guarded)
     with as_file(STATIC) as folder:
         app.mount("/static", StaticFiles(directory=folder))
+    app.add_middleware(RequestLimits, refuse=_busy)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(CatalogError, _failed)
@@ -77,6 +79,10 @@ def read_ahead() -> None:
     except CatalogError as error:
         # The first page shows it, or finds it mended.
         log.warning("The pages cannot read the catalog: %s", error)
+
+
+def _busy(request: Request) -> Response:
+    return _error(request, 503, "Too many requests", "Calve's pages answer other requests; load this page again.")
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -97,6 +103,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, NotFoundError):
         return _error(request, 404, "Not found", str(error))
+    if was_interrupted(request):
+        text = f"The request took longer than {WORK_SECONDS:.0f} seconds and was ended; narrow its filter."
+        return _error(request, 503, "The request took too long", text)
+    if isinstance(error, CatalogRefusedError):
+        return await _broken(request, error)
     if isinstance(error, CatalogUnavailableError):
         # Viewers do not learn the database's host and user, which the message has.
         log.warning("The page %s cannot read the catalog: %s", request.url.path, error)

@@ -130,10 +130,12 @@ class Remembered:
 
     def _made(self, key: Hashable, make: Callable[[], T]) -> T:
         result = make()
+        now, longest = time.monotonic(), max(self._seconds, self._stale_seconds)
         with self._lock:
             if len(self._results) >= _KEPT:
                 self._results.clear()
-            self._results[key] = (time.monotonic(), result)
+            self._results = {known: kept for known, kept in self._results.items() if now - kept[0] < longest}
+            self._results[key] = (now, result)
         return result
 
     def forget(self) -> None:

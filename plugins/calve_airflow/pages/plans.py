@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +13,10 @@ from catalog.operations.records import DRY_RUN, UNFINISHED, JobRun, Operation, O
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.rebalancing.totals import TOTALS
 from catalog.settings.secret_names import is_name_of_secret
+from catalog.statements.splitting import replace_literals
 
 _MIGRATIONS = (OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
 _SHOWN = 200
-_STRING_LITERAL = re.compile(r"""'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*\"""", re.DOTALL)
 _HIDDEN = "***"
 
 
@@ -84,7 +83,7 @@ def shown(operation: Operation, values: Any, name: str = "") -> Any:
     if is_name_of_secret(name) and values is not None:
         return _HIDDEN
     if is_statement and isinstance(values, str):
-        return _STRING_LITERAL.sub(f"'{_HIDDEN}'", values)
+        return replace_literals(values, lambda _: f"'{_HIDDEN}'")
     if isinstance(values, list | tuple):
         if is_statement and name == "rows":
             return f"{len(values):,}"

@@ -16,6 +16,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from calve_airflow.visible import visible
+from catalog.files.credentials import without_credentials
 from catalog.settings.secret_names import is_name_of_secret
 
 STATIC = files("calve_airflow.pages") / "static"
@@ -25,6 +27,8 @@ STOP_POLLING = 286
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _UNKNOWN = "—"
+_ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]*://|jdbc:)", re.IGNORECASE)
+_PASSWORD = re.compile(r"((?:password|pwd|passwd|secret|token)\w*\s*[=:]\s*)[^\s,;&]+", re.IGNORECASE)
 
 
 def size(value: int | float | None) -> str:
@@ -124,7 +128,11 @@ def with_query(path: str, **fields: Any) -> str:
 
 def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties of a table or partition for people; other engines keep passwords in some."""
-    return {name: "***" if is_name_of_secret(name) else value for name, value in properties.items()}
+    return {name: "***" if is_name_of_secret(name) else _without_passwords(value) for name, value in properties.items()}
+
+
+def _without_passwords(value: str) -> str:
+    return without_credentials(value) if _ADDRESS.match(value) else _PASSWORD.sub(r"\1***", value)
 
 
 @cache
@@ -133,6 +141,7 @@ def _environment() -> Environment:
         loader=PackageLoader("calve_airflow.pages"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

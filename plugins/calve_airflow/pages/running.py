@@ -82,6 +82,6 @@ def _parsed(text: str, kind: str) -> Any:
         return text
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     return [line for line in text.splitlines() if line] if kind == "array" and not isinstance(value, list) else value

@@ -111,7 +111,9 @@ def _of_days(calendar: Calendar) -> dict[str, Any]:
 def _prefix(table: Table, inside: str) -> tuple[str | None, ...]:
     try:
         values = json.loads(inside) if inside else []
-    except ValueError:
+        # Unpaired surrogates, which JSON can have and no partition has.
+        json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, list) or not all(value is None or isinstance(value, str) for value in values):
         raise HTTPException(422, f"inside={inside!r} is no list of values; choose a group in the picture")

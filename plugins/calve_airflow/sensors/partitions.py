@@ -127,6 +127,10 @@ class PartitionSensor(BaseSensorOperator):
                 " give exactly one of these"
             )
         if self.expression is not None:
+            if not isinstance(self.expression, str):
+                raise AirflowFailException(
+                    f"the sensor for {self.table} has the expression {self.expression!r}, expected a string"
+                )
             at_least = self.at_least
             if isinstance(at_least, str) and at_least.isdecimal():
                 at_least = int(at_least)

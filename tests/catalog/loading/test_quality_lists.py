@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import update
+
 from catalog import Catalog
+from catalog.errors import InvalidRequestError
 from catalog.loading.quality_lists import QualityState, QualitySummary
 from catalog.operations.records import OperationKind
+from catalog.storage.schema import OperationRow
 from tests.support.pages_samples import FAILURES, make_checked_table
 
 NAME = "checked.events"
@@ -82,3 +87,17 @@ def test_some_of_the_quarantined_partitions_are_released(catalog: Catalog) -> No
     (operation,) = catalog.operations.list(NAME, kinds=[OperationKind.RELEASE_PARTITIONS])
     assert (operation.request["reason"], operation.requested_by) == ("checked by hand", "ann")
     assert catalog.release_partitions(NAME, ids=[], reason="x") == 0
+
+
+def test_reasons_that_databases_cannot_store_hide_no_list(catalog: Catalog) -> None:
+    make_checked_table(catalog)
+    newest, _ = catalog.quality.list_partitions([QualityState.QUARANTINED])
+    for reason in ("a\0b", "a\ud800b"):
+        with pytest.raises(InvalidRequestError, match="which databases cannot store"):
+            catalog.release_partitions(NAME, ids=[newest.id], reason=reason)
+    catalog.release_partitions(NAME, ids=[newest.id], reason="fine")
+    # As releases of earlier versions are stored.
+    with catalog.storage.write() as connection:
+        connection.execute(update(OperationRow).values(request={"reason": "a\0b"}))
+    (released,) = catalog.quality.list_partitions([QualityState.RELEASED])
+    assert released.release_reason == "a\0b"

@@ -227,9 +227,10 @@ def test_other_changes_of_state_are_refused(
 
 def test_a_failed_operation_keeps_its_reason_until_it_is_begun_again(operations: Operations) -> None:
     begin(operations, "run-1")
-    operations.fail("run-1", "SOURCE", "line 7")
+    operations.fail("run-1", "SOURCE", "line 7: \0")
     failed = operations.get("run-1")
-    assert (failed.state, failed.failure_code, failed.failure_detail) == (OperationState.FAILED, "SOURCE", "line 7")
+    assert (failed.state, failed.failure_code) == (OperationState.FAILED, "SOURCE")
+    assert failed.failure_detail == r"line 7: \x00"
     operations.fail("run-1", "OTHER", "later")
     assert operations.get("run-1").failure_code == "SOURCE"
     again = begin(operations, "run-1")
@@ -291,10 +292,12 @@ def test_a_job_reports_through_its_row(operations: Operations) -> None:
 def test_a_failed_job_tells_why_and_the_next_attempt_starts_afresh(operations: Operations) -> None:
     begin(operations, "run-1")
     operations.heartbeat("run-1", "write", operations.start_job("run-1", "write"), done=3, total=7)
-    operations.fail_job("run-1", "write", 1, "SourceFileError", "line 7")
+    operations.fail_job("run-1", "write", 1, "SourceFileError", "line 7: \0, \ud800")
     failed = operations.get_job("run-1", "write")
     assert failed is not None
-    assert (failed.state, failed.error_class, failed.error_message) == (JobState.FAILED, "SourceFileError", "line 7")
+    assert (failed.state, failed.error_class) == (JobState.FAILED, "SourceFileError")
+    # What no database can store is told by its number.
+    assert failed.error_message == r"line 7: \x00, \ud800"
     assert operations.get("run-1").state is OperationState.RUNNING
 
     assert operations.start_job("run-1", "write") == 2

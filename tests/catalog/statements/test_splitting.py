@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.statements.splitting import split, without_comments
+from catalog.statements.splitting import replace_literals, split, without_comments
 
 
 def texts(script: str) -> list[str]:
@@ -27,6 +27,10 @@ def texts(script: str) -> list[str]:
         ("a 'it''s;' b; c", ["a 'it''s;' b", "c"]),
         (r"a 'it\';s' b; c", [r"a 'it\';s' b", "c"]),
         (r"a '\\'; b", [r"a '\\'", "b"]),
+        (r"a (r'\'), R'\'; b", [r"a (r'\'), R'\'", "b"]),
+        ('a r"\\"; b', ['a r"\\"', "b"]),
+        (r"a r'x\';y'; b", [r"a r'x\'", "y'; b"]),
+        (r"ar'x\';y'; b", [r"ar'x\';y'", "b"]),
         ("a -- it's; a comment\n b; c", ["a -- it's; a comment\n b", "c"]),
         ("a /* ; ' */ b; c", ["a /* ; ' */ b", "c"]),
         ("a /* x /* ; */ ; */ b; c", ["a /* x /* ; */ ; */ b", "c"]),
@@ -49,6 +53,26 @@ def test_a_statement_knows_where_it_begins() -> None:
     found = list(split(script))
     assert [(each.text, each.line) for each in found] == [("a", 1), ("b", 4), ("c\nd", 5), ("e", 6)]
     assert all(script[each.offset :].startswith(each.text) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a 'x' \"y\" `z`", "a # # `z`"),
+        ("a -- it's\nb = 'x'", "a        \nb = #"),
+        ("a /* don't */ b = 'x'", "a             b = #"),
+        ("a `it's` = 'x'", "a `it's` = #"),
+        (r"a r'\', 'x'", "a #, #"),
+        (r"a 'x\'y', 'it''s'", "a #, ##"),
+        ("a 'x", "a #"),
+    ],
+)
+def test_literals_are_replaced_for_people(text: str, shown: str) -> None:
+    assert replace_literals(text, lambda _: "#") == shown
+
+
+def test_literals_of_long_comments_are_replaced_in_no_time() -> None:
+    assert replace_literals("a --" + "\\'" * 500_000, lambda _: "#").split() == ["a"]
 
 
 scripts = st.lists(st.sampled_from([*"ab;'\"`\\ \n-*/", "--", "/*", "*/", "''"]), max_size=40).map("".join)

@@ -138,7 +138,13 @@ def test_approval_expires_and_stays_on_record(context: Context, empty_catalog: C
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("a\n\n**b**", "`a **b**`"), ("a ` b", "`` a ` b ``"), ("`a``b`", "``` `a``b` ```"), ("", "``")],
+    [
+        ("a\n\n**b**", "`a **b**`"),
+        ("a ` b", "`` a ` b ``"),
+        ("`a``b`", "``` `a``b` ```"),
+        ("", "``"),
+        ("\u202eED\u202c", r"`\u202eED\u202c`"),
+    ],
 )
 def test_text_of_users_is_no_markdown(text: str, shown: str) -> None:
     assert code(text) == shown

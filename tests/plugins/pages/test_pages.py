@@ -114,6 +114,11 @@ def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServ
         (f"/tables/shop.orders/picture/data?where={'(' * 10_001}", 422),
         ("/run/rebalance_partitions?items=%5B%22%5Cud800%22%5D", 200),
         ("/operations?table=&state=&kind=", 200),
+        ("/run/%00", 422),
+        ("/operations?table=%00", 422),
+        (f"/run/compact_partitions?tables={'[' * 3_000}", 200),
+        (f"/tables/shop.orders/picture/data?view=keys&inside={'[' * 3_000}", 422),
+        ("/tables/shop.orders/picture/data?view=keys&inside=%5B%22%5Cud800%22%5D", 422),
     ],
 )
 def test_values_in_addresses_have_bounds(
@@ -136,7 +141,14 @@ def test_no_cache_keeps_values_of_the_catalog(pages_server: PagesServer, tokens:
 def test_secrets_in_properties_are_not_shown(
     pages_server: PagesServer, tokens: dict[str, str], pages_catalog: Catalog
 ) -> None:
-    properties = {"hive.sql.dbcp.password": "p4ss", "team": "sales"}
+    properties = {
+        "hive.sql.dbcp.password": "p4ss",
+        "hive.sql.jdbc.url": "jdbc:postgresql://reader:p4ss@host/sales",
+        "address": "https://host/x?token=p4ss",
+        "note": "user=me, password=p4ss",
+        "team": "sales",
+        "looks": "\u202eelas",
+    }
     pages_catalog.create_database("secrets")
     pages_catalog.create_table(
         "secrets.orders", columns=[("id", "bigint")], partition_keys=[("day", "date")], properties=properties
@@ -147,6 +159,7 @@ def test_secrets_in_properties_are_not_shown(
     for path in ("", f"/partition?id={partition.id}"):
         text = httpx.get(f"{pages_server.url}/calve/tables/secrets.orders{path}", headers=headers).text
         assert [value in text for value in ("hive.sql.dbcp.password", "***", "sales", "p4ss")] == [True] * 3 + [False]
+        assert "\u202e" not in text
     pages_catalog.drop_table("secrets.orders")
     pages_catalog.drop_database("secrets")
 

@@ -91,6 +91,7 @@ def test_waits_in_the_triggerer_until_the_partitions_are_there(catalog: Catalog,
     [
         ({"table": "demo.none", "partition": "month=1"}, r"TableNotFoundError: table demo.none does not exist"),
         ({"expression": "year = 2024"}, r"UnknownColumnError: .*year"),
+        ({"expression": 5}, r"has the expression 5, expected a string"),
         ({"expression": "month ="}, r"ExpressionSyntaxError"),
         ({"expression": "month = 1", "at_least": "many"}, r"WrongFieldError: at_least: 'many' is not a whole number"),
         ({"partition": "carrier=AA"}, r"PartialPartitionSpecError: .*month has no value"),
