@@ -35,11 +35,15 @@ _TYPE_OF = {function: type_text for type_text, functions in _TYPES.items() for f
 """Function → the type of its values, if that does not depend on its arguments."""
 
 _CLOCK = frozenset({"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp"})
-CHANGING_FUNCTIONS = _CLOCK | {
-    *("curdate", "input_file_block_length", "input_file_block_start", "input_file_name"),
-    *("monotonically_increasing_id", "now", "rand", "randn", "random", "randstr", "session_user", "shuffle"),
-    *("spark_partition_id", "uniform", "user", "uuid"),
-}
+RANDOM_FUNCTIONS = frozenset(
+    {
+        *("input_file_block_length", "input_file_block_start", "input_file_name", "monotonically_increasing_id"),
+        *("rand", "randn", "random", "randstr", "shuffle", "spark_partition_id", "uniform", "uuid"),
+    }
+)
+"""Functions whose values differ from one pass over the same rows to the next."""
+
+CHANGING_FUNCTIONS = _CLOCK | RANDOM_FUNCTIONS | {"curdate", "now", "session_user", "user"}
 """Functions whose values differ from one pass over the files, run or user to the next.
 
 Those of `_CLOCK` need no brackets. Neither do `user` and `session_user`, but these names may well be columns of the

@@ -10,8 +10,9 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.errors import InvalidRowsError, TableNotFoundError, UnsupportedChangeError
+from catalog.settings.load_keys import RANDOM_FUNCTIONS
 from catalog.statements.model import MergeClause, MergeRows
-from spark_jobs.queries.checked_plans import check_expression
+from spark_jobs.queries.checked_plans import check_expression, refuse_functions
 from spark_jobs.queries.query import with_expressions
 from spark_jobs.reading.paths import quoted
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column
@@ -40,12 +41,18 @@ def check_alone(spark: SparkSession, expression: str, *, without: Container[str]
         ) from error
 
 
-def check(spark: SparkSession, expression: str) -> None:
+def check(spark: SparkSession, expression: str, *, is_repeatable: bool = False) -> None:
     """Check an expression over a table's columns before anything is journaled; those that read tables, later.
+
+    Args:
+        is_repeatable: Whether it has to have the same value for a row again: rows are found by a condition before they
+            are changed by it, and so are the partitions to which rows move.
 
     Raises:
         RefusedStatementError: It calls a function that is not allowed.
     """
+    if is_repeatable:
+        refuse_functions(spark, expression, RANDOM_FUNCTIONS)
     try:
         check_expression(spark, expression)
     except TableNotFoundError:

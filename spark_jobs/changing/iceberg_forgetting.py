@@ -28,6 +28,7 @@ from catalog.iceberg.reachability import Reachability
 from catalog.maintenance.iceberg_upkeep import sharing_tables
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation, OperationKind, OperationState
+from catalog.settings.load_keys import RANDOM_FUNCTIONS
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.changing.literals import check_literals
@@ -68,7 +69,7 @@ def forget_in_iceberg(
         OperationConflictError: As for `forget_rows`.
         PlanConflictError: Another engine commits to the table meanwhile; the call can be repeated.
     """
-    check_alone(spark, where)
+    check_alone(spark, where, without=RANDOM_FUNCTIONS)
     table = catalog.get_table(name)
     check_literals(spark, with_live_columns(table), where)
     with catalog.storage.read() as connection:

@@ -77,8 +77,9 @@ def merge(
     name = f"{statement.table.database}.{statement.table.name}"
     target = catalog.get_table(name)
     target = with_live_columns(target) if target.is_iceberg else target
+    conditions = {statement.condition, *(clause.condition for clause in statement.clauses)}
     for expression, sees_target in _expressions(statement):
-        check(spark, expression)
+        check(spark, expression, is_repeatable=expression in conditions)
         check_literals(spark, target, expression, statement.alias, is_unqualified=sees_target)
     operation, table = begin_change(catalog, operation_id, name, {"change": "merge"}, requested_by)
     if table.is_iceberg:

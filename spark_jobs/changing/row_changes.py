@@ -23,6 +23,7 @@ from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
+from catalog.settings.load_keys import RANDOM_FUNCTIONS
 from catalog.storage.values import ValueEncoder
 from spark_jobs.changing import iceberg_changes, scheme_changes
 from spark_jobs.changing.changed_rows import (
@@ -87,7 +88,8 @@ def overwrite_rows(
         return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame))
 
     def prepare() -> NewRows:
-        return NewRows(rows, columns, catalog.partitions_of(table, values) if values else [])
+        replaced = catalog.partitions_of(table, values) if values else []
+        return NewRows(rows, columns, replaced, replaces_others=True)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -122,7 +124,7 @@ def delete_rows(
         CatalogError: See `overwrite_rows`.
     """
     definition = _changeable(catalog, table)
-    check(spark, where)
+    check(spark, where, is_repeatable=True)
     check_literals(spark, definition, where)
     request = {"change": change, "where": where, **({} if row_count is None else {"rows": row_count})}
     if definition.is_iceberg:
@@ -150,7 +152,7 @@ def rows_with(spark: SparkSession, catalog: Catalog, table: str, where: str) -> 
         RefusedStatementError, LiteralTypeError, UnsupportedChangeError: As for `delete_rows`.
     """
     definition = _changeable(catalog, table)
-    check_alone(spark, where)
+    check_alone(spark, where, without=RANDOM_FUNCTIONS)
     check_literals(spark, definition, where)
     sql = f"SELECT count(*) FROM {quoted(definition.database)}.{quoted(definition.name)} WHERE ({where}\n)"
     return int(prune_query(spark, sql, catalog=catalog, untrusted=sql).frame.collect()[0][0])
@@ -180,8 +182,10 @@ def update_rows(
     """
     definition = _changeable(catalog, table)
     check_assignments(definition, assignments)
+    check(spark, where, is_repeatable=True)
+    for name, expression in assignments.items():
+        check(spark, expression, is_repeatable=name in definition.key_names)
     for expression in (*assignments.values(), where):
-        check(spark, expression)
         check_literals(spark, definition, expression)
     request = {"change": "update", "where": where, "assignments": dict(assignments)}
     if definition.is_iceberg:

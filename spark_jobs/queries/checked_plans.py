@@ -121,14 +121,42 @@ def check_expression(spark: SparkSession, sql: str, *, without: Container[str] =
     """Refuse an expression over the columns of a table that calls functions that are not allowed.
 
     Args:
-        without: Functions that are not allowed in this expression, because their values change.
+        without: As for `refuse_functions`.
 
     Raises:
         RefusedStatementError: The expression is not allowed, or cannot be checked.
         ParseException: Spark cannot parse the expression.
     """
+    refuse_functions(spark, sql, without)
     with _checkable(spark):
-        _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, (), without)
+        _check(spark, _parsed_expression(spark, sql), sql, sql, ())
+
+
+def refuse_functions(spark: SparkSession, sql: str, functions: Container[str]) -> None:
+    """Refuse an expression that calls functions whose values change, also in a subquery.
+
+    Args:
+        functions: Their names in lower case.
+
+    Raises:
+        RefusedStatementError: It calls one of them.
+        ParseException: Spark cannot parse the expression.
+    """
+    with _checkable(spark):
+        for node, name, kind in _nodes(spark, _parsed_expression(spark, sql), _PATTERNS):
+            if kind == "expression" and name == "UnresolvedFunction":
+                function = _text(node.nameParts()).lower()
+                if function in functions:
+                    raise RefusedStatementError(
+                        f"the function {function} differs from run to run, so it can neither choose rows nor give a "
+                        "partition key; compute that from columns",
+                        "",
+                        _position(node, sql, sql),
+                    )
+
+
+def _parsed_expression(spark: SparkSession, sql: str) -> Any:
+    return spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)
 
 
 def allowed_functions() -> frozenset[str]:
@@ -143,7 +171,6 @@ def _check(
     sql: str,
     statement: str,
     tables: Container[str],
-    changing: Container[str] = (),
 ) -> None:
     functions = allowed_functions()
     for node, name, kind in _nodes(spark, root, _PATTERNS):
@@ -151,7 +178,7 @@ def _check(
             if kind == "plan":
                 _check_plan(node, name, tables)
             else:
-                _check_expression(node, name, functions, changing)
+                _check_expression(node, name, functions)
         except CatalogError as error:
             error.position = _position(node, sql, statement)
             raise
@@ -169,17 +196,11 @@ def _check_plan(node: Any, name: str, tables: Container[str]) -> None:
         _refuse(f"the table function {function}")
 
 
-def _check_expression(node: Any, name: str, functions: Container[str], changing: Container[str]) -> None:
+def _check_expression(node: Any, name: str, functions: Container[str]) -> None:
     if name == "ExpressionWithUnresolvedIdentifier":
         _refuse(_CLAUSES[name])
     if name == "UnresolvedFunction" and (function := _text(node.nameParts())).lower() not in functions:
         _refuse(f"the function {function}", f"; {MORE_FUNCTIONS} of the workers can allow it")
-    if name == "UnresolvedFunction" and (function := _text(node.nameParts()).lower()) in changing:
-        raise RefusedStatementError(
-            f"the function {function} differs from run to run, so it cannot give a partition key; compute the key from "
-            "columns of the files",
-            "",
-        )
 
 
 def _refuse(what: str, advice: str = "") -> NoReturn:

@@ -13,8 +13,15 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, LoadMode, Partition, Table
 from catalog.datafiles.manifest import read_manifest
-from catalog.errors import CommitOutcomeUnknownError, FencedError, InvalidRowsError, VerificationFailedError
+from catalog.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    FencedError,
+    InvalidRowsError,
+    VerificationFailedError,
+)
 from catalog.files.filesystem import Folder
+from catalog.model.partition_names import partition_path
 from catalog.operations.records import Operation, OperationKind
 from catalog.operations.staging import STAGED_DATA, read_staged
 from catalog.storage.values import ValueEncoder
@@ -87,11 +94,13 @@ class NewRows:
     Attributes:
         rows, columns: As `shaped_rows` returns them.
         replaced: The partitions whose rows they replace; those without new rows are dropped. None to add the rows.
+        replaces_others: Whether they also replace the rows of other partitions that exist, to which they belong.
     """
 
     rows: DataFrame
     columns: Sequence[CheckedColumn]
     replaced: Sequence[Partition] | None = None
+    replaces_others: bool = False
 
 
 def publish_rows(
@@ -124,6 +133,8 @@ def publish_rows(
             stage_rows(spark, catalog, table, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
             removed = partitions_without_rows(table, staging, new.replaced or ())
+            if new.replaced and not new.replaces_others:
+                _refuse_others_rows(catalog, table, staging, new.replaced)
             return catalog.loading.publish(
                 operation.id, step, attempt, staging, is_load=False, mode=mode, removed=removed
             )
@@ -141,12 +152,33 @@ def partitions_without_rows(table: Table, staging: str, partitions: Sequence[Par
     """Return the ids of those partitions for which no rows were written to an attempt's folder."""
     if not partitions:
         return []
+    encoder, written = ValueEncoder(table), _staged_partitions(table, staging)
+    return [partition.id for partition in partitions if encoder.identity(partition.values) not in written]
+
+
+def _staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | None, ...]]:
+    """Return the partitions for which rows were written to an attempt's folder: identity → values."""
     encoder = ValueEncoder(table)
     if table.is_stored_as_iceberg:
-        written = {encoder.identity(values) for values in {file.values for file in read_manifest(table, staging)}}
-    else:
-        written = {encoder.identity(staged.values) for staged in read_staged(Folder(table.location), staging)}
-    return [partition.id for partition in partitions if encoder.identity(partition.values) not in written]
+        return {encoder.identity(values): values for values in {file.values for file in read_manifest(table, staging)}}
+    return {encoder.identity(staged.values): staged.values for staged in read_staged(Folder(table.location), staging)}
+
+
+def _refuse_others_rows(catalog: Catalog, table: Table, staging: str, replaced: Sequence[Partition]) -> None:
+    """Refuse rows of existing partitions whose own rows were not read, and would be lost.
+
+    Raises:
+        ConflictError: The rows moved to other partitions than they did when these were looked for.
+    """
+    encoder, written = ValueEncoder(table), _staged_partitions(table, staging)
+    read = {encoder.identity(partition.values) for partition in replaced}
+    others = [values for identity, values in written.items() if identity not in read]
+    if others and (found := catalog.batch_get_partitions(table.full_name, others).partitions):
+        raise ConflictError(
+            f"rows of {table.full_name} got the partition {partition_path(table.key_names, found[0].values)} by an "
+            "expression that has another value each time; nothing was changed. Run the statement again, or give the "
+            "value of the partition key"
+        )
 
 
 def refuse_others(table: Table) -> None:

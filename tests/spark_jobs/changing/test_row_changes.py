@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,27 +184,42 @@ def test_a_reader_that_began_before_a_change_keeps_its_rows(
     assert not list(location.glob("country=US/*/*.csv*"))
 
 
-@pytest.mark.parametrize(
-    ("statement", "error", "message"),
-    [
-        ("DELETE FROM orders WHERE id IN (SELECT id FROM nowhere.t)", CatalogError, "table nowhere.t does not exist"),
-        ("DELETE FROM orders WHERE java_method('x', 'y') = 1", RefusedStatementError, "the function java_method"),
-        ("DELETE FROM orders WHERE 1 = 1) UNION SELECT (1", CatalogError, "Syntax error at or near"),
-        ("UPDATE orders SET day = 'X' WHERE id = 1", InvalidRowsError, "column day: 'X' is no date"),
-        ("UPDATE orders SET nothing = 1", InvalidRowsError, "column nothing of shop.orders does not exist"),
-        ("UPDATE orders SET id = 'abc' WHERE id = 1", InvalidRowsError, "column id: 'abc' is no int"),
-        ("UPDATE orders SET id = 1, id = 2", StatementSyntaxError, "column id is set twice"),
-        ("UPDATE orders SET id", StatementSyntaxError, "an assignment is a column, = and its new value"),
-        ("UPDATE orders SET id = 1 WHERE", StatementSyntaxError, "WHERE has no condition"),
-    ],
-)
-def test_wrong_changes_change_nothing(
-    session: Session, catalog: Catalog, statement: str, error: type[CatalogError], message: str
-) -> None:
+WRONG = [
+    ("DELETE FROM orders WHERE id IN (SELECT id FROM nowhere.t)", CatalogError, "table nowhere.t does not exist"),
+    ("DELETE FROM orders WHERE java_method('x', 'y') = 1", RefusedStatementError, "the function java_method"),
+    ("DELETE FROM orders WHERE rand() < 0.5", RefusedStatementError, "the function rand differs from run to run"),
+    ("DELETE FROM orders WHERE id IN (SELECT id * rand() FROM orders)", RefusedStatementError, "the function rand"),
+    ("DELETE FROM orders WHERE 1 = 1) UNION SELECT (1", CatalogError, "Syntax error at or near"),
+    ("UPDATE orders SET country = uuid() WHERE id = 1", RefusedStatementError, "the function uuid differs from run"),
+    ("UPDATE orders SET id = 7 WHERE random() < 0.5", RefusedStatementError, "the function random differs from run"),
+    ("UPDATE orders SET day = 'X' WHERE id = 1", InvalidRowsError, "column day: 'X' is no date"),
+    ("UPDATE orders SET nothing = 1", InvalidRowsError, "column nothing of shop.orders does not exist"),
+    ("UPDATE orders SET id = 'abc' WHERE id = 1", InvalidRowsError, "column id: 'abc' is no int"),
+    ("UPDATE orders SET id = 1, id = 2", StatementSyntaxError, "column id is set twice"),
+    ("UPDATE orders SET id", StatementSyntaxError, "an assignment is a column, = and its new value"),
+    ("UPDATE orders SET id = 1 WHERE", StatementSyntaxError, "WHERE has no condition"),
+]
+
+
+def test_wrong_changes_change_nothing(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
-    with pytest.raises(error, match=message):
-        session.execute(statement)
+    for statement, error, message in WRONG:
+        with pytest.raises(error, match=message):
+            session.execute(statement)
     assert_consistent(session, catalog, BEFORE)
+
+
+@pytest.mark.parametrize("kind", ["hive", "iceberg"])
+def test_rows_that_move_elsewhere_than_foreseen_replace_no_others(session: Session, kind: str) -> None:
+    """The time is another one when the partitions are looked for that get rows, and when these are written."""
+    session.execute(f"CREATE TABLE moving (id int) PARTITIONED BY (n int) {FORMATS[kind]}")
+    session.execute("INSERT INTO moving SELECT id, CAST(id AS int) FROM (SELECT explode(sequence(0, 39)) AS id)")
+    for _ in range(2):
+        with suppress(ConflictError):
+            session.execute("UPDATE moving SET n = CAST(unix_micros(current_timestamp()) % 40 AS int) WHERE id < 3")
+        assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
+    session.execute("UPDATE moving SET id = CAST(rand() * 9 AS int) WHERE n = 5")
+    assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
 
 
 def test_rows_of_a_partition_that_cannot_be_found_by_its_value_refuse_the_change(
