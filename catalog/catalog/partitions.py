@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catalog.catalog.searches import SearchMethods
+from catalog.errors import InvalidRequestError
 from catalog.model import AddResult, NewPartition, OnInvalid, Partition, RepairMode, Table
 from catalog.model.batches import BatchChange, PartitionKey, PartitionUpdate
 from catalog.operations.records import OperationKind
@@ -192,7 +193,9 @@ class PartitionMethods(SearchMethods):
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
+            InvalidRequestError: The expression is empty.
         """
+        _refuse_blank(expression)
         ids = [partition.id for partition in self.get_partitions(table, expression)]
         return self._drop(self.get_table(table), ids)
 
@@ -262,6 +265,7 @@ class PartitionMethods(SearchMethods):
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
+            InvalidRequestError: The expression is empty.
             FilesNeededError: An Iceberg table reads files of the table; nothing was dropped.
             UnreadableMetadataError: Which files an Iceberg table needs is unknown; nothing was dropped.
             ConflictError: A partition was changed after the confirmation.
@@ -271,6 +275,7 @@ class PartitionMethods(SearchMethods):
         from catalog.partitions.purging import purge_partitions
         from catalog.tables.checks import refuse_stored_as_iceberg
 
+        _refuse_blank(expression)
         definition = self.get_table(table)
         refuse_stored_as_iceberg(
             definition, "PURGE", "Drop the partitions without PURGE; vacuum deletes their files when snapshots expire"
@@ -315,3 +320,8 @@ class PartitionMethods(SearchMethods):
             VerificationFailedError: DROP or SYNC was requested, but the table's location does not exist.
         """
         return self._repairs.repair(table, mode, operation_id=operation_id, requested_by=requested_by)
+
+
+def _refuse_blank(expression: str | None) -> None:
+    if expression is not None and not expression.strip():
+        raise InvalidRequestError("the filter is empty, and would drop all partitions; leave it out to drop them all")

@@ -20,10 +20,20 @@ def complete_tables(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
 
 
+def _not_blank(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        # A script whose variable is not set, for instance.
+        raise click.BadParameter("the filter is empty; leave the option out if no filter is meant")
+    return value
+
+
 table_argument = click.argument("table", shell_complete=complete_tables)
 
 where_option = click.option(
-    "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."
+    "--where",
+    "expression",
+    callback=_not_blank,
+    help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\".",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 limit_option = click.option("--limit", type=click.IntRange(1), help="List this many at most.")

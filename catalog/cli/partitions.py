@@ -196,7 +196,7 @@ def _release(catalog: Catalog, table: str, expression: str | None, reason: str |
 
 @click.command()
 @table_argument
-@click.option("--where", "expression", help="Only the partitions that match this filter.")
+@where_option
 @click.option("--reason", help="Why they are released; recorded in the journal: `calve operations`.")
 def release(table: str, expression: str | None, reason: str | None) -> None:
     """Make quarantined partitions of TABLE visible."""

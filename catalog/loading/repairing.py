@@ -26,7 +26,7 @@ from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.seen import Digests, Seen
-from catalog.partitions.versions import is_version
+from catalog.partitions.versions import find_unsettled, is_version
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -259,6 +259,7 @@ class _Repair:
         with self._storage.read() as connection:
             known = self._registered(connection, identities)
             purged = {paths[location]: purge for location, purge in find_purged(connection, paths)}
+            unsettled = find_unsettled(connection, self._table, identities)
         taken = self._taken(paths)
         at_home, new = [], dict[bytes, _PartitionFolder]()
         for folder, identity in zip(batch, identities, strict=True):
@@ -271,6 +272,11 @@ class _Repair:
                 claim = purged[folder.path]
                 work = "moving the folder" if claim.kind == OperationKind.MOVE_FOLDERS else "deleting the files in it"
                 self._findings.refuse(f"folder {folder.path}: operation {claim.operation} is {work}")
+            elif row is None and identity in unsettled:
+                self._findings.refuse(
+                    f"folder {folder.path}: it has files that were replaced or deleted; `calve vacuum "
+                    f"{self._table.full_name}` deletes them when no reader needs them any more"
+                )
             elif row is None and identity not in new:
                 new[identity] = folder
             else:

@@ -54,12 +54,14 @@ class _Copy:
         missing: Names of the version's files that the home lacks.
         obsolete: Files in the home that the version does not have.
         problem: The reason why the version cannot be settled.
+        is_dropped: Whether its partition does not exist any more, which leaves the home empty.
     """
 
     version: _Row
     missing: Sequence[str] = ()
     obsolete: Sequence[FileInfo] = ()
     problem: str | None = None
+    is_dropped: bool = False
 
 
 class Versions:
@@ -196,7 +198,8 @@ class Versions:
         if foreign:
             reason = f"{version.home} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
             return _Copy(version, problem=f"{reason}; move them elsewhere")
-        return _Copy(version, [name for name in new if name not in there], obsolete)
+        missing = [name for name in new if name not in there]
+        return _Copy(version, missing, obsolete, is_dropped=version.location not in counts)
 
     def _files(self, location: str) -> dict[str, FileInfo]:
         """Return the visible files directly in a folder, by name."""
@@ -210,6 +213,9 @@ class Versions:
         reached(Point.FILES_DELETED)
         self._folder.at(copy.version.location).copy_files(home, copy.missing)
         reached(Point.FILES_COPIED)
+        # Otherwise a repair would find a folder without partition.
+        if copy.is_dropped:
+            home.delete_if_empty()
 
     # --- deletion -----------------------------------------------------------------------------------------------
 

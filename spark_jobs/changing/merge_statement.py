@@ -38,6 +38,7 @@ from spark_jobs.queries.query import over_frames, prune_query
 from spark_jobs.reading.bad_files import Persist, cached
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.scheme_loading import SchemeRows, publish_scheme_rows
@@ -142,7 +143,7 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
     table = merge.table
     # The partitions that may have rows that match.
     every = read_table(spark, table.full_name, merge.filter_of_matches(), catalog=catalog)
-    texts = {_KEY + key: f.nullif(f.col(quoted(key)).cast("string"), f.lit("")) for key in table.key_names}
+    texts = {_KEY + key: without_null_texts(f.col(quoted(key)).cast("string")) for key in table.key_names}
     hits = merge.hits(every.withColumns(texts), list(texts))
     encoder = ValueEncoder(table)
     wanted = {encoder.identity(values): values for values in (*hits.units, *(hits.matched or ()))}

@@ -25,6 +25,7 @@ from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, shaped_rows
 from spark_jobs.writing.scheme_loading import SchemeRows
 
@@ -187,7 +188,7 @@ def _places(table: Table, existing: DataFrame, new: DataFrame, rule: MergeRule) 
 
 
 def _text(rows: DataFrame, key: str) -> SparkColumn:
-    return f.nullif(rows[quoted(key)].cast("string"), f.lit(""))
+    return without_null_texts(rows[quoted(key)].cast("string"))
 
 
 def _same_keys(existing: DataFrame, new: DataFrame, rule: MergeRule) -> tuple[DataFrame, list[SparkColumn]]:

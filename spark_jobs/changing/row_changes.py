@@ -41,6 +41,7 @@ from spark_jobs.reading.files import empty_table, read_data_files, read_partitio
 from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.char_columns import with_padded_chars
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import shaped_rows
 from spark_jobs.writing.file_sizes import changed_settings, size_settings
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others
@@ -443,7 +444,7 @@ def identities_of_rows(table: Table, rows: DataFrame) -> dict[bytes, tuple[str |
         rows: The partition keys, with their types.
     """
     encoder = ValueEncoder(table)
-    texts = rows.select(*[f.nullif(f.col(quoted(key)).cast("string"), f.lit("")) for key in table.key_names]).distinct()
+    texts = rows.select(*[without_null_texts(f.col(quoted(key)).cast("string")) for key in table.key_names]).distinct()
     return {encoder.identity(tuple(row)): tuple(row) for row in texts.toLocalIterator()}
 
 

@@ -39,6 +39,7 @@ from spark_jobs.reading.discards import discard_counts, discard_report, is_kept
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import FILE, TEXT_FORMATS
 from spark_jobs.reading.sources import NoGoodFileError, Source, read_source, unreadable_file
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.placement import partition_id
 from spark_jobs.sessions.kept_rows import KeptRows
 from spark_jobs.sessions.python_tasks import in_tasks
@@ -249,7 +250,7 @@ def count_rows(source: Source, keys: Sequence[str], *others: SparkColumn) -> Dat
         places = {PARTITION_ID: partition_id(source.table.scheme)}
     else:
         # Spark writes an empty value to Hive's null partition, so it counts as null here.
-        places = {key: f.nullif(f.col(quoted(key)), f.lit("")) for key in keys}
+        places = {key: without_null_texts(f.col(quoted(key))) for key in keys}
     return (
         source.rows.withColumns(places)
         .groupBy(*map(quoted, keys), *others)

@@ -12,6 +12,7 @@ from catalog.files.filesystem import FileInfo
 from catalog.model import Column
 from catalog.model.partition_names import NULL_VALUE, folder_start
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn
 
 
@@ -38,7 +39,7 @@ def key_of_folder(key: Column, file: SparkColumn, given: SparkColumn | None) -> 
     as_string = Column(key.name, "string")
     if given is None:
         return CheckedColumn(as_string, value)
-    column = f.nullif(given.cast("string"), f.lit(""))
+    column = without_null_texts(given.cast("string"))
     in_file, in_folder = column.try_cast(spark_type(key.type)), value.try_cast(spark_type(key.type))
     is_same = f.when(in_file.isNull() | in_folder.isNull(), column == value).otherwise(in_file == in_folder)
     problem = f.concat(

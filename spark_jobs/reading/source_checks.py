@@ -25,7 +25,7 @@ from spark_jobs.reading.folder_keys import key_of_folder
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
-from spark_jobs.rows.key_spellings import canonical_key
+from spark_jobs.rows.key_spellings import canonical_key, without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable
 
 CORRUPT = f"{OWN}corrupt"
@@ -393,13 +393,13 @@ def _no_column(column: Column, target: Target) -> CheckedColumn:
 
 
 def _no_null(key: CheckedColumn, expression: str = "") -> CheckedColumn:
-    """Return the check that a key has a value; an empty string is Hive's null, too.
+    """Return the check that a key has a value; some strings are Hive's null, too.
 
     Args:
         expression: How the key is computed, for the message.
     """
     problem = f"partition key {key.column.name}{expression} is null, which `null_keys` refuses"
-    is_null = key.value.isNull() | (key.value == "")
+    is_null = without_null_texts(key.value).isNull()
     return replace(key, problem=f.when(is_null, f.lit(problem)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
+from catalog.model.partition_names import NULL_TEXTS
 from catalog.types.key_types import (
     BooleanType,
     CharType,
@@ -56,6 +57,11 @@ def canonical_key(value: SparkColumn, key_type: KeyType) -> SparkColumn:
         case CharType():
             return f.rtrim(value)
     return value
+
+
+def without_null_texts(value: SparkColumn) -> SparkColumn:
+    """Return the values of a key, as strings; null for the strings that Hive reads as null."""
+    return f.when(~value.isin(*NULL_TEXTS), value)
 
 
 def _cast(value: SparkColumn, pattern: str, typed: SparkColumn) -> SparkColumn:

@@ -21,6 +21,7 @@ from catalog.types.column_types import ColumnCharType, parse_column_type
 from catalog.types.key_types import FloatingType, KeyType, StringType, TimestampType
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.rows.file_formats import as_stored
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn
 from spark_jobs.sessions.footer_tasks import in_threads
 from spark_jobs.writing.scheme_files import SizedFile, writer_settings, written_files
@@ -81,7 +82,7 @@ def _key_value(checked: CheckedColumn) -> SparkColumn:
     key_type = parse_column_type(checked.column.type)
     if isinstance(key_type, FloatingType):
         return checked.value + f.lit(0.0).cast(str(key_type))
-    return f.nullif(checked.value, f.lit("")) if isinstance(key_type, StringType) else checked.value
+    return without_null_texts(checked.value) if isinstance(key_type, StringType) else checked.value
 
 
 def _key_text(checked: CheckedColumn) -> SparkColumn:

@@ -30,6 +30,7 @@ from catalog.types.key_types import FloatingType, parse_key_type
 from spark_jobs.reading.files import reader_errors
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.rows.file_formats import as_stored, writer_options
+from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here, require_attempt
 from spark_jobs.writing.snapshot_files import write_partition_files
@@ -208,7 +209,7 @@ def _key_text(checked: CheckedColumn) -> SparkColumn:
     # Spark writes 0.0 and -0.0 to different folders; adding 0.0 removes the sign.
     is_float = isinstance(key_type, FloatingType)
     value = checked.value + f.lit(0.0).cast(str(key_type)) if is_float else checked.value
-    return f.nullif(value.cast("string"), f.lit(""))
+    return without_null_texts(value.cast("string"))
 
 
 # --- staging --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     SourceFileError,
 )
+from catalog.model.partition_names import NULL_VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -247,11 +248,12 @@ def test_partition_that_does_not_fit_an_index_refuses_the_load(
     [
         ("csv", "a.csv", HEADER + "US,1,1,1\nUS,1,2,\n,1,3,3\n", "a.csv, line 4: partition key country"),
         ("csv", "a.csv", HEADER + 'US,1,1,1\n"",1,2,2\n', "a.csv, line 3: partition key country"),
+        ("csv", "a.csv", HEADER + f"US,1,1,1\n{NULL_VALUE},1,2,2\n", "a.csv, line 3: partition key country"),
         ("json", "a.json", '{"country": "US", "day": 1}\n{"country": "US", "day": null, "id": 2}', "line 2: partition"),
         ("json", "a.json", '{"country": "US", "day": 1}\n{"country": "US", "id": 1}', "line 2: partition key day"),
         ("csv", "country=__HIVE_DEFAULT_PARTITION__/a.csv", "day,id\n1,1\n", "line 2: partition key country"),
     ],
-    ids=["csv", "empty string", "json", "missing field", "folder"],
+    ids=["csv", "empty string", "Hive's null", "json", "missing field", "folder"],
 )
 def test_a_null_key_is_refused_with_its_place_unless_it_is_allowed(
     make_loader: Callable[..., Any],

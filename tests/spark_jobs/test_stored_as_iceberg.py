@@ -11,6 +11,7 @@ import pytest
 
 from catalog import Catalog, OnInvalid, PartitionState
 from catalog.errors import InvalidPartitionError
+from catalog.model.partition_names import NULL_VALUE
 from catalog.operations.job_requests import CheckQualityJob
 from catalog.statements.session import Session
 from spark_jobs.check_quality import check_quality
@@ -50,7 +51,7 @@ def test_inserts_and_drops_are_snapshots_that_all_engines_read(
         (1, "a", "US", date(2024, 1, 1)),
         (2, None, "DE", date(2024, 1, 2)),
     ]
-    session.execute("INSERT INTO orders VALUES (3, 'c', 'US', '2024-01-01'), (4, 'd', NULL, NULL)")
+    session.execute(f"INSERT INTO orders VALUES (3, 'c', 'US', '2024-01-01'), (4, 'd', '{NULL_VALUE}', NULL)")
     check(iceberg_spark, duck, catalog)
     shown = [row[0] for row in session.execute("SHOW PARTITIONS orders").rows]
     assert sorted(map(str, shown)) == [

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from catalog import Catalog, NewPartition
+from catalog.errors import InvalidRequestError
 from catalog.model import OnInvalid
 from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
@@ -127,6 +128,12 @@ def test_partitions_are_dropped_by_a_filter_only(orders: Catalog) -> None:
     refused = calve("drop-partitions", TABLE)
     assert (refused.exit_code, "give either --where, or --all" in refused.stderr) == (2, True)
     assert calve("drop-partitions", TABLE, "--all", "--where", "country = 'DE'").exit_code == 2
+    for options in (["drop-partitions", TABLE], ["drop-partitions", TABLE, "--purge"], ["release", TABLE]):
+        refused = calve(*options, "--where", " ")
+        assert (refused.exit_code, "the filter is empty" in refused.stderr) == (2, True)
+    for drop in (orders.drop_partitions, orders.purge_partitions):
+        with pytest.raises(InvalidRequestError, match="the filter is empty, and would drop all"):
+            drop(TABLE, "")
     dry = calve("drop-partitions", TABLE, "--where", "day = '2024-05-01'", "--dry-run")
     assert sorted(dry.stdout.splitlines()) == ["country=DE/day=2024-05-01", "country=US/day=2024-05-01"]
     dropped = calve("drop-partitions", TABLE, "--where", "day = '2024-05-01'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -220,6 +221,26 @@ def test_rows_that_move_elsewhere_than_foreseen_replace_no_others(session: Sessi
         assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
     session.execute("UPDATE moving SET id = CAST(rand() * 9 AS int) WHERE n = 5")
     assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
+
+
+def test_a_repair_leaves_the_folders_of_deleted_partitions_to_vacuum(session: Session, catalog: Catalog) -> None:
+    create(session, "hive")
+    location = Path(catalog.get_table("shop.orders").location)
+    session.execute("DELETE FROM orders WHERE country = 'US' AND day = DATE '2026-01-02'")
+    shutil.copytree(location / "country=US" / "day=2026-01-01", location / "country=FR" / "day=2026-01-05")
+    assert [name for finding in catalog.maintenance.check("shop.orders").findings for name in finding.examples] == [
+        "country=FR/day=2026-01-05"
+    ]
+    report = catalog.repair_table("shop.orders")
+    assert (report.added, report.unfit_count) == (1, 1)
+    assert report.unfit[0].startswith("folder country=US/day=2026-01-02: it has files that were replaced or deleted")
+    for _ in range(2):
+        catalog.vacuum(grace=NOW)
+    assert not (location / "country=US" / "day=2026-01-02").exists()
+    kinds = {finding.kind.value for finding in catalog.maintenance.check("shop.orders").findings}
+    assert "FOLDER_WITHOUT_PARTITION" not in kinds
+    report = catalog.repair_table("shop.orders")
+    assert (report.added, report.unfit_count) == (0, 0)
 
 
 def test_rows_of_a_partition_that_cannot_be_found_by_its_value_refuse_the_change(
