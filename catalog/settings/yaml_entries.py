@@ -26,7 +26,7 @@ def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         entries = _tables(_compose(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidConfigurationError(
-            f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
+            f"{path} cannot be read: {error.strerror}; CALVE_TABLES, or an argument, names the list of tables"
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None

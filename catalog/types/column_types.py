@@ -131,9 +131,10 @@ def require_column_type(name: str, text: str) -> None:
         InvalidTableError: It is not a column type.
     """
     if not _is_type(text.strip(), depth=0):
-        raise InvalidTableError(
-            f"column {name}: type {text[:100]!r} is not known; use a Hive type such as bigint or array<string>"
-        )
+        # YAML divides `{amount: decimal(9,2)}` at the comma.
+        is_cut = text.count("(") != text.count(")")
+        advice = "write a type with a comma in quotes" if is_cut else "use a Hive type such as bigint or array<string>"
+        raise InvalidTableError(f"column {name}: type {text[:100]!r} is not known; {advice}")
 
 
 def _is_type(text: str, depth: int) -> bool:

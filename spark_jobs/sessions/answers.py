@@ -48,6 +48,8 @@ _LINE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 """The first line of the JVM's exceptions names only an object of Py4J."""
 _UNFIT = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION")
+_WRITE_FAILED = "[TASK_WRITE_FAILED] "
+_CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?([^\n]+)", re.MULTILINE)
 _LONGEST_MESSAGE = 500
 
 
@@ -202,6 +204,10 @@ def _message(error: Exception) -> str:
         causes = _CONDITION.findall(text)
         text = causes[-1] if causes else _CALL.sub("", text)
     text = _SQL_STATE.sub("", text.strip()).split("\n")[0].removeprefix("[USER_RAISED_EXCEPTION] ")
+    if text.startswith(_WRITE_FAILED):
+        # Only the cause says why, such as `File name too long`.
+        reasons = _CAUSED_BY.findall(str(getattr(error, "_stackTrace", error)))
+        text = f"{text.removeprefix(_WRITE_FAILED)} {reasons[-1]}" if reasons else text
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 

@@ -115,4 +115,4 @@ def test_without_a_catalog_the_list_is_checked_alone(tmp_path: Path) -> None:
 def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
     done = calve("validate-config", str(tmp_path / "none.yaml"))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "none.yaml cannot be read: No such file or directory; set CALVE_TABLES to the list" in done.stderr
+    assert "none.yaml cannot be read: No such file or directory; CALVE_TABLES, or an argument, names" in done.stderr

@@ -16,6 +16,7 @@ from catalog import Catalog
 from catalog.errors import (
     CatalogError,
     ConflictError,
+    EngineError,
     InvalidRowsError,
     RefusedStatementError,
     StatementSyntaxError,
@@ -221,6 +222,13 @@ def test_rows_that_move_elsewhere_than_foreseen_replace_no_others(session: Sessi
         assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
     session.execute("UPDATE moving SET id = CAST(rand() * 9 AS int) WHERE n = 5")
     assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
+
+
+def test_a_key_that_is_too_long_for_a_folder_is_named_with_the_reason(session: Session, catalog: Catalog) -> None:
+    create(session, "hive")
+    with pytest.raises(EngineError, match=r"Task failed while writing rows .*Mkdirs failed to create .*country=xxx"):
+        session.execute(f"INSERT INTO orders VALUES (7, 'a', 1.5, '{'x' * 300}', '2026-01-01')")
+    assert_consistent(session, catalog, BEFORE)
 
 
 def test_a_repair_leaves_the_folders_of_deleted_partitions_to_vacuum(session: Session, catalog: Catalog) -> None:
