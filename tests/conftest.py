@@ -99,7 +99,7 @@ def _leave_first_cases(items: list[pytest.Item]) -> None:
     seen = set()
     for item in items:
         is_slow = item.get_closest_marker("first_case") or "spark" in getattr(item, "fixturenames", ())
-        if is_slow and not item.get_closest_marker("long") and not item.get_closest_marker("smoke"):
+        if is_slow and not item.get_closest_marker("long"):
             function = item.nodeid.partition("[")[0]
             if function in seen:
                 item.add_marker(pytest.mark.long)

@@ -339,6 +339,7 @@ def test_a_refusal_does_not_name_an_expired_snapshot(
         load(catalog, "second", TABLE, [3])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED])
 def test_a_killed_intake_is_repeated(catalog: Catalog, catalog_url: str, ranges: str, point: Point) -> None:
     append(catalog_url, [5, 25])
@@ -375,6 +376,7 @@ def _turn(catalog: Catalog, number: int) -> PartitionChange:
             return MergePartitions((first, second))
 
 
+@pytest.mark.first_case
 def test_engines_append_while_calve_loads_and_changes(catalog: Catalog, catalog_url: str, ranges: str) -> None:
     appended = [[[100 + number, number] for number in range(start, start + effort(5, 20))] for start in (0, 20)]
     context = get_context("spawn")

@@ -244,6 +244,7 @@ def test_a_killed_roll_back_is_made_by_the_next_run(
     assert contents(catalog, TABLE)[1] == sorted([5, *range(10)])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED, Point.FILES_DELETED])
 def test_a_killed_vacuum_is_finished_by_the_next_run(
     catalog: Catalog, catalog_url: str, ranges: str, point: Point

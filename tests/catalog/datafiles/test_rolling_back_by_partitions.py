@@ -93,6 +93,7 @@ def values(catalog: Catalog) -> list[int]:
 # --- what a roll-back restores ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_state_is_restored_for_every_reader(catalog: Catalog, catalog_url: str, table: str) -> None:
     states = [(current(catalog), state(catalog))]
 
@@ -391,6 +392,7 @@ class Past:
             self.states[current(self.catalog)] = list(self.rows)
 
 
+@pytest.mark.long
 @settings(max_examples=effort(8, 100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_random_sequences_agree_with_a_model(catalog: Catalog, catalog_url: str, steps: list[tuple[str, int]]) -> None:

@@ -340,6 +340,7 @@ def dying_at(number: int) -> Iterator[Callable[[], int]]:
         yield lambda: calls
 
 
+@pytest.mark.long
 def test_killed_anywhere_and_run_again_it_ends_the_same(catalog: Catalog) -> None:
     point = 0
     while True:

@@ -235,6 +235,7 @@ def test_files_outside_the_folder_stay(catalog: Catalog, catalog_url: str, table
     assert on_disk(catalog) == reachable(catalog)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.PARTLY_COMMITTED, Point.CHANGED, Point.COMMITTED, Point.FILES_DELETED])
 def test_a_killed_vacuum_is_finished_by_the_next(catalog: Catalog, catalog_url: str, table: str, point: Point) -> None:
     leave(catalog_url)

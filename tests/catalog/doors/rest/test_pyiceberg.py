@@ -156,6 +156,7 @@ def test_a_partitioned_table_and_a_stale_writer(rest: RestCatalog) -> None:
     assert rest.load_table("demo.notes").scan(row_filter="note = 'a'").to_arrow().num_rows == 2
 
 
+@pytest.mark.long
 def test_eight_processes_that_append_at_once_lose_nothing(catalog_url: str, catalog: Catalog, address: str) -> None:
     make_scheme_table(catalog)
     RestCatalog("calve", uri=address).create_table("demo.notes", ROWS.schema)
