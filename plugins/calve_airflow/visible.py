@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""The controls of writing directions, with which DE can look like ED. Source: Unicode Standard Annex 9."""
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""The controls of writing directions with which ED can look like DE. Source: Unicode Standard Annex 9."""
 
 
 def visible(text: str) -> str:
