@@ -147,6 +147,7 @@ def test_a_file_that_changed_after_it_was_loaded_does_not_stop_the_others(
     assert catalog.set_aside_files(TABLE) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_table_of_the_catalog_needs_no_entry(
     spark: SparkSession, catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -254,6 +255,7 @@ def test_a_first_load_that_is_refused_leaves_no_table(
     assert catalog.list_tables() == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 def test_a_later_load_that_is_refused_leaves_the_table(
     catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def test_files_have_about_the_target_size(spark: SparkSession, catalog: Catalog,
     assert files(catalog)["9"] == 1
 
 
+@pytest.mark.long
 def test_taken_tables_failures_and_dropped_partitions(
     spark: SparkSession, catalog: Catalog, orders: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:

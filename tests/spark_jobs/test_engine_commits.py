@@ -121,6 +121,7 @@ def test_rows_are_changed_beside_unplaced_files_and_delete_files(placed: Placed,
     check_vacuum(placed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
     placed: Placed, engine: SparkSession, mode: str
@@ -153,6 +154,7 @@ def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
     placed.check([*kept, 55, 3])
 
 
+@pytest.mark.long
 def test_a_change_of_a_table_with_deletes_reads_only_its_own_files(placed: Placed, engine: SparkSession) -> None:
     engine.sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     placed.load([12, 13, 17, 2, 22])
@@ -252,6 +254,7 @@ def test_deletes_that_come_after_a_plan_are_not_undone(placed: Placed, engine: S
     placed.check([1, 10, 11, 12, 21, 22, 31])
 
 
+@pytest.mark.long
 def test_columns_that_spark_changes_are_followed(
     iceberg_spark: SparkSession, catalog: Catalog, engine: SparkSession
 ) -> None:

@@ -124,6 +124,7 @@ def test_rows_of_a_table_with_a_partition_scheme_are_forgotten(session: Session,
     assert holders(folder) == []
 
 
+@pytest.mark.long
 def test_without_at_once_running_readers_keep_the_files_for_the_grace_period(orders: Session, catalog: Catalog) -> None:
     folder = catalog.get_table("shop.orders").location
     report = forget(orders, LATER)
@@ -137,6 +138,7 @@ def test_without_at_once_running_readers_keep_the_files_for_the_grace_period(ord
     assert "proven: none of the 2 file(s)" in forget(orders, LATER)["text"]
 
 
+@pytest.mark.long
 def test_quarantined_partitions_lose_the_rows_and_stay_quarantined(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     table = catalog.get_table("shop.orders")
@@ -151,6 +153,7 @@ def test_quarantined_partitions_lose_the_rows_and_stay_quarantined(session: Sess
     assert sorted(found.row_count or 0 for found in left) == [1, 1]
 
 
+@pytest.mark.long
 def test_copies_of_refused_rows_and_of_dropped_partitions_are_deleted_and_files_of_others_named(
     session: Session, catalog: Catalog
 ) -> None:
@@ -179,6 +182,7 @@ def test_copies_of_refused_rows_and_of_dropped_partitions_are_deleted_and_files_
     assert "proven" in forget(session, AT_ONCE)["text"]
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_read_are_named_and_prevent_the_proof(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     folder = Path(catalog.get_table("shop.orders").location)
@@ -196,6 +200,7 @@ def test_files_that_cannot_be_read_are_named_and_prevent_the_proof(session: Sess
     assert "proven" in forget(session, AT_ONCE)["text"]
 
 
+@pytest.mark.long
 def test_partitions_in_folders_elsewhere_are_searched_too(session: Session, catalog: Catalog, tmp_path: Path) -> None:
     create(session, "hive")
     folder = Path(catalog.get_table("shop.orders").location)
@@ -253,6 +258,7 @@ def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(
     assert holders(catalog.get_table("shop.orders").location) == []
 
 
+@pytest.mark.long
 def test_the_folder_of_a_renamed_partition_is_searched_with_its_present_values(
     session: Session, catalog: Catalog
 ) -> None:
@@ -267,6 +273,7 @@ def test_the_folder_of_a_renamed_partition_is_searched_with_its_present_values(
     assert holders(folder) == []
 
 
+@pytest.mark.long
 def test_a_condition_may_name_the_table_and_chars_compare_as_in_statements(
     session: Session, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -287,6 +294,7 @@ def test_a_condition_may_name_the_table_and_chars_compare_as_in_statements(
     assert holders(elsewhere) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
     [
@@ -339,6 +347,7 @@ def test_files_of_a_load_that_is_not_committed_yet_are_not_deleted(
     assert [row[1] for row in rows(session)].count("zoe") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["scheme", "iceberg"])
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_former_files_of_other_engines_are_searched_by_the_ids_of_columns(

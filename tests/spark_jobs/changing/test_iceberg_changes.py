@@ -119,6 +119,7 @@ def test_each_change_leaves_the_rows_that_duckdb_has(
     assert [column.name for column in catalog.get_table("demo.orders").columns] == ["id", "note"]
 
 
+@pytest.mark.long
 def test_results_count_rows_and_files(change: Callable[..., StatementResult]) -> None:
     deleted = change("DELETE FROM orders WHERE id IN (4, 6)", 1)
     assert deleted.columns == ("rows", "files_removed", "files_written")
@@ -153,6 +154,7 @@ def test_insert_overwrite_replaces_partitions(change: Callable[..., StatementRes
         session.execute("TRUNCATE TABLE orders PARTITION (note='x')")
 
 
+@pytest.mark.long
 def test_compact_lets_iceberg_write_small_files_again(change: Callable[..., StatementResult], session: Session) -> None:
     values = ", ".join(f"({number}, 'x', '{country}', 1)" for number in (20, 30) for country in ("nl", "be"))
     for _ in range(5):
@@ -197,6 +199,7 @@ def test_what_is_refused_changes_nothing(session: Session, catalog: Catalog) -> 
     assert catalog.get_table("demo.orders").metadata_location == was
 
 
+@pytest.mark.long
 def test_a_table_that_deletes_its_metadata_early_is_not_changed(session: Session, catalog: Catalog) -> None:
     kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
     with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
@@ -252,6 +255,7 @@ def test_columns_and_keys_are_those_of_the_metadata(session: Session, catalog: C
     assert rows(session)[-1] == (50, "x", "nl", 2024, [1, 2])
 
 
+@pytest.mark.long
 def test_a_refused_change_leaves_the_files_as_they_were(session: Session, catalog: Catalog) -> None:
     """Also those of snapshots that are older than the table's properties say."""
     url = catalog.storage.url.render_as_string(hide_password=False)
@@ -301,6 +305,7 @@ def test_a_file_is_loaded_once(session: Session, catalog: Catalog, tmp_path: Pat
     assert len(rows(session)) == 8
 
 
+@pytest.mark.long
 def test_files_of_a_former_partition_spec_are_not_overlooked(session: Session, catalog: Catalog) -> None:
     url = catalog.storage.url.render_as_string(hide_password=False)
     with sql_catalog(url) as iceberg, iceberg.load_table("demo.orders").update_spec() as spec:
@@ -330,6 +335,7 @@ def test_a_table_that_another_engine_has_dropped_is_named(session: Session, cata
     assert len(rows(session)) == 7
 
 
+@pytest.mark.long
 def test_strings_are_compared_with_the_columns_of_the_metadata(session: Session, catalog: Catalog) -> None:
     url = catalog.storage.url.render_as_string(hide_password=False)
     # Iceberg finds columns by their names in files of Hive.

@@ -78,6 +78,7 @@ def test_no_file_has_the_rows_afterwards(session: Session, catalog: Catalog, mod
         assert iceberg.load_table("demo.orders").properties["write.delete.mode"] == mode
 
 
+@pytest.mark.long
 def test_a_table_that_shares_files_is_refused(session: Session) -> None:  # noqa: F811
     session.execute("CREATE TABLE shared (id int) PARTITIONED BY (k int) STORED AS PARQUET")
     session.execute("INSERT INTO shared VALUES (1, 1)")
@@ -86,6 +87,7 @@ def test_a_table_that_shares_files_is_refused(session: Session) -> None:  # noqa
         session.execute("CALL calve.system.forget('copy', 'id = 1')")
 
 
+@pytest.mark.long
 def test_branches_and_tags_that_have_the_rows_are_named(session: Session, catalog: Catalog) -> None:  # noqa: F811
     url = catalog.storage.url.render_as_string(hide_password=False)
     with sql_catalog(url) as iceberg:
@@ -100,6 +102,7 @@ def test_branches_and_tags_that_have_the_rows_are_named(session: Session, catalo
     assert forget(session, AT_ONCE)["files_left"] == 0
 
 
+@pytest.mark.long
 def test_files_are_removed_while_nothing_else_works_on_the_table(
     session: Session,  # noqa: F811
     catalog: Catalog,

@@ -83,6 +83,7 @@ def test_a_string_that_spark_reads_as_a_value_is_accepted(orders: Session) -> No
     assert count(orders) == 1
 
 
+@pytest.mark.long
 def test_strings_that_are_compared_with_columns_of_a_source_are_accepted(orders: Session) -> None:
     orders.execute(
         "MERGE INTO orders t USING (SELECT 9 AS number, 'x' AS day, 'y' AS paid) orders ON id = number AND "

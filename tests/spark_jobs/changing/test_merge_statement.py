@@ -101,6 +101,7 @@ def test_a_merge_makes_of_the_rows_what_duckdb_makes_of_them(session: Session, c
     assert rows_of(session) == expected
 
 
+@pytest.mark.long
 def test_a_merge_of_a_table_with_stars_writes_only_the_files_with_such_rows(session: Session, catalog: Catalog) -> None:
     create(session, "range")
     create_source = "CREATE TABLE s (id int, c int, name string, more int) PARTITIONED BY (day date)"

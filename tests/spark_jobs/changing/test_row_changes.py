@@ -151,6 +151,7 @@ def test_a_change_has_the_effect_of_the_same_change_of_a_list(
     assert_consistent(orders, catalog, CHANGES[statement](BEFORE))
 
 
+@pytest.mark.long
 def test_changes_follow_each_other(orders: Session, catalog: Catalog) -> None:
     expected = BEFORE
     for statement in list(CHANGES)[:3] + list(CHANGES)[8:12]:

@@ -166,6 +166,7 @@ def test_overwriting_replaces_the_partitions_of_the_rows(
     assert_consistent(session, catalog, [*(row for row in BEFORE if not replaced(row)), (112, "n0", 12)])
 
 
+@pytest.mark.long
 def test_overwriting_a_range_that_comes_replaces_rows_of_the_default_partition(
     session: Session, catalog: Catalog
 ) -> None:
@@ -183,6 +184,7 @@ def test_an_update_of_the_partition_column_creates_partitions(session: Session, 
     assert [part.row_count for part in catalog.scheme_partitions("shop.logs")][-1] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["list", "hash"])
 def test_small_files_become_one_for_each_partition(session: Session, catalog: Catalog, kind: str) -> None:
     create(session, kind)

@@ -122,6 +122,7 @@ def test_the_index_and_its_ranges_are_told_and_wrong_queries_refused(shop: Sessi
             shop.execute(f"EXPLAIN {query}")
 
 
+@pytest.mark.long
 def test_joins_are_told_as_spark_plans_them(shop: Session, iceberg_spark: SparkSession) -> None:
     join = "SELECT * FROM orders o JOIN customers c ON o.customer = c.customer"
     _, plan = explained(shop, join)
@@ -140,6 +141,7 @@ def test_joins_are_told_as_spark_plans_them(shop: Session, iceberg_spark: SparkS
     assert [planned["condition"] for planned in plan["joins"]] == ["nothing"]
 
 
+@pytest.mark.long
 def test_tables_without_partitions_and_own_joins_are_told_rightly(shop: Session, iceberg_spark: SparkSession) -> None:
     shop.execute("CREATE TABLE flat STORED AS PARQUET AS SELECT 1 AS customer")
     shop.execute("UPDATE orders SET customer = 9 WHERE id = 100")

@@ -25,6 +25,7 @@ SETTINGS = {
 SQL = "SELECT o.id FROM shop.orders o JOIN shop.returns r ON o.country = r.country AND o.id = r.id"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_tables_with_the_same_keys_need_no_shuffle(
     iceberg_spark: SparkSession, catalog: Catalog, migrator: Migrator

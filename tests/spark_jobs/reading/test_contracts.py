@@ -126,6 +126,7 @@ def test_a_load_that_is_quarantined_evolves_its_table(
     assert "note" in columns_of(catalog)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_a_table_that_was_changed_meanwhile_does_not_evolve(
     loader: Any,
@@ -263,6 +264,7 @@ def test_discards_are_counted_and_named(
     assert len(list(catalog.get_partitions(TABLE))) == 2
 
 
+@pytest.mark.long
 @on_sqlite
 def test_values_and_rows_are_discarded_apart(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None]
@@ -307,6 +309,7 @@ def test_a_required_column_has_no_nulls(
         loader.load(tmp_path / "c.json", **{**required, **JSON})
 
 
+@pytest.mark.long
 @on_sqlite
 @settings(max_examples=effort(4, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

@@ -91,6 +91,7 @@ def test_a_column_that_all_files_lack_is_null(
     ]
 
 
+@pytest.mark.long
 def test_a_first_load_takes_the_columns_of_all_files(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:

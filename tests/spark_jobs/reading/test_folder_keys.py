@@ -67,6 +67,7 @@ def test_hourly_files_are_loaded_by_their_folders(
     assert rows_of(spark, catalog) == expected
 
 
+@pytest.mark.long
 @on_sqlite
 def test_values_are_those_that_hive_and_spark_have_written(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -83,6 +84,7 @@ def test_values_are_those_that_hive_and_spark_have_written(
         catalog.purge_partitions(TABLE)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_column_and_a_folder_that_agree_are_one_key(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -132,6 +134,7 @@ def test_a_key_that_neither_gives_is_refused(
         make_loader(keys=KEYS).load(source, **options)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_folder_whose_name_is_no_value_of_its_key_is_named(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     source = deliver(tmp_path / "raw", "dt=yesterday/hr=5", "id\n1\n")

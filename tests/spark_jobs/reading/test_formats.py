@@ -101,6 +101,7 @@ def test_a_new_table_has_the_declared_types(
         loader.load(tmp_path / "b", **text)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_no_types_are_inferred_without_rows(loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,note,day\n")
