@@ -362,6 +362,7 @@ def test_interrupted_publish_is_finished_by_a_second_one(
     assert not (root / "_calve_staging").exists()
 
 
+@pytest.mark.long
 def test_cancelled_publish_is_undone_by_the_next_load(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:

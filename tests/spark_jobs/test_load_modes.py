@@ -163,6 +163,7 @@ def test_a_merge_leaves_rows_with_other_keys_as_they_are(
     assert sorted((row.id or 0, row.amount) for row in rows) == [(0, 1), (0, 2), (5, 3), (5, 4), (6, -1), (7, 50)]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_a_merge_is_refused_while_a_quarantined_partition_has_its_keys(

@@ -189,6 +189,7 @@ def test_rows_that_fail_are_kept_for_rules_that_allow_it_and_never_told_elsewher
     assert catalog.quality.samples(list(partitions.values())) == {}
 
 
+@pytest.mark.long
 def test_late_row_that_repeats_one_of_its_partition_is_found(make_shop: Callable[[str], Shop]) -> None:
     shop = make_shop("iceberg")
     rows = shop.day(1)

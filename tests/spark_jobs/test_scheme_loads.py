@@ -351,6 +351,7 @@ def test_a_change_between_writing_and_publication_is_a_conflict(make: Callable[[
         list(TableLoads(loads.catalog, start=loads.start, on_step=delete).load(config, [str(source)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "mode"),
     sampled(

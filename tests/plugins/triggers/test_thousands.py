@@ -72,6 +72,7 @@ def fulfil(catalog: Catalog) -> None:
         catalog.operations.fail(f"load/{number}", "RUN_FAILED", "for the test")
 
 
+@pytest.mark.long
 def test_two_thousand_triggers_cost_a_few_queries_a_second_and_all_wake(
     triggers: Sequence[Any], statements: list[str]
 ) -> None:
