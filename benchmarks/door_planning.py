@@ -12,7 +12,9 @@ from benchmarks.timing import seconds
 FOUND = 372
 """The number of partitions that the query reads."""
 
-_QUERY = f"SELECT count(*), sum(amount) FROM {TABLE} WHERE country = 'US' AND category = 'category-00' AND year = 2015"
+FILTER = "country = 'US' AND category = 'category-00' AND year = 2015"
+
+_QUERY = f"SELECT count(*), sum(amount) FROM {TABLE} WHERE {FILTER}"
 _WARM_UPS, _RUNS = 3, 5
 _ROUNDS = 2
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.door_planning import FOUND
+from benchmarks.door_planning import FILTER, FOUND
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
 from benchmarks.sample import TABLE
@@ -21,7 +21,6 @@ HEADINGS = {
 AHEAD = 1.0
 
 _CALVE, _METASTORE = "calve", "metastore"
-_FILTER = "country = 'US' AND category = 'category-00' AND year = 2015"
 _WARM_UPS, _RUNS = 10, 15
 
 log = logging.getLogger(__name__)
@@ -64,12 +63,12 @@ def _hive(address: str) -> dict[str, str]:
 def _times(trino: TrinoClient, statement: str) -> dict[str, list[float]]:
     database, table = TABLE.split(".")
     for name in (_CALVE, _METASTORE):
-        listed = f'SELECT count(*) FROM {name}.{database}."{table}$partitions" WHERE {_FILTER}'
+        listed = f'SELECT count(*) FROM {name}.{database}."{table}$partitions" WHERE {FILTER}'
         [[found]] = trino.run(listed)
         if found != FOUND:
             raise BenchmarkError(f"Trino finds {found} partitions through {name} instead of {FOUND}: {listed}")
     asked = {
-        name: partial(trino.run, f"{statement} FROM {name}.{TABLE} WHERE {_FILTER}") for name in (_CALVE, _METASTORE)
+        name: partial(trino.run, f"{statement} FROM {name}.{TABLE} WHERE {FILTER}") for name in (_CALVE, _METASTORE)
     }
     for function in asked.values():
         for _ in range(_WARM_UPS):

@@ -37,7 +37,7 @@ from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
-from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows
+from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows, staged_partitions
 
 _SHOWN = 10
 
@@ -152,7 +152,7 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
         *(table.full_name, read_rows, len(concerned), written, staging),
     )
-    removed = partitions_without_rows(table, staging, concerned)
+    removed = partitions_without_rows(table, concerned, staged_partitions(table, staging)) if concerned else []
     return {"staging": staging, "rows": written, "removed": removed, MOVES_ROWS: moves_rows}
 
 

@@ -275,7 +275,7 @@ class _Repair:
             elif row is None and identity in unsettled:
                 self._findings.refuse(
                     f"folder {folder.path}: it has files that were replaced or deleted; `calve vacuum "
-                    f"{self._table.full_name}` deletes them when no reader needs them any more"
+                    f"{self._table.full_name}` deletes them when no reader needs them"
                 )
             elif row is None and identity not in new:
                 new[identity] = folder

@@ -54,7 +54,7 @@ class _Copy:
         missing: Names of the version's files that the home lacks.
         obsolete: Files in the home that the version does not have.
         problem: The reason why the version cannot be settled.
-        is_dropped: Whether its partition does not exist any more, which leaves the home empty.
+        is_dropped: Whether its partition no longer exists, which leaves the home empty.
     """
 
     version: _Row

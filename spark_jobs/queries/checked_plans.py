@@ -127,7 +127,8 @@ def check_expression(spark: SparkSession, sql: str, *, without: Container[str] =
         RefusedStatementError: The expression is not allowed, or cannot be checked.
         ParseException: Spark cannot parse the expression.
     """
-    refuse_functions(spark, sql, without)
+    if without:
+        refuse_functions(spark, sql, without)
     with _checkable(spark):
         _check(spark, _parsed_expression(spark, sql), sql, sql, ())
 

@@ -205,7 +205,7 @@ def _message(error: Exception) -> str:
         text = causes[-1] if causes else _CALL.sub("", text)
     text = _SQL_STATE.sub("", text.strip()).split("\n")[0].removeprefix("[USER_RAISED_EXCEPTION] ")
     if text.startswith(_WRITE_FAILED):
-        # Only the cause says why, such as `File name too long`.
+        # Only the cause names the file, and with it the partition.
         reasons = _CAUSED_BY.findall(str(getattr(error, "_stackTrace", error)))
         text = f"{text.removeprefix(_WRITE_FAILED)} {reasons[-1]}" if reasons else text
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"

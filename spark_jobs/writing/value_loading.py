@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,9 +133,11 @@ def publish_rows(
             new = prepare()
             stage_rows(spark, catalog, table, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
-            removed = partitions_without_rows(table, staging, new.replaced or ())
-            if new.replaced and not new.replaces_others:
-                _refuse_others_rows(catalog, table, staging, new.replaced)
+            replaced = new.replaced or ()
+            written = staged_partitions(table, staging) if replaced else {}
+            removed = partitions_without_rows(table, replaced, written)
+            if not new.replaces_others:
+                _refuse_others_rows(catalog, table, replaced, written)
             return catalog.loading.publish(
                 operation.id, step, attempt, staging, is_load=False, mode=mode, removed=removed
             )
@@ -149,15 +151,17 @@ def publish_rows(
             raise
 
 
-def partitions_without_rows(table: Table, staging: str, partitions: Sequence[Partition]) -> list[int]:
-    """Return the ids of those partitions for which no rows were written to an attempt's folder."""
-    if not partitions:
-        return []
-    encoder, written = ValueEncoder(table), _staged_partitions(table, staging)
+def partitions_without_rows(table: Table, partitions: Sequence[Partition], written: Collection[bytes]) -> list[int]:
+    """Return the ids of those partitions for which no rows were written.
+
+    Args:
+        written: As `staged_partitions` returns them.
+    """
+    encoder = ValueEncoder(table)
     return [partition.id for partition in partitions if encoder.identity(partition.values) not in written]
 
 
-def _staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | None, ...]]:
+def staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | None, ...]]:
     """Return the partitions for which rows were written to an attempt's folder: identity → values."""
     encoder = ValueEncoder(table)
     if table.is_stored_as_iceberg:
@@ -165,13 +169,15 @@ def _staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | No
     return {encoder.identity(staged.values): staged.values for staged in read_staged(Folder(table.location), staging)}
 
 
-def _refuse_others_rows(catalog: Catalog, table: Table, staging: str, replaced: Sequence[Partition]) -> None:
+def _refuse_others_rows(
+    catalog: Catalog, table: Table, replaced: Sequence[Partition], written: Mapping[bytes, tuple[str | None, ...]]
+) -> None:
     """Refuse rows of existing partitions whose own rows were not read, and would be lost.
 
     Raises:
         ConflictError: The rows moved to other partitions than they did when these were looked for.
     """
-    encoder, written = ValueEncoder(table), _staged_partitions(table, staging)
+    encoder = ValueEncoder(table)
     read = {encoder.identity(partition.values) for partition in replaced}
     others = [values for identity, values in written.items() if identity not in read]
     if others and (found := catalog.batch_get_partitions(table.full_name, others).partitions):
