@@ -7,8 +7,11 @@ from importlib import import_module
 
 from spark_jobs.sessions.application import JobFunction, run_jobs
 
-NEEDED_AFTER = {"write_partitions": ("spark_jobs.check_quality", "great_expectations")}
-"""Script → modules that the job after it needs."""
+NEEDED_LATER = {
+    "validate_source": ("spark_jobs.write_partitions", "spark_jobs.check_quality", "great_expectations"),
+    "write_partitions": ("spark_jobs.check_quality", "great_expectations"),
+}
+"""Script → modules that the jobs after it need."""
 
 _NAMES = {"compact_partitions": "compact_and_record", "count_values": "count_and_record"}
 """Script → its function, if this does not have the script's name."""
@@ -21,4 +24,4 @@ def job_function(script: str) -> JobFunction:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_jobs(sys.argv[1], job_function, NEEDED_AFTER))
+    raise SystemExit(run_jobs(sys.argv[1], job_function, NEEDED_LATER))

@@ -38,6 +38,8 @@ def session_defaults() -> dict[str, str]:
         "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Else PySpark sends the JVM, with each function of a column, the line of Python that calls it.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
 
 

@@ -38,37 +38,42 @@ JobFunction = Callable[[SparkSession, Catalog, Any], dict[str, Any] | None]
 
 
 def run_jobs(
-    application_id: str, job_function: Callable[[str], JobFunction], needed_after: Mapping[str, Sequence[str]]
+    application_id: str, job_function: Callable[[str], JobFunction], needed_later: Mapping[str, Sequence[str]]
 ) -> int:
     """Run the jobs that are handed over to an application, until it is idle for long or a job fails.
 
     Args:
         application_id: The application, whose row names its first job.
         job_function: Returns the function of a script.
-        needed_after: Script → modules that the job after it needs, which are imported in the pause between them.
+        needed_later: Script → modules that the jobs after it need, which are imported while Spark starts.
 
     Returns:
         The exit code: 0, or 1 if a job failed.
     """
     log_to_stderr()
     with Catalog.open() as catalog:
-        application = _Application(catalog, application_id, job_function)
+        application = _Application(catalog, application_id, job_function, needed_later)
         try:
             while (job := application.next_job()) is not None:
                 if not application.run(job):
                     return 1
                 application.become_idle(job)
-                names = needed_after.get(job.script, ())
-                threading.Thread(target=_preload, args=names, name="imports", daemon=True).start()
         finally:
             application.end()
     return 0
 
 
 class _Application:
-    def __init__(self, catalog: Catalog, application_id: str, job_function: Callable[[str], JobFunction]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        application_id: str,
+        job_function: Callable[[str], JobFunction],
+        needed_later: Mapping[str, Sequence[str]],
+    ) -> None:
         self._catalog = catalog
         self._job_function = job_function
+        self._needed_later = needed_later
         self._applications = catalog.operations.applications
         self._id = application_id
         self._scope, self._idle_seconds = session_scope(), session_idle_seconds()
@@ -146,6 +151,10 @@ class _Application:
         """Yield a session that shares only Spark's context with those of other jobs; start Spark for the first."""
         if self._spark is None:
             name = f"calve load of {request.table}" if self._scope is SessionScope.LOAD else "calve"
+            # Meanwhile this thread only waits for the JVM. Later it sends it hundreds of short messages, and would
+            # have to wait for Python's lock before each.
+            names = self._needed_later.get(request.script, ())
+            threading.Thread(target=_preload, args=names, name="imports", daemon=True).start()
             self._spark = start_spark(name, settings)
         drop_others(request.operation_id)
         spark = share(configure(self._spark.newSession()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from calve_airflow.submitting.applications import JOBS
 from catalog import Catalog
 from catalog.operations.job_requests import JobRequest, request_type
 from catalog.settings.environment import SessionScope
-from spark_jobs.run_jobs import NEEDED_AFTER, job_function
+from spark_jobs.run_jobs import NEEDED_LATER, job_function
 from spark_jobs.sessions.application import _Application, _copied, _logged_to
 
 REQUEST = JobRequest(operation_id="load", step="validate_source", attempt=1, table="demo.flights")
@@ -23,7 +24,7 @@ SETTING, VIEW = "spark.sql.caseSensitive", "left_over"
 @pytest.mark.spark
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_job_sees_nothing_of_the_one_before(catalog: Catalog, spark: SparkSession, tmp_path: Path) -> None:
-    application = _Application(catalog, "application", job_function)
+    application = _Application(catalog, "application", job_function, {})
     application._spark = spark
     active = SparkSession._activeSession
     try:
@@ -54,7 +55,7 @@ def test_a_job_sees_nothing_of_the_one_before(catalog: Catalog, spark: SparkSess
 @pytest.mark.spark
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_failed_job_leaves_no_cached_data(catalog: Catalog, spark: SparkSession) -> None:
-    application = _Application(catalog, "application", job_function)
+    application = _Application(catalog, "application", job_function, {})
     application._spark = spark
 
     def fail() -> None:
@@ -71,7 +72,13 @@ def test_a_failed_job_leaves_no_cached_data(catalog: Catalog, spark: SparkSessio
 def test_each_shared_script_has_a_function_and_a_request(script: str) -> None:
     assert callable(job_function(script))
     assert request_type(script).script == script
-    assert NEEDED_AFTER.keys() <= JOBS[SessionScope.SHARED]
+    assert NEEDED_LATER.keys() <= JOBS[SessionScope.SHARED]
+
+
+def test_modules_of_later_jobs_can_be_imported() -> None:
+    for names in NEEDED_LATER.values():
+        for name in names:
+            assert find_spec(name) is not None
 
 
 def test_output_of_spark_is_copied_in_whole_lines_from_the_start_of_the_job_on(tmp_path: Path) -> None:
