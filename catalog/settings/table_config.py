@@ -23,6 +23,7 @@ from catalog.settings.load_keys import key_of_text, read_keys, written_keys
 from catalog.settings.merge_rules import MergeRule
 from catalog.settings.notify_rules import NotifyRules
 from catalog.settings.problems import Problems
+from catalog.settings.reader_options import check_reader_options
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
@@ -417,12 +418,7 @@ def _connection(place: str, entry: Mapping[str, Any]) -> str:
 
 def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
     options = read_texts(place, entry, "source_options")
-    # Spark treats an option with a dot as a setting of the file system, such as its endpoint.
-    if refused := [name for name in options if "." in name or name.lower() in ("path", "paths")]:
-        raise InvalidConfigurationError(
-            f"{place}: source_options has {', '.join(refused)}, which say where files are, not how to read them; "
-            "set the path as source, and file system settings in Spark's configuration"
-        )
+    check_reader_options(place, options)
     return options
 
 
