@@ -20,7 +20,7 @@ from catalog.errors import InvalidIdentifierError, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
-from catalog.operations.job_requests import SKIP, SourceJob
+from catalog.operations.job_requests import SKIP, SourceJob, WritePartitionsJob
 from catalog.settings.contracts import ContractMode
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import DateType, TimestampType
@@ -30,6 +30,7 @@ from spark_jobs.reading.files import listing_in_few_tasks
 from spark_jobs.reading.folder_keys import keys_of_folders
 from spark_jobs.reading.headers import by_header, has_header
 from spark_jobs.reading.json_documents import by_layout, with_layout
+from spark_jobs.reading.open_quotes import open_quotes
 from spark_jobs.reading.paths import plain_path, quoted, read_path
 from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
 from spark_jobs.reading.source_checks import (
@@ -116,6 +117,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     folder_keys = keys_of_folders(key_types, files)
     target = Target(job, table, keys, folder_keys)
     refused: dict[str, str] = {}
+    files = _without_open_quotes(spark, files, job, refused)
     with listing_in_few_tasks(spark):
         read = _read(spark, files, target, refused)
         if (evolving := evolved_for(read, target)) is not target:
@@ -154,6 +156,17 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     )
 
 
+def _without_open_quotes(
+    spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, refused: dict[str, str]
+) -> Sequence[FileInfo]:
+    if isinstance(job, WritePartitionsJob):
+        # They are validated.
+        return files
+    for path, reason in open_quotes(spark, files, job).items():
+        _refuse([file for file in files if file.path == path], reason, job, refused)
+    return [file for file in files if file.path not in refused]
+
+
 def _refuse(files: Sequence[FileInfo], reason: str, job: SourceJob, refused: dict[str, str]) -> None:
     """Note that files are left out, if bad files are skipped.
 
@@ -171,6 +184,8 @@ def _read(spark: SparkSession, files: Sequence[FileInfo], target: Target, refuse
     JSON files are at most two groups, because each of their records may have its own fields.
     """
     job = target.job
+    if not files:
+        return []
     reader = spark.read.format(job.source_format).options(**reader_options(job))
     if job.source_format in TYPED_FORMATS:
         if job.source_format == "avro":

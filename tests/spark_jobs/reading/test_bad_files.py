@@ -20,6 +20,7 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 TABLE = "shop.orders"
 CSV = {"source_format": "csv", "source_options": {"header": "true"}}
+LONG_VALUES = {"source_format": "csv", "source_options": {"header": "true", "multiLine": "true"}}
 JSON = {"source_format": "json", "source_options": {}}
 PARQUET = {"source_format": "parquet", "source_options": {}}
 HEADER = "country,day,id,amount\n"
@@ -66,6 +67,16 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
         {"line": 3, "column": "day", "value": "soon", "type": "int"},
     ),
     "a truncated file": (CSV, "b.csv.gz", truncated(f"{HEADER}US,2,3,1\n"), {"line": None}),
+    "an open quote": (
+        LONG_VALUES,
+        "b.csv",
+        f'{HEADER}US,2,3,1\nUS,2,4,"1\nUS,2,5,1\n'.encode(),
+        {
+            "line": None,
+            "problem": "the file has in line 3 a quote with which the lines after it would become one value: nothing "
+            "closes it; close it, or double the quotes that are part of a value",
+        },
+    ),
     "no record": (JSON, "b.json", b'{"country": "US", "day": 2, "id": \n', {"line": 1}),
     "an unknown field": (
         JSON,
@@ -96,7 +107,7 @@ def test_a_bad_file_is_set_aside_until_it_changes(
         good = spark.createDataFrame([("US", 1, 1), ("DE", 1, 2)], "country string, day int, id int")
         good.coalesce(1).write.parquet(str(source / "a"))
     else:
-        good_text = HEADER + GOOD_LINES if settings is CSV else GOOD_RECORDS
+        good_text = HEADER + GOOD_LINES if settings["source_format"] == "csv" else GOOD_RECORDS
         (source / f"a.{settings['source_format']}").write_text(good_text)
     (source / name).write_bytes(content)
     with pytest.raises((SourceFileError, InvalidPartitionError), match=name):
@@ -125,7 +136,8 @@ def test_a_bad_file_is_set_aside_until_it_changes(
     elif name.endswith("gz"):
         (source / name).write_bytes(gzip.compress(f"{HEADER}US,9,9,9\n".encode()))
     else:
-        (source / name).write_text(f"{HEADER}US,9,9,9\n" if settings is CSV else '{"country":"US","day":9,"id":9}')
+        is_csv = settings["source_format"] == "csv"
+        (source / name).write_text(f"{HEADER}US,9,9,9\n" if is_csv else '{"country":"US","day":9,"id":9}')
     loader.load(source, **settings, bad_files="skip")
     assert ids(spark, catalog) == [1, 2, 9]
     assert settings is PARQUET or catalog.set_aside_files(TABLE) == []

@@ -1,0 +1,95 @@
+"""Quotes in CSV files that nothing closes, with which the lines after them would become part of one value in silence.
+
+Spark's parser ends such a value at the next quote of another value, or at the end of the file. Where values have no
+line breaks, it ends at the end of its line, and no row is lost. Source: univocity-parsers 2.9, class CsvParser.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from catalog.files.filesystem import FileInfo
+from catalog.operations.job_requests import SourceJob
+from spark_jobs.reading.encodings import open_text
+from spark_jobs.reading.source_lines import has_long_values
+from spark_jobs.sessions.python_tasks import in_tasks
+
+_FILES_A_TASK = 8
+_LONGEST_VALUE = 1 << 28
+"""Characters of a value; Python's limit is lower, and Spark has none but the memory."""
+
+
+def open_quotes(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob) -> dict[str, str]:
+    """Return the files with a quote that swallows lines: path → what is wrong with it."""
+    if job.source_format != "csv" or not has_long_values(job):
+        return {}
+    paths = [file.path for file in files]
+    return dict(in_tasks(spark, paths, -(-len(paths) // _FILES_A_TASK), partial(_open_quotes, job)).collect())
+
+
+def _open_quotes(job: SourceJob, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        try:
+            with open_text(path, job) as lines:
+                problem = open_quote(lines, job)
+        except OSError:
+            # Spark says why it cannot read the file.
+            continue
+        if problem:
+            yield path, problem
+
+
+def open_quote(lines: Iterable[str], job: SourceJob) -> str | None:
+    """Return what is wrong with the first value over several lines that is not closed where it ends; None without one.
+
+    Other quotes in the middle of a value are none of its business: Spark keeps them. Files with delimiters of several
+    characters, or with line separators of their own, are not checked.
+    """
+    options = {name.lower(): value for name, value in job.source_options.items()}
+    delimiter, quote = options.get("sep", options.get("delimiter", ",")), options.get("quote", '"')
+    delimiter = "\t" if delimiter == r"\t" else delimiter
+    if len(delimiter) != 1 or len(quote) != 1 or "linesep" in options:
+        return None
+    escape, comment = options.get("escape", quote), options.get("comment") or None
+    end = 0
+
+    def without_comments() -> Iterator[str]:
+        for line in lines:
+            is_comment = comment is not None and rows.line_num == end and line.startswith(comment)
+            yield "\n" if is_comment else line
+
+    rows = csv.reader(
+        without_comments(),
+        delimiter=delimiter,
+        quotechar=quote,
+        doublequote=escape == quote,
+        escapechar=escape if len(escape) == 1 and escape != quote else None,
+        skipinitialspace=options.get("ignoreleadingwhitespace", "").lower() == "true",
+        strict=True,
+    )
+    limit = csv.field_size_limit(_LONGEST_VALUE)
+    try:
+        while True:
+            end = rows.line_num
+            try:
+                next(rows)
+            except StopIteration:
+                return None
+            except csv.Error as error:
+                is_last = "end of data" in str(error)
+                if is_last or rows.line_num > end + 1:
+                    return _problem(end + 1, None if is_last else rows.line_num)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _problem(start: int, end: int | None) -> str:
+    where = "nothing closes it" if end is None else f"the next one, in line {end}, does not end a value"
+    return (
+        f"has in line {start} a quote with which the lines after it would become one value: {where}; "
+        "close it, or double the quotes that are part of a value"
+    )
