@@ -12,6 +12,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from catalog.errors import StorageError
 from catalog.files.filesystem import FileInfo
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.encodings import open_text
@@ -19,13 +20,13 @@ from spark_jobs.reading.source_lines import has_long_values
 from spark_jobs.sessions.python_tasks import in_tasks
 
 _FILES_A_TASK = 8
-_LONGEST_VALUE = 1 << 28
-"""Characters of a value; Python's limit is lower, and Spark has none but the memory."""
+_LONGEST_VALUE = 1 << 26
+"""Characters of a value, which is read into memory; Python's own limit is far lower."""
 
 
 def open_quotes(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob) -> dict[str, str]:
     """Return the files with a quote that swallows lines: path → what is wrong with it."""
-    if job.source_format != "csv" or not has_long_values(job):
+    if not files or job.source_format != "csv" or not has_long_values(job):
         return {}
     paths = [file.path for file in files]
     return dict(in_tasks(spark, paths, -(-len(paths) // _FILES_A_TASK), partial(_open_quotes, job)).collect())
@@ -36,7 +37,7 @@ def _open_quotes(job: SourceJob, paths: Iterable[str]) -> Iterator[tuple[str, st
         try:
             with open_text(path, job) as lines:
                 problem = open_quote(lines, job)
-        except OSError:
+        except (OSError, ValueError, StorageError):
             # Spark says why it cannot read the file.
             continue
         if problem:
@@ -80,16 +81,18 @@ def open_quote(lines: Iterable[str], job: SourceJob) -> str | None:
             except StopIteration:
                 return None
             except csv.Error as error:
-                is_last = "end of data" in str(error)
-                if is_last or rows.line_num > end + 1:
-                    return _problem(end + 1, None if is_last else rows.line_num)
+                if "end of data" in str(error):
+                    return _problem(end + 1, "nothing closes it")
+                if "limit" in str(error):
+                    return _problem(end + 1, f"it is not closed after {_LONGEST_VALUE:,} characters")
+                if rows.line_num > end + 1:
+                    return _problem(end + 1, f"the next one, in line {rows.line_num}, does not end a value")
     finally:
         csv.field_size_limit(limit)
 
 
-def _problem(start: int, end: int | None) -> str:
-    where = "nothing closes it" if end is None else f"the next one, in line {end}, does not end a value"
+def _problem(line: int, where: str) -> str:
     return (
-        f"has in line {start} a quote with which the lines after it would become one value: {where}; "
-        "close it, or double the quotes that are part of a value"
+        f"has in line {line} a quote with which the lines after it would become one value: {where}; close it, or "
+        "double the quotes that are part of a value"
     )

@@ -77,6 +77,7 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
             "closes it; close it, or double the quotes that are part of a value",
         },
     ),
+    "a truncated file of long values": (LONG_VALUES, "b.csv.gz", truncated(f"{HEADER}US,2,3,1\n"), {"line": None}),
     "no record": (JSON, "b.json", b'{"country": "US", "day": 2, "id": \n', {"line": 1}),
     "an unknown field": (
         JSON,

@@ -58,6 +58,14 @@ def test_other_files_are_read_as_before(text: str, options: dict[str, str]) -> N
     assert problem_of(text, **options) is None
 
 
+def test_a_value_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.reading.open_quotes._LONGEST_VALUE", 20)
+    problem = problem_of(LINES + FIRST + '3,2024-01-02,"y"\n')
+    assert problem is not None
+    assert "line 2" in problem
+    assert "not closed after 20 characters" in problem
+
+
 _VALUES = st.text(st.sampled_from("ab\",;\n#'\\ "), max_size=6)
 
 
