@@ -1,13 +1,17 @@
 """Calls of the Airflow notifiers that `tables.yaml` and `CALVE_NOTIFY` name.
 
 They are called in the process of the task, with its context and in it `calve`: `event`, `table`, `message`, and what
-else is known. A notifier that fails is logged, and fails nothing.
+else is known. A notifier that fails, or takes too long, is logged, and fails nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog.settings.notify_rules import NotifierRule, NotifyEvent, NotifyRules
+
+LONGEST_SECONDS = 60
+"""The time that a notifier has. One that waits for a server would hold its task, and the next runs of its DAG."""
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +59,42 @@ def notify(context: Context, event: NotifyEvent, table: str | None, message: str
     told = {"event": event.value, "table": table, "message": message, **more}
     for rule in _rules(event, table):
         try:
-            # A copy, because a notifier adds its own fields to it.
-            _notifier(rule)({**context, "calve": deepcopy(told)})
+            with _at_most(LONGEST_SECONDS):
+                # A copy, because a notifier adds its own fields to it.
+                _notifier(rule)({**context, "calve": deepcopy(told)})
         except (Exception, SystemExit) as error:
             log.warning(
                 "Notifier %s could not be called for %s of %s: %s: %s",
                 *(rule.path, event, table or "no table", type(error).__name__, error),
             )
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Interrupt the block after some time; outside of the main thread, which has the signals, it has no limit.
+
+    Airflow's own limit, the task's `execution_timeout`, uses the same timer, and continues after the block.
+
+    Raises:
+        TimeoutError: The block took too long.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError(f"it has not returned for {seconds:g} seconds")
+
+    began, handler = time.monotonic(), signal.signal(signal.SIGALRM, interrupt)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            # At once if it would have been over.
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 0.001), interval)
 
 
 def _notifier(rule: NotifierRule) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ from catalog.settings.notify_rules import NotifyEvent
 
 TABLE = "demo.flights"
 NOTIFIERS = """\
-import json, os
+import json, os, time
 from airflow.sdk.bases.notifier import BaseNotifier
 
 class Writer(BaseNotifier):
@@ -36,6 +38,10 @@ class Writer(BaseNotifier):
 class Broken(Writer):
     def notify(self, context):
         raise ConnectionError("the mail server is down")
+
+class Hanging(Writer):
+    def notify(self, context):
+        time.sleep(60)
 
 class Ending(Writer):
     def notify(self, context):
@@ -113,6 +119,30 @@ def test_a_broken_notifier_is_named_and_the_others_are_called(
         "Notifier own_notifiers.Writer",
     ]
     assert named[0].endswith("for on_failure of demo.flights: ConnectionError: the mail server is down")
+
+
+def test_a_notifier_that_hangs_is_interrupted_and_the_limit_of_the_task_goes_on(
+    configure: Any, told: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calve_airflow.notifying.LONGEST_SECONDS", 0.2)
+    configure({"on_failure": ["own_notifiers.Hanging", "own_notifiers.Writer"]})
+
+    def end_task(*_: object) -> None:
+        raise InterruptedError("the time of the task is over")
+
+    before, began = signal.signal(signal.SIGALRM, end_task), time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 3)
+        notify(context(), NotifyEvent.FAILURE, TABLE, "the disk is full")
+        assert told() == ["on_failure demo.flights: the disk is full"]
+        assert "Hanging could not be called for on_failure of demo.flights: TimeoutError: it has not" in caplog.text
+        assert signal.getsignal(signal.SIGALRM) is end_task
+        with pytest.raises(InterruptedError, match="time of the task"):
+            time.sleep(60)
+        assert time.monotonic() - began >= 2.9
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_wrong_settings_are_logged_and_fail_nothing(
