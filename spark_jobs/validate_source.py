@@ -47,6 +47,7 @@ from spark_jobs.sessions.kept_rows import KeptRows, keeping
 from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
+_ALL_OR_NONE = "With mode `replace`, no file is set aside, because its partitions would lose their rows in other files"
 
 log = logging.getLogger("spark_jobs.validate_source")
 
@@ -167,21 +168,19 @@ def _all_files(
     """Return all files, and the partitions of their rows.
 
     Raises:
-        SourceFileError: A line cannot be parsed.
+        SourceFileError: A line cannot be parsed, or a file cannot be read.
     """
     source = read_source(spark, files, job, table)
+    if source.refused:
+        path, reason = next(iter(source.refused.items()))
+        raise SourceFileError(f"source {path} {reason}. {_ALL_OR_NONE}")
     # By file, too, where a report counts what is left out of each.
     by_file = may_discard(source)
     parsed = parsed_once(source, kept, keys, by_file=by_file)
     counted = persist(count_rows(parsed, keys, *([f.col(FILE)] if by_file else [])))
     if bad := counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
         error = unreadable_lines(source, bad)
-        if job.bad_files != SKIP:
-            raise error
-        raise SourceFileError(
-            f"{error}. With mode `replace`, no file is set aside, because its partitions would lose the rows that they "
-            "have in other files"
-        )
+        raise error if job.bad_files != SKIP else SourceFileError(f"{error}. {_ALL_OR_NONE}")
     partitions = counted.select(*map(quoted, keys), "row_count")
     return GoodFiles(source, persist(partitions_of(counted, keys)) if by_file else partitions, counted)
 

@@ -259,15 +259,23 @@ def test_a_wrong_merge_adds_nothing(
 
 
 @on_sqlite
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (HEADER + "US,1,x,20\n", r"b2\.csv, line 2: "),
+        ("country,day,id,amount,a.b\nUS,1,2,20,1\n", r"b2\.csv cannot be loaded, because "),
+    ],
+    ids=["a bad value", "a name of no column"],
+)
 def test_a_bad_file_fails_a_replacement_even_if_bad_files_are_skipped(
-    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, bad: str, problem: str
 ) -> None:
     """Otherwise the partition would have the rows of its other files alone, and later those of the corrected one."""
     loader, source = make_loader(), deliver(tmp_path / "in", "a.csv", HEADER + "US,1,1,1\n")
     loader.load(deliver(source, "b.csv", HEADER + "US,1,2,2\n"))
     deliver(source, "a2.csv", HEADER + "US,1,1,10\n")
-    deliver(source, "b2.csv", HEADER + "US,1,x,20\n")
-    with pytest.raises(SourceFileError, match=r"(?s)b2\.csv, line 2: .*With mode `replace`, no file is set aside"):
+    deliver(source, "b2.csv", bad)
+    with pytest.raises(SourceFileError, match=f"(?s){problem}.*With mode `replace`, no file is set aside"):
         loader.load(source, mode="replace", bad_files="skip")
     deliver(source, "b2.csv", HEADER + "US,1,2,20\n")
     assert loader.load(source, mode="replace", bad_files="skip")["row_count"] == 2
