@@ -48,4 +48,4 @@ def check_reader_options(place: str, names: Iterable[str]) -> None:
             raise InvalidConfigurationError(f"{wrong}, but no load leaves out rows in silence; see {instead}: skip")
         similar = difflib.get_close_matches(name.lower(), _KNOWN, n=1)
         advice = f"did you mean {_KNOWN[similar[0]]}?" if similar else "docs/loading.md lists options of each format"
-        raise InvalidConfigurationError(f"{wrong}, which is no option of Spark's reader; {advice}")
+        raise InvalidConfigurationError(f"{wrong}, which is no option for source files; {advice}")

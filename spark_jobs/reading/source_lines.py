@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from catalog.operations.job_requests import SourceJob
-from spark_jobs.reading.encodings import open_text
+from spark_jobs.reading.encodings import encoding_of, is_wide, open_text
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document, records_of
 
 OWN = "_calve_"
@@ -57,8 +57,9 @@ def _options(job: SourceJob) -> dict[str, str]:
 
 
 def has_long_values(job: SourceJob) -> bool:
-    """Return whether values of CSV files may have line breaks."""
-    return _options(job).get("multiline", "false").lower() == "true"
+    """Return whether values of CSV files may have line breaks; by default, in wide encodings (`reader_options`)."""
+    given = _options(job).get("multiline")
+    return is_wide(encoding_of(job)) if given is None else given.lower() == "true"
 
 
 def _csv_rows(lines: Iterable[str], job: SourceJob) -> Iterator[tuple[int, dict[str, str | None]]]:

@@ -36,7 +36,7 @@ def test_each_option_of_sparks_readers_is_allowed_or_left_out_for_a_reason(spark
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("delim", "source_options has delim, which is no option of Spark's reader; did you mean delimiter"),
+        ("delim", "source_options has delim, which is no option for source files; did you mean delimiter"),
         ("fieldTerminator", "has fieldTerminator, .*; docs/loading.md lists"),
         ("multiline_", "has multiline_, .* did you mean multiLine?"),
         ("Mode", "has Mode, but no load leaves out rows in silence; see bad_files: skip"),

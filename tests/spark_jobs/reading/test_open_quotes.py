@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.open_quotes import open_quote
+from spark_jobs.reading.source_lines import has_long_values
 
 LINES = "id,day,note\n"
 FIRST = '1,2024-01-01,"open\n2,2024-01-01,x\n'
 
 
+def job_with(**options: str) -> SourceJob:
+    return SourceJob(operation_id="o", step="s", attempt=1, table="a.t", source_format="csv", source_options=options)
+
+
 def problem_of(text: str, **options: str) -> str | None:
-    given = {"multiLine": "true", **options}
-    job = SourceJob(operation_id="o", step="s", attempt=1, table="a.t", source_format="csv", source_options=given)
+    job = job_with(**{"multiLine": "true", **options})
     return open_quote(io.StringIO(text, newline=""), job)
 
 
@@ -64,6 +68,14 @@ def test_a_value_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert problem is not None
     assert "line 2" in problem
     assert "not closed after 20 characters" in problem
+
+
+def test_files_are_checked_if_spark_reads_values_over_several_lines() -> None:
+    assert has_long_values(job_with(MultiLine="True"))
+    assert has_long_values(job_with(encoding="UTF-16LE"))
+    assert not has_long_values(job_with(encoding="UTF-16LE", multiLine="false"))
+    assert not has_long_values(job_with(encoding="ISO-8859-1"))
+    assert not has_long_values(job_with())
 
 
 _VALUES = st.text(st.sampled_from("ab\",;\n#'\\ "), max_size=6)
