@@ -125,6 +125,11 @@ class SourceJob(JobRequest):
         object.__setattr__(self, "required", tuple(self.required))
 
     @property
+    def lowered_options(self) -> dict[str, str]:
+        """`source_options` by their names in lower case, whose case does not matter to Spark."""
+        return {name.lower(): value for name, value in self.source_options.items()}
+
+    @property
     def merge_rule(self) -> MergeRule:
         """The rule of a load with mode `merge`.
 

@@ -22,8 +22,8 @@ READER_OPTIONS = (
     *("positionalFieldMatching", "recursiveFieldMaxDepth", "stableIdentifierPrefixForUnionType"),
 )
 _PLACES = ("path", "paths", "avroschemaurl", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
-_LOSSES = {"mode": "bad_files", "ignorecorruptfiles": "bad_files", "ignoremissingfiles": "bad_files"}
-"""Options with which Spark would leave out rows in silence → the field of an entry that sets aside bad files."""
+_LOSSES = ("mode", "ignorecorruptfiles", "ignoremissingfiles")
+"""Options with which Spark would leave out rows in silence."""
 _KNOWN = {option.lower(): option for option in READER_OPTIONS}
 
 
@@ -44,8 +44,8 @@ def check_reader_options(place: str, names: Iterable[str]) -> None:
         )
     for name in unknown:
         wrong = f"{place}: source_options has {name}"
-        if instead := _LOSSES.get(name.lower()):
-            raise InvalidConfigurationError(f"{wrong}, but no load leaves out rows in silence; see {instead}: skip")
+        if name.lower() in _LOSSES:
+            raise InvalidConfigurationError(f"{wrong}, but no load leaves out rows in silence; see bad_files: skip")
         similar = difflib.get_close_matches(name.lower(), _KNOWN, n=1)
         advice = f"did you mean {_KNOWN[similar[0]]}?" if similar else "docs/loading.md lists options of each format"
         raise InvalidConfigurationError(f"{wrong}, which is no option for source files; {advice}")

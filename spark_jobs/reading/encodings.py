@@ -18,7 +18,7 @@ _KNOWN = ("ascii", "iso8859-1", *(f"utf-{bits}{order}" for bits in (16, 32) for 
 
 def encoding_of(job: SourceJob) -> str | None:
     """Return the encoding that the settings of a load name, as Python spells it; None if they name none."""
-    options = {name.lower(): value for name, value in job.source_options.items()}
+    options = job.lowered_options
     name = options.get("encoding", options.get("charset"))
     try:
         return None if name is None else codecs.lookup(name).name

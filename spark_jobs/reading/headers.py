@@ -15,8 +15,7 @@ _MOST_CHARACTERS = 1_000_000
 
 def has_header(job: SourceJob) -> bool:
     """Return whether the first line of each CSV file has the names of its columns."""
-    options = {name.lower(): value for name, value in job.source_options.items()}
-    return options.get("header", "false").lower() == "true"
+    return job.lowered_options.get("header", "false").lower() == "true"
 
 
 def by_header(files: Sequence[FileInfo], job: SourceJob) -> list[list[FileInfo]]:

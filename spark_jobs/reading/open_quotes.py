@@ -16,7 +16,7 @@ from catalog.errors import StorageError
 from catalog.files.filesystem import FileInfo
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.encodings import open_text
-from spark_jobs.reading.source_lines import has_long_values
+from spark_jobs.reading.source_lines import delimiter_of, has_long_values
 from spark_jobs.sessions.python_tasks import in_tasks
 
 _FILES_A_TASK = 8
@@ -50,8 +50,8 @@ def open_quote(lines: Iterable[str], job: SourceJob) -> str | None:
     Other quotes in the middle of a value are none of its business: Spark keeps them. Files with delimiters of several
     characters, or with line separators of their own, are not checked.
     """
-    options = {name.lower(): value for name, value in job.source_options.items()}
-    delimiter, quote = options.get("sep", options.get("delimiter", ",")), options.get("quote", '"')
+    options = job.lowered_options
+    delimiter, quote = delimiter_of(job), options.get("quote", '"')
     delimiter = "\t" if delimiter == r"\t" else delimiter
     if len(delimiter) != 1 or len(quote) != 1 or "linesep" in options:
         return None

@@ -30,7 +30,7 @@ def line_of(path: str, record: Mapping[str, Any], job: SourceJob) -> int | None:
     compared = {name: value for name, value in values.items() if value is None or type(value) in (str, int)}
     if job.source_format not in ("csv", "json") or not compared:
         return None
-    nulls = (None, "", _options(job).get("nullvalue", ""))
+    nulls = (None, "", job.lowered_options.get("nullvalue", ""))
     with open_text(path, job) as lines:
         rows = _csv_rows(lines, job) if job.source_format == "csv" else _json_rows(path, lines, job)
         for number, row in rows:
@@ -52,19 +52,20 @@ def _is_same(text: str | None, value: str | int | None, nulls: Sequence[str | No
         return False
 
 
-def _options(job: SourceJob) -> dict[str, str]:
-    return {name.lower(): value for name, value in job.source_options.items()}
+def delimiter_of(job: SourceJob) -> str:
+    """Return what is between the values of CSV files, as it is written in the options."""
+    options = job.lowered_options
+    return options.get("sep", options.get("delimiter", ","))
 
 
 def has_long_values(job: SourceJob) -> bool:
     """Return whether values of CSV files may have line breaks; by default, in wide encodings (`reader_options`)."""
-    given = _options(job).get("multiline")
+    given = job.lowered_options.get("multiline")
     return is_wide(encoding_of(job)) if given is None else given.lower() == "true"
 
 
 def _csv_rows(lines: Iterable[str], job: SourceJob) -> Iterator[tuple[int, dict[str, str | None]]]:
-    options = _options(job)
-    delimiter = options.get("sep", options.get("delimiter", ","))
+    options, delimiter = job.lowered_options, delimiter_of(job)
     if len(delimiter) != 1:
         return
     quote = options.get("quote", '"')[:1] or None

@@ -162,9 +162,11 @@ def _without_open_quotes(
     if isinstance(job, WritePartitionsJob):
         # They are validated.
         return files
-    for path, reason in open_quotes(spark, files, job).items():
-        _refuse([file for file in files if file.path == path], reason, job, refused)
-    return [file for file in files if file.path not in refused]
+    problems = open_quotes(spark, files, job)
+    for file in files:
+        if file.path in problems:
+            _refuse([file], problems[file.path], job, refused)
+    return [file for file in files if file.path not in problems]
 
 
 def _refuse(files: Sequence[FileInfo], reason: str, job: SourceJob, refused: dict[str, str]) -> None:
@@ -218,7 +220,7 @@ def reader_options(job: SourceJob) -> dict[str, str]:
         SourceFileError: Spark cannot read JSON records on lines in this encoding.
     """
     options = dict(job.source_options)
-    given = {name.lower(): value for name, value in options.items()}
+    given = job.lowered_options
     if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
         options["escape"] = quote
     encoding = encoding_of(job)
@@ -368,7 +370,7 @@ def _read_type(name: str, type_text: str, target: Target) -> DataType:
     Columns with known types are read as strings and cast later, so that a value that does not fit is named. Spark's
     reader parses times in another format, and nested types.
     """
-    known, options = parse_column_type(type_text), {option.lower() for option in target.job.source_options}
+    known, options = parse_column_type(type_text), target.job.lowered_options.keys()
     has_format = (isinstance(known, DateType) and "dateformat" in options) or (
         isinstance(known, TimestampType) and not options.isdisjoint(("timestampformat", "timezone"))
     )
