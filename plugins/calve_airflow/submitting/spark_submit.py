@@ -14,7 +14,6 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from catalog.settings.code_archive import code_archive
 from catalog.settings.environment import REPOSITORY, is_local_master
 from catalog.settings.secret_names import is_name_of_secret
 
@@ -55,6 +54,7 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
     # Imported late, because the imports take longer than parsing all DAG files.
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+    from catalog.settings.code_archive import code_archive
     from catalog.settings.spark_settings import session_defaults, with_storage
 
     master, in_cluster = _master(conn_id)
