@@ -392,8 +392,8 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
 
 
 def _merge(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    merge = entry.get("merge") or {}
-    if merge or entry.get("mode") == LoadMode.MERGE:
+    merge = {} if (given := entry.get("merge")) is None else given
+    if merge != {} or entry.get("mode") == LoadMode.MERGE:
         MergeRule.from_config(merge)
     return dict(merge)
 

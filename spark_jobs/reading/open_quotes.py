@@ -52,7 +52,6 @@ def open_quote(lines: Iterable[str], job: SourceJob) -> str | None:
     """
     options = job.lowered_options
     delimiter, quote = delimiter_of(job), options.get("quote", '"')
-    delimiter = "\t" if delimiter == r"\t" else delimiter
     if len(delimiter) != 1 or len(quote) != 1 or "linesep" in options:
         return None
     escape, comment = options.get("escape", quote), options.get("comment") or None

@@ -52,10 +52,15 @@ def _is_same(text: str | None, value: str | int | None, nulls: Sequence[str | No
         return False
 
 
+_ESCAPED = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\\": "\\", r"\'": "'", r"\"": '"'}
+"""Delimiters that Spark reads with a backslash. Source: `CSVExprUtils` of Spark 4.1."""
+
+
 def delimiter_of(job: SourceJob) -> str:
-    """Return what is between the values of CSV files, as it is written in the options."""
+    """Return what is between the values of CSV files."""
     options = job.lowered_options
-    return options.get("sep", options.get("delimiter", ","))
+    written = options.get("sep", options.get("delimiter", ","))
+    return _ESCAPED.get(written, written)
 
 
 def has_long_values(job: SourceJob) -> bool:

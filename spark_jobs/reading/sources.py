@@ -224,8 +224,8 @@ def reader_options(job: SourceJob) -> dict[str, str]:
     if job.source_format == "csv" and "escape" not in given and (quote := given.get("quote", '"')):
         options["escape"] = quote
     encoding = encoding_of(job)
-    if job.source_format == "csv" and is_wide(encoding):
-        options.setdefault("multiLine", "true")
+    if job.source_format == "csv" and is_wide(encoding) and "multiline" not in given:
+        options["multiLine"] = "true"
     if job.source_format == "json" and encoding is not None:
         if encoding in _UNORDERED and given.get("multiline") == "false":
             raise SourceFileError(

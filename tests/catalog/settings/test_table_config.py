@@ -63,6 +63,7 @@ def test_a_rule_of_merging_is_kept_for_runs_with_that_mode(write: Any) -> None:
     ("entry", "message"),
     [
         ({"mode": "merge"}, "merge has keys None, not a list of columns that identify a row; expected"),
+        ({"merge": []}, r"merge is \[\], expected a mapping"),
         ({"merge": ["id"]}, r"merge is \['id'\], expected a mapping"),
         ({"merge": {"keys": "id"}}, "merge has keys 'id', not a list"),
         ({"merge": {"keys": ["id", "ID"]}}, "merge has keys id, id; name each column once"),

@@ -131,6 +131,16 @@ def test_values_with_line_breaks_keep_their_lines(
     assert "b.csv, line 7: partition key day is null" in str(refused.value)
 
 
+@on_sqlite
+@pytest.mark.parametrize("separator", ["\t", r"\t", r"\\", ";"])
+def test_lines_with_any_delimiter_are_named(loader: Any, tmp_path: Path, separator: str) -> None:
+    text = "id,note,day\n1,x,1\nmany,y,2\n".replace(",", {r"\t": "\t", r"\\": "\\"}.get(separator, separator))
+    (tmp_path / "a.csv").write_text(text)
+    options = {"header": "true", "sep": separator}
+    with pytest.raises(SourceFileError, match=r"a\.csv, line 3: column id: 'many' is no int"):
+        loader.load(tmp_path / "a.csv", source_format="csv", source_options=options, **TYPES)
+
+
 ARRAY = '[\n  {"id": 1, "note": "x", "day": 1},\n  {"id": 2,\n   "note": "y", "day": 2}\n]\n'
 LINES = '{"id": 3, "note": "z", "day": 3}\n{"id": 4, "note": null, "day": 4}\n'
 RECORD = '{\n  "id": 5,\n  "note": "long",\n  "day": 5\n}\n'
