@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 
 from calve_airflow.pages import (
@@ -88,7 +89,9 @@ def _busy(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 401 and not is_part(request) and "text/html" in request.headers.get("accept", ""):
-        login = get_auth_manager().get_url_login(next_url=str(request.url))
+        # Without the host: behind a proxy, the browser knows another one than the request names.
+        page = URL(path=request.url.path, query=request.url.query)
+        login = get_auth_manager().get_url_login(next_url=str(page))
         return RedirectResponse(login, status_code=303)
     titles = {401: "Not logged in", 403: "Not allowed", 404: "Not found", 405: "Not allowed"}
     return _error(request, error.status_code, titles.get(error.status_code, "Not possible"), str(error.detail))

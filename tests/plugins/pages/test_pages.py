@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -63,9 +64,11 @@ def test_each_page_is_for_users_who_are_logged_in(pages_server: PagesServer, tok
     with httpx.Client(base_url=pages_server.url) as client:
         anonymous = client.get(path)
         assert (anonymous.status_code, "shop" in anonymous.text) == (401, False)
-        browser = client.get(path, headers={"Accept": "text/html"})
+        browser = client.get(path, headers={"Accept": "text/html", "Host": "elsewhere.example"})
         assert browser.status_code == 303
-        assert "/auth/login" in browser.headers["location"]
+        login = urlsplit(browser.headers["location"])
+        asked = browser.request.url.raw_path.decode()
+        assert (login.path, parse_qs(login.query)) == ("/auth/login", {"next": [asked]})
         wrong = client.get(path, headers={"Authorization": "Bearer x"})
         assert wrong.status_code in (401, 403)
         for role in ROLES:
