@@ -207,7 +207,7 @@ def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
 def test_line_that_cannot_be_read_fails_the_run_and_is_named(
     third_month: Step, unreadable: Step, catalog: Catalog
 ) -> None:
-    expect_refusal(catalog, unreadable, "SourceFileError", "unreadable.csv, line 4: ", ",far,")
+    expect_refusal(catalog, unreadable, "SourceFileError", "unreadable.csv, line 4: column distance: 'far' is no int")
     assert unreadable.table == third_month.table
 
 
