@@ -151,11 +151,11 @@ def learned_checks(
     # Distinct values are compared where the number of rows is usual: fewer rows have fewer of them.
     usual_rows = [
         count == count and (band := learned.band(group, "row_count")) is not None and count in band
-        for group, count in zip(groups, summary["row_count"].astype("Float64").fillna(math.nan), strict=True)
+        for group, count in zip(groups, _floats(summary["row_count"]), strict=True)
     ]
     checks, results = [], dict[str, list[bool]]()
     for name, kind in _measures(summary, rule):
-        judged = list(zip(summary["partition"], groups, summary[name].astype("Float64").fillna(math.nan), strict=True))
+        judged = list(zip(summary["partition"], groups, _floats(summary[name]), strict=True))
         if kind is _DISTINCTS:
             judged = [entry for entry, is_usual in zip(judged, usual_rows, strict=True) if is_usual]
         bands = {str(partition): learned.band(group, name) for partition, group, value in judged if value == value}
@@ -177,6 +177,11 @@ def learned_checks(
             )
         )
     return summary.assign(**results), checks
+
+
+def _floats(measured: pandas.Series) -> list[float]:
+    """Return measures as floats; NaN for unknown ones, which pandas has as NA, and with which no comparison works."""
+    return measured.astype("Float64").to_numpy("float64", na_value=math.nan).tolist()  # type: ignore[no-any-return]
 
 
 class _Learned:

@@ -105,6 +105,16 @@ def failures(rule: LearningRule, known: Any, **measures: float) -> list[str]:
     return [check.name for check in checks if not judged[check.column].all()]
 
 
+@pytest.mark.parametrize("unknown", [None, float("nan"), pandas.NA])
+def test_partitions_without_a_measure_pass_beside_others(unknown: Any) -> None:
+    names = ("row_count", "amount_null_ratio", "at_age_seconds")
+    summary = pandas.DataFrame({"partition": ["day=98", "day=99"], "partition_id": [98, 99]})
+    summary = summary.assign(**{name: [unknown, 1_000_000.0] for name in names})
+    known = earlier(20, row_count=100, amount_null_ratio=0, at_age_seconds=60)
+    judged, checks = learned_checks(summary, [("98",), ("99",)], table(("day", "int")), LearningRule(), known)
+    assert [judged[check.column].tolist() for check in checks] == [[True, False]] * len(names)
+
+
 def test_partitions_pass_until_enough_earlier_ones_are_known() -> None:
     rule = LearningRule()
     assert failures(rule, earlier(FEWEST - 1, row_count=100), row_count=1) == []
