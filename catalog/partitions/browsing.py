@@ -13,6 +13,7 @@ from sqlalchemy import (
     Double,
     Numeric,
     Select,
+    and_,
     case,
     cast,
     collate,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
 )
 
 from catalog.datafiles.files import DataFile
@@ -95,7 +97,7 @@ class PartitionGroup:
 
     Attributes:
         values: Their values, as the partitions have them: two spellings of a value are two groups. None is null.
-        failed: The number of those whose latest quality check failed.
+        failed: The number of visible ones whose latest quality check failed.
     """
 
     values: tuple[str | None, ...]
@@ -242,21 +244,23 @@ class Browsing:
         """Return groups of partitions by SQL expressions, in the caller's transaction."""
         labelled = [expression.label(f"piece_{number}") for number, expression in enumerate(pieces)]
         query: Select[*tuple[Any, ...]] = select(*labelled, *_SUMS).where(*chosen).group_by(*labelled)
-        rows = connection.execute(query.order_by(_ROWS.desc()).limit(limit + 1)).all()
-        count = select(*labelled, func.count()).where(*chosen, PartitionRow.id.in_(_FAILED)).group_by(*labelled)
-        failed = dict[tuple[str, ...], int]()
-        for *values, number in connection.execute(count.limit(limit + 1)):
-            failed[tuple(values)] = number
-        width = len(labelled)
+        found = query.order_by(_ROWS.desc()).limit(limit + 1).subquery()
+        is_failed = PartitionRow.id.in_(_FAILED) & ~PartitionRow.is_quarantined
+        failed = (
+            select(*labelled, func.count().label("number")).where(*chosen, is_failed).group_by(*labelled).subquery()
+        )
+        is_same = and_(true(), *(found.c[piece.name] == failed.c[piece.name] for piece in labelled))
+        columns = func.coalesce(failed.c.number, 0), *found.c
         groups = [
             PartitionGroup(
-                unpack_values("/".join(row[:width])) if width else (),
-                sums_of(row[width:]),
-                failed.get(tuple(row[:width]), 0),
+                unpack_values("/".join(values[: len(labelled)])) if labelled else (),
+                sums_of(values[len(labelled) :]),
+                number,
             )
-            for row in rows[:limit]
+            for number, *values in connection.execute(select(*columns).outerjoin_from(found, failed, is_same))
         ]
-        return PartitionGroups(groups, len(rows) > limit)
+        groups.sort(key=lambda group: group.sums.rows, reverse=True)
+        return PartitionGroups(groups[:limit], len(groups) > limit)
 
     def chosen(
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool = False

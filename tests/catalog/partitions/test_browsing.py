@@ -149,7 +149,7 @@ def test_bad_partitions_are_quarantined_or_failed_their_check(catalog: Catalog, 
     add(catalog, flights, *(NewPartition((origin, "1", "2024-01-01")) for origin in "abcd"))
     ids = {partition.values[0]: partition.id for partition in catalog.get_partitions(flights.full_name)}
     hide(catalog, [ids["a"]])
-    check(catalog, {ids["b"]: False, ids["c"]: True})
+    check(catalog, {ids["a"]: False, ids["b"]: False, ids["c"]: True})
     page = catalog.browsing.page(flights.full_name, only_bad=True, sort="origin", descending=False)
     assert values_of(page.partitions, 0) == ["a", "b"]
     groups = catalog.browsing.groups(flights.full_name, ["origin"]).groups
@@ -159,6 +159,15 @@ def test_bad_partitions_are_quarantined_or_failed_their_check(catalog: Catalog, 
         "c": (0, 0),
         "d": (0, 0),
     }
+
+
+def test_failed_partitions_are_counted_in_the_largest_of_many_groups(catalog: Catalog, flights: Table) -> None:
+    names = "abcd"
+    add(catalog, flights, *(NewPartition((name, "1", "2024-01-01"), row_count=ord(name)) for name in names))
+    check(catalog, {partition.id: False for partition in catalog.get_partitions(flights.full_name)})
+    found = catalog.browsing.groups(flights.full_name, ["origin"], limit=2)
+    assert found.is_cut
+    assert [(group.values[0], group.failed) for group in found.groups] == [("d", 1), ("c", 1)]
 
 
 @pytest.mark.parametrize("few", [conditions.BY_ID, 0])
