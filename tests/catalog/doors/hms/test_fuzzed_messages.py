@@ -93,7 +93,7 @@ def open_files() -> int:
 
 
 @pytest.mark.usefixtures("flights")
-def test_mutated_messages_leave_the_server_alive_and_unleaking(door: HmsDoor, client: Any) -> None:
+def test_mutated_messages_leave_the_server_alive_and_unleaking(door: HmsDoor) -> None:
     chance = random.Random(20261126)
     messages = [message(call) for call in CALLS]
     for data in messages:
@@ -101,7 +101,8 @@ def test_mutated_messages_leave_the_server_alive_and_unleaking(door: HmsDoor, cl
     before = open_files()
     for _ in range(ROUNDS):
         send(door.port, mutated(chance.choice(messages), chance))
-    assert client.getVersion()
+    with door.client() as client:
+        assert client.getVersion()
     until = time.monotonic() + 10
     while open_files() > before + 5 and time.monotonic() < until:
         time.sleep(0.1)
