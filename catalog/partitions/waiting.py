@@ -66,6 +66,9 @@ _SEARCH_SECONDS = 2.0
 _REST = 20
 """A search is repeated after this multiple of its own duration at the earliest."""
 
+_FORGOTTEN_SECONDS = 7_200.0
+"""The time after which the search of a question that nobody has asked again is forgotten."""
+
 _WATCHED = 1_000
 """The number of incomplete partitions of a search whose changes lead to the next search."""
 
@@ -129,11 +132,15 @@ _SearchKey: TypeAlias = tuple[str, str | None, QualityDemand]
 
 @dataclass
 class _Memory:
-    """Results that are kept between two calls, for the questions of the latest call only."""
+    """Results that are kept between two calls, for the questions of the latest call only.
+
+    Searches are kept for longer, because several callers may take turns, and each begins with the oldest.
+    """
 
     tables: dict[TableName, _Known] = field(default_factory=dict)
     identities: dict[AwaitedPartitions, tuple[tuple[int, int], list[bytes]]] = field(default_factory=dict)
     searches: dict[_SearchKey, _Search] = field(default_factory=dict)
+    asked_at: dict[_SearchKey, float] = field(default_factory=dict)
     followed: dict[TableName, str | None] = field(default_factory=dict)
 
 
@@ -294,15 +301,16 @@ class PartitionWaits:
         self, questions: Mapping[AwaitedPartitions, _Known]
     ) -> Iterator[tuple[AwaitedPartitions, AwaitedState | CatalogError]]:
         """Yield the states of questions with an expression."""
-        searches, self._memory.searches = self._memory.searches, {}
+        now, failures = time.monotonic(), dict[_SearchKey, CatalogError]()
         known = {_search_key(question): known for question, known in questions.items()}
+        asked_at = self._memory.asked_at | dict.fromkeys(known, now)
+        self._memory.asked_at = {key: at for key, at in asked_at.items() if now - at < _FORGOTTEN_SECONDS}
+        searches = {key: search for key, search in self._memory.searches.items() if key in self._memory.asked_at}
         # An answer that ends a wait is asked for once, or by another caller, for whom it may be outdated.
         ended = {_search_key(question) for question in questions if _is_ended(searches, question)}
-        searches = {key: search for key, search in searches.items() if key in known}
-        watched = {number for search in searches.values() for number in search.watched}
+        watched = {number for key in known.keys() & searches.keys() for number in searches[key].watched}
         with self._storage.read() as connection:
             statuses = _look_up_ids(connection, watched)
-        now, failures = time.monotonic(), dict[_SearchKey, CatalogError]()
         due = [key for key in known if key in ended or _is_due(searches.get(key), known[key], statuses, key[2], now)]
         for key in sorted(due, key=lambda key: searches[key].began_at if key in searches else 0.0):
             if time.monotonic() > now + _SEARCH_SECONDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
@@ -105,7 +106,10 @@ def test_quality_is_demanded_or_not(catalog: Catalog, table: Table) -> None:
 
 
 @pytest.mark.smoke
-def test_a_release_with_a_reason_is_a_verdict_until_the_next_check(catalog: Catalog, table: Table) -> None:
+def test_a_release_with_a_reason_is_a_verdict_until_the_next_check(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_REST", 0)
     add(catalog, ("DE", "2"), ("DE", "3"))
     partitions = [("DE", "2"), ("DE", "3")]
     check(catalog, False, *partitions)
@@ -198,7 +202,7 @@ def statements(catalog: Catalog) -> list[str]:
 
 @pytest.mark.smoke
 def test_many_questions_need_few_statements_and_nothing_is_kept_of_former_ones(
-    catalog: Catalog, statements: list[str]
+    catalog: Catalog, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         catalog.create_table(f"demo.t{number}", columns=[("v", "int")], partition_keys=[("day", "int")])
@@ -218,6 +222,7 @@ def test_many_questions_need_few_statements_and_nothing_is_kept_of_former_ones(
     catalog.add_partitions("demo.t4", [NewPartition(("4",))])
     ready = [question for question, state in catalog.waits.look(questions).items() if state.is_ready]  # type: ignore[union-attr]
     assert ready == [questions[3], questions[4]]
+    monkeypatch.setattr(waiting, "_FORGOTTEN_SECONDS", 0)
     catalog.waits.look(questions[:2])
     assert [len(kept) for kept in (memory.tables, memory.identities, memory.searches)] == [2, 1, 1]
 
@@ -255,6 +260,28 @@ def test_a_search_is_not_repeated_before_something_has_changed(
     monkeypatch.setattr(waiting, "_SEARCH_SECONDS", 60)
     catalog.alter_partition(TABLE, ("FR", "1"), rename_to=("FR", "2"))
     assert look(catalog, other) == AwaitedState(1, ready=1)
+
+
+def test_callers_in_turn_get_all_their_questions_answered(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = waiting.PartitionWaits._search
+
+    def search_slowly(waits: Any, *arguments: Any) -> Any:
+        time.sleep(0.2)
+        return search(waits, *arguments)
+
+    # A call has time for one search only.
+    monkeypatch.setattr(waiting.PartitionWaits, "_search", search_slowly)
+    monkeypatch.setattr(waiting, "_SEARCH_SECONDS", 0.15)
+    questions = [catalog.waits.question(TABLE, expression=f"day = {day}") for day in (5, 4, 3, 2, 1)]
+    other = catalog.waits.question(TABLE, expression="country = 'DE'")
+    for _ in range(40):
+        if catalog.waits.look(questions)[questions[-1]].is_ready:  # type: ignore[union-attr]
+            break
+        catalog.waits.look([other])
+    else:
+        pytest.fail("the partition of day 1 is never searched")
 
 
 def test_partitions_that_another_engine_adds_are_noticed(
