@@ -24,7 +24,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from catalog.errors import CatalogError, ConflictError, TableNotFoundError
 from catalog.files.filesystem import Folder, in_parallel
@@ -53,6 +54,9 @@ SAMPLE = 200
 """The number of partitions, or of data files, of a table whose files are looked up."""
 
 _SHOWN = 10
+_PRIME = 2**31 - 1
+"""Products of two smaller numbers fit into the databases' integers."""
+
 _AGAIN = "Correct this, and check again"
 
 
@@ -198,9 +202,8 @@ class CatalogCheck:
             return
         if size.partitions + size.quarantined > self._most_partitions:
             return
-        if self._operations.oldest_unfinished_ms(table) is not None:
-            reason = "an operation is running, whose folders are not registered yet"
-            yield Finding(FindingKind.NOT_CHECKED, table.full_name, 1, (reason,), "Check again when it has ended")
+        if self._is_busy(table):
+            yield _unchecked(table, "folders")
             return
         compared = self._repairs.compare(table.full_name)
         repair = f"MSCK REPAIR TABLE {table.full_name}"
@@ -225,33 +228,40 @@ class CatalogCheck:
 
     def _files(self, table: Table, size: TableSize) -> Iterator[Finding]:
         if table.has_file_rows:
-            yield from self._data_files(table, size)
+            yield from self._data_files(table)
         elif table.partition_keys and not table.is_iceberg:
-            partitions = self._sampled_partitions(table, size)
+            was_busy = self._is_busy(table)
+            partitions = self._sampled_partitions(table)
             # Missing folders of smaller tables are findings of their own.
             is_listed = size.partitions + size.quarantined <= self._most_partitions
             counted = in_parallel(partial(_difference_of_counts, is_listed=is_listed), partitions)
+            stale = [f"{partition.name(table)} {difference}" for partition, difference in counted if difference]
+            if stale and (was_busy or self._is_busy(table)):
+                yield _unchecked(table, "files")
+                return
             yield from _finding(
                 FindingKind.STALE_COUNTS,
                 table,
-                [f"{partition.name(table)} {difference}" for partition, difference in counted if difference],
+                stale,
                 f"In a sample of {len(partitions):,} partition(s); another program has changed the files: `calve batch "
                 "update` sets counts",
             )
 
-    def _sampled_partitions(self, table: Table, size: TableSize) -> list[Partition]:
-        row, step, rest = PartitionRow, *self._step(size.partitions + size.quarantined)
-        query = partition_query(table).where(
-            row.table_id == table.id, row.file_count.is_not(None), row.id % step == rest
-        )
-        with self._storage.read() as connection:
-            return PartitionFactory(table).make_all(connection.execute(query.limit(self._sample)).all())
+    def _is_busy(self, table: Table) -> bool:
+        return self._operations.oldest_unfinished_ms(table) is not None
 
-    def _data_files(self, table: Table, size: TableSize) -> Iterator[Finding]:
-        row, step, rest = DataFileRow, *self._step(size.files)
-        query = select(row.path, row.size_bytes).where(row.table_id == table.id, row.id % step == rest)
+    def _sampled_partitions(self, table: Table) -> list[Partition]:
+        row = PartitionRow
+        query = partition_query(table).where(row.file_count.is_not(None)).order_by(_shuffled(row.id))
         with self._storage.read() as connection:
-            files = connection.execute(query.limit(self._sample)).all()
+            rows = connection.execute(query.limit(self._sample)).all()
+        return sorted(PartitionFactory(table).make_all(rows), key=lambda partition: partition.id)
+
+    def _data_files(self, table: Table) -> Iterator[Finding]:
+        row = DataFileRow
+        query = select(row.path, row.size_bytes).where(row.table_id == table.id).order_by(_shuffled(row.id))
+        with self._storage.read() as connection:
+            files = sorted(connection.execute(query.limit(self._sample)).all())
         folder = Folder(table.location)
         infos = in_parallel(folder.file_info, [file.path for file in files])
         missing = [file.path for file, info in zip(files, infos, strict=True) if info is None]
@@ -262,11 +272,6 @@ class CatalogCheck:
             f"In a sample of {len(files):,} file(s); restore them, or roll the table back",
         )
 
-    def _step(self, count: int) -> tuple[int, int]:
-        """Return the divisor and the remainder of the ids of a sample: another one each time."""
-        step = max(1, count // self._sample)
-        return step, random.randrange(step)
-
     def _indexes(self, table: Table, size: TableSize) -> Iterator[Finding]:
         with self._storage.read() as connection:
             indexes = list_indexes(connection, table.id or 0)
@@ -275,7 +280,7 @@ class CatalogCheck:
             if index.state is IndexState.FAILED:
                 advice = f"DROP the index, or correct {index.failure_code} and create it again"
                 yield Finding(FindingKind.INDEX_FAILED, table.full_name, 1, (index.name,), advice)
-            elif index.state is IndexState.CREATING and self._operations.oldest_unfinished_ms(table) is None:
+            elif index.state is IndexState.CREATING and not self._is_busy(table):
                 advice = "No operation builds it: run the DAG build_partition_index, or calve create-index"
                 yield Finding(FindingKind.INDEX_NOT_BUILT, table.full_name, 1, (index.name,), advice)
             elif index.state is IndexState.ACTIVE and is_small:
@@ -333,6 +338,17 @@ def _orphans(report: VacuumReport) -> Iterator[Finding]:
         yield from _finding(FindingKind.ORPHAN_FILES, table.table, (), advice, table.orphan_files)
     for problem in report.problems:
         yield Finding(FindingKind.NOT_CHECKED, None, 1, (problem,), _AGAIN)
+
+
+def _unchecked(table: Table, what: str) -> Finding:
+    reason = f"an operation is running, whose {what} are not registered yet"
+    return Finding(FindingKind.NOT_CHECKED, table.full_name, 1, (reason,), "Check again when it has ended")
+
+
+def _shuffled(number: InstrumentedAttribute[int]) -> ColumnElement[int]:
+    """Return an expression by which ids are in random order, another one each time."""
+    # Whatever the distance between the ids is, because the modulus is a prime.
+    return (number % _PRIME) * random.randrange(1, _PRIME) % _PRIME
 
 
 def _finding(

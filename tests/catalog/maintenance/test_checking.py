@@ -95,6 +95,20 @@ def test_sample_is_bounded_and_another_one_each_time(catalog: Catalog) -> None:
     assert "In a sample of 2 partition(s)" in reports[0].advice
 
 
+def test_sample_does_not_depend_on_the_distance_of_ids(catalog: Catalog, root: Path) -> None:
+    others = [f"demo.other{number}" for number in range(3)]
+    for name in others:
+        catalog.create_table(name, columns=[("v", "int")], partition_keys=[("day", "int")])
+    for day in range(7, 31):
+        (root / f"day={day}").mkdir()
+        for name in (TABLE, *others):
+            catalog.add_partitions(name, [NewPartition((str(day),), file_count=1)])
+    with catalog.storage.write() as connection:
+        connection.execute(update(PartitionRow).values(file_count=7))
+    for _ in range(10):
+        assert found(catalog.maintenance.check(TABLE, sample=6))[FindingKind.STALE_COUNTS].count == 6
+
+
 @pytest.mark.usefixtures("root")
 def test_damaged_index_is_found_and_large_tables_are_left_to_others(catalog: Catalog) -> None:
     with catalog.storage.write() as connection:
@@ -195,6 +209,15 @@ def test_folders_of_a_running_operation_are_not_compared(catalog: Catalog, root:
     kinds = found(catalog.maintenance.check(TABLE))
     assert set(kinds) == {FindingKind.NOT_CHECKED}
     assert "an operation is running" in kinds[FindingKind.NOT_CHECKED].examples[0]
+
+
+def test_files_of_a_running_operation_are_not_compared(catalog: Catalog, root: Path) -> None:
+    (root / "day=1" / "arriving.parquet").write_text("new")
+    assert FindingKind.STALE_COUNTS in found(catalog.maintenance.check(TABLE))
+    catalog.operations.begin("running", OperationKind.APPEND_ROWS, TABLE)
+    report = catalog.maintenance.check(TABLE)
+    assert {finding.kind for finding in report.findings} == {FindingKind.NOT_CHECKED}
+    assert any("whose files are not registered yet" in finding.examples[0] for finding in report.findings)
 
 
 def test_wrong_arguments_are_refused(catalog: Catalog) -> None:
