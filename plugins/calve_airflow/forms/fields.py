@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from airflow.sdk import Param
 
-TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
+TABLE_PATTERN = r"^[^./\x00-\x1f]+\.[^./\x00-\x1f]+$"
+"""Names may have blanks; the task refuses the other ones that no table has."""
+
 AS_LISTED = "as listed"
 """The choice that takes a field's value from the table's entry in the YAML list."""
 

@@ -144,6 +144,12 @@ def _is_held(measured: dict[int, TableSize], table: Table) -> bool:
     return table.id in measured and measured[table.id].quarantined > 0
 
 
+def has_small_files(size: TableSize | None) -> bool:
+    """Return whether a table has small files that a compaction would merge: some partitions have several of them."""
+    mean = size.mean_file_bytes if size else None
+    return size is not None and mean is not None and mean < SMALL_BYTES and size.files > max(size.partitions, FEW_FILES)
+
+
 def warnings(tables: list[Table], measured: dict[int, TableSize]) -> list[Warned]:
     """Return the tables with many small files or with one partition that is much larger than others."""
     found = []
@@ -151,9 +157,8 @@ def warnings(tables: list[Table], measured: dict[int, TableSize]) -> list[Warned
         size = measured.get(table.id)
         if size is None:
             continue
-        mean = size.mean_file_bytes
-        if mean is not None and mean < SMALL_BYTES and size.files >= FEW_FILES:
+        if has_small_files(size):
             found.append(Warned(table, size, "small files"))
-        elif (skew := size.skew) is not None and skew >= _SKEWED:
+        if (skew := size.skew) is not None and skew >= _SKEWED:
             found.append(Warned(table, size, "skew"))
     return sorted(found, key=lambda warned: -warned.size.files)

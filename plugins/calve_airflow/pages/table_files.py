@@ -10,14 +10,13 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from calve_airflow.pages.access import User
 from calve_airflow.pages.fields import Number, PageNumber
 from calve_airflow.pages.open_catalog import OpenCatalog
-from calve_airflow.pages.overview import FEW_FILES, SMALL_BYTES
+from calve_airflow.pages.overview import SMALL_BYTES, has_small_files
 from calve_airflow.pages.table_actions import compaction_of
 from calve_airflow.pages.table_pages import explained, has_partition_rows, render_table, shown_size
 from catalog import Catalog
 from catalog.files.filesystem import Folder
 from catalog.model import Table
 from catalog.partitions.browsing import Sort
-from catalog.partitions.counting import TableSize
 
 router = APIRouter()
 
@@ -51,18 +50,12 @@ def files(request: Request, catalog: OpenCatalog, user: User, name: str, partiti
         smallest=smallest,
         snapshots=snapshots,
         problem=problem,
-        is_small=_is_small(size),
+        is_small=has_small_files(size),
         compaction=compaction_of(table),
         small_bytes=SMALL_BYTES,
         partition=partition,
         lists_files=not table.is_iceberg and (table.has_file_rows or not table.partition_keys),
     )
-
-
-def _is_small(size: TableSize | None) -> bool:
-    """Return whether a table has small files that a compaction would merge: some partitions have several of them."""
-    mean = size.mean_file_bytes if size else None
-    return size is not None and mean is not None and mean < SMALL_BYTES and size.files > max(size.partitions, FEW_FILES)
 
 
 @router.get("/tables/{name}/files/list")
