@@ -65,6 +65,10 @@ class _Checks:
         self._checks[table.id] = (time.monotonic(), check)
         return check
 
+    def forget(self, table: Table) -> None:
+        """Forget the check of a table: what it is refused for may have been settled."""
+        self._checks.pop(table.id, None)
+
 
 _checks = _Checks()
 
@@ -204,10 +208,20 @@ def migrations(
 
 
 @router.post("/migrations/look")
-def look_at_all(request: Request, catalog: OpenCatalog, user: User, database: str = "", search: str = "") -> Response:
-    """Check tables that nobody has looked at, for a short time; the answer goes on by itself while some are left."""
+def look_at_all(
+    request: Request, catalog: OpenCatalog, user: User, database: str = "", search: str = "", again: bool = False
+) -> Response:
+    """Check tables that nobody has looked at, for a short time; the answer goes on by itself while some are left.
+
+    Args:
+        again: Check those that are refused again, too.
+    """
     require_start(user, DAG)
     started = time.monotonic()
+    if again:
+        for column in board_of(catalog, database, search).columns:
+            for card in column.cards if column.state is MigrationState.REFUSED else ():
+                _checks.forget(card.table)
     for table in board_of(catalog, database, search).unknown:
         _checks.look(catalog, table)
         if time.monotonic() - started > _LOOKING_SECONDS:

@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 from catalog import Catalog
+from catalog.partitions.changing import set_quarantined
 from catalog.statements.model import RevertTable
 from catalog.statements.parser import parse_statement
 from catalog.statements.terms import TableReference
 from tests.support.browser import serious_problems
-from tests.support.iceberg_tables import append
+from tests.support.iceberg_tables import append, make_orders
 from tests.support.pages_samples import WAREHOUSE_TABLES
 from tests.support.pages_server import PagesServer
 
@@ -49,6 +50,26 @@ def test_a_warehouse_is_looked_at_and_two_tables_are_refused_with_reasons(open_p
     ]
     assert column(page, "refused").get_by_role("checkbox").count() == 0
     assert serious_problems(page) == []
+
+
+def test_refused_tables_are_looked_at_again(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    pages_catalog.create_database("mended")
+    try:
+        make_orders(pages_catalog, "mended.orders")
+        table = pages_catalog.get_table("mended.orders")
+        ids = [partition.id for partition in pages_catalog.get_partitions("mended.orders")][:1]
+        with pages_catalog.storage.write() as connection:
+            set_quarantined(connection, table, ids, True)
+        page = open_page("/calve/migrations?database=mended")
+        page.get_by_role("button", name="Look at it").click()
+        reason = column(page, "refused").locator(".reason").inner_text()
+        assert reason.startswith("QuarantinedPartitionError")
+        pages_catalog.release_partitions("mended.orders")
+        page.get_by_role("button", name="Look again").click()
+        column(page, "ready").locator("li").wait_for()
+        assert total(page, "refused") == 0
+    finally:
+        pages_catalog.drop_database("mended", cascade=True)
 
 
 def test_ticked_tables_are_in_the_form_of_the_dag(open_page: Callable[..., Page]) -> None:
