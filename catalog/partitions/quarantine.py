@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, exists, false, insert, literal, select, update
 
 from catalog.datafiles.files import DataFile, NewFile, Total, insert_files, read_files
 from catalog.datafiles.intake import take_in
@@ -23,6 +23,7 @@ from catalog.model import NewPartition, OnInvalid, Partition, PartitionState, Ta
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import set_quarantined
 from catalog.storage.bulk import among, batched
+from catalog.storage.clock import CurrentMs
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow
 from catalog.storage.values import ValueEncoder
@@ -101,16 +102,23 @@ def release_partitions(
 
 
 def record_release(connection: Connection, ids: Iterable[int], number: int) -> None:
-    """Record the operation by which a person has released partitions, as the verdict on those that failed their check.
+    """Record the operation by which a person has released partitions, as the verdict on those that passed no check.
 
     Args:
         ids: The partitions.
         number: The operation, which has the person and the reason.
     """
-    check = PartitionCheckRow
+    check, row = PartitionCheckRow, PartitionRow
+    columns = "partition_id", "operation_number", "passed", "failures", "checked_at_ms", "release_number"
+    verdict = literal(number), false(), literal([], check.failures.type), CurrentMs(), literal(number)
     for batch in batched(ids):
         failed = (among(connection, check.partition_id, batch), check.passed.is_(False))
         connection.execute(update(check).where(*failed).values(release_number=number))
+        # Their check could not be made.
+        unchecked = select(row.id, *verdict).where(
+            among(connection, row.id, batch), ~exists().where(check.partition_id == row.id)
+        )
+        connection.execute(insert(check).from_select(columns, unchecked))
 
 
 def _hidden_files(connection: Connection, table: Table, ids: Iterable[int]) -> Iterator[tuple[int, NewFile]]:

@@ -17,6 +17,7 @@ from sqlalchemy import event
 
 from catalog import Catalog, IndexDefinition, NewPartition, PartitionState, Table
 from catalog.errors import CatalogError, ExpressionError, InvalidPartitionSpecError, TableNotFoundError
+from catalog.loading.quality_lists import QualityState
 from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions import waiting
 from catalog.partitions.awaited import AwaitedPartitions, AwaitedState, QualityDemand
@@ -123,6 +124,25 @@ def test_a_release_with_a_reason_is_a_verdict_until_the_next_check(
     assert look(catalog, required) == look(catalog, searched) == AwaitedState(2, ready=1, failed=1)
     check(catalog, False, ("DE", "3"))
     assert look(catalog, required) == AwaitedState(2, failed=2)
+
+
+def test_a_release_with_a_reason_is_a_verdict_on_partitions_that_were_never_checked(
+    catalog: Catalog, table: Table
+) -> None:
+    hide(catalog, table, ("DE", "1"), ("US", "1"))
+    required = catalog.waits.question(TABLE, [("DE", "1"), ("US", "1")], quality=QualityDemand.REQUIRED)
+    chosen = ids(catalog, ("DE", "1"))
+    catalog.release_partitions(TABLE, ids=chosen, reason="looked at", requested_by="ann")
+    assert look(catalog, required) == AwaitedState(2, ready=1, hidden=1)
+    (released,) = catalog.quality.list_partitions([QualityState.RELEASED])
+    assert (released.id, released.released_by, released.release_reason, released.failures) == (
+        *chosen,
+        "ann",
+        "looked at",
+        (),
+    )
+    check(catalog, False, ("DE", "1"))
+    assert look(catalog, required) == AwaitedState(2, failed=1, hidden=1)
 
 
 @pytest.mark.parametrize(
