@@ -28,6 +28,8 @@ STOP_POLLING = 286
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _UNKNOWN = "—"
 _ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]*://|jdbc:)", re.IGNORECASE)
+_WORDS = r"and|or|not|in|between|like|is|null|true|false|date|timestamp"
+_PLAIN_NAME = re.compile(rf"(?!({_WORDS})$)[^\W\d]\w*", re.IGNORECASE)
 _PASSWORD = re.compile(r"((?:password|pwd|passwd|secret|token)\w*\s*[=:]\s*)[^\s,;&]+", re.IGNORECASE)
 
 
@@ -135,6 +137,11 @@ def _without_passwords(value: str) -> str:
     return without_credentials(value) if _ADDRESS.match(value) else _PASSWORD.sub(r"\1***", value)
 
 
+def key_name(name: str) -> str:
+    """Return the name of a key as it is written in a filter."""
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name}`"
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -147,6 +154,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         breakable=breakable,
+        key_name=key_name,
         size=size,
         count=count,
         short_count=short_count,

@@ -74,12 +74,12 @@ def data(catalog: OpenCatalog, name: str, where: Filter = "", view: str = "calen
     table = _require_partitions(catalog, name)
     if view == "calendar":
         calendar = _read.get(
-            (table.id, table.version, where, "calendar"), lambda: catalog.browsing.calendar(name, where or None)
+            (table.id, table.version, where, None), lambda: catalog.browsing.calendar(name, where or None)
         )
         if calendar is not None:
             return JSONResponse(_of_days(calendar), headers=DATA_HEADERS)
     prefix = _prefix(table, inside)
-    groups = _read.get((table.id, table.version, where, *prefix), lambda: _groups(catalog, table, where, prefix))
+    groups = _read.get((table.id, table.version, where, prefix), lambda: _groups(catalog, table, where, prefix))
     return JSONResponse(groups, headers=DATA_HEADERS)
 
 

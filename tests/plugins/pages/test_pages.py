@@ -16,9 +16,10 @@ import httpx
 import pytest
 
 from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
-from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, short_count, size
-from catalog import Catalog, NewPartition
+from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, key_name, short_count, size
+from catalog import Catalog, Column, FileFormat, NewPartition, Table
 from catalog.errors import CatalogVersionError
+from catalog.expressions.parser import parse_expression
 from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
@@ -312,6 +313,14 @@ def test_sizes_are_in_binary_units(value: int | None, text: str) -> None:
 def test_names_break_after_dots_and_underscores_only() -> None:
     assert breakable("shop.new_orders") == "shop.<wbr>new_<wbr>orders"
     assert breakable("<b>._x") == "&lt;b&gt;.<wbr>_<wbr>x"
+
+
+@pytest.mark.parametrize("name", ["country", "größe", "größe key", "in", "date", "a-b", "1st", "null"])
+def test_names_of_keys_are_written_as_filters_need_them(name: str) -> None:
+    table = Table("shop", "orders", (), (Column(name, "string"),), FileFormat.PARQUET, "/none")
+    written = key_name(name)
+    assert parse_expression(f"{written} = 'x' and {written} in ('…')", table)
+    assert (written == name) == (name in ("country", "größe"))
 
 
 def test_a_schema_of_another_version_is_refused_while_the_server_runs(

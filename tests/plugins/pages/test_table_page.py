@@ -360,6 +360,7 @@ def test_tables_are_sorted_and_chosen_by_kind(get: Callable[..., httpx.Response]
     assert "1 failed index" in get("/calve/tables").text
     assert "There is only 1 page" in get("/calve/tables?page=9").text
     assert "There is no table of this kind." in get("/calve/tables?kind=other").text
+    assert re.search("There (is|are) only .* page", get(f"{ORDERS}/partitions?page=9999").text)
 
 
 @pytest.mark.parametrize(
