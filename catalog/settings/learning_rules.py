@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 from typing import Any
 
 from catalog.errors import InvalidConfigurationError
@@ -114,4 +113,7 @@ def usual_distance(values: Iterable[float], middle: float, tolerance: float, lea
         tolerance: As in `LearningRule`.
         least: The smallest distance.
     """
+    # Not in each parse of the DAG files, which read rules.
+    from statistics import median
+
     return max(tolerance * _DEVIATIONS * median(abs(value - middle) for value in values), least)

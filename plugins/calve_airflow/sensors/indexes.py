@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.sensors.waiting import WaitingSensor
 from calve_airflow.triggers.indexes import IndexNames, PartitionIndexTrigger, read_indexes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class PartitionIndexSensor(BaseSensorOperator):
+class PartitionIndexSensor(WaitingSensor):
     """Sensor that waits in the triggerer until partition indexes are ACTIVE; fails at once if one cannot become ACTIVE.
 
     Args:
@@ -55,13 +54,5 @@ class PartitionIndexSensor(BaseSensorOperator):
             if index.state is IndexState.DELETING:
                 raise AirflowFailException(f"partition index {index.name} of {self.table} is being deleted")
         if any(index.state is IndexState.CREATING for index in indexes):
-            self.defer(
-                trigger=PartitionIndexTrigger(self.table, self.index, self.poke_interval),
-                method_name="execute_complete",
-                timeout=timedelta(seconds=self.timeout),
-            )
+            self.wait_for(PartitionIndexTrigger(self.table, self.index, self.poke_interval))
         return {index.name: index.state.value for index in indexes}
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
-        """Read the states again from the catalog: the event only says that a state has changed."""
-        return self.execute(context)

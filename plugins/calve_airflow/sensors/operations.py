@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.catalog_access import open_catalog
+from calve_airflow.sensors.waiting import WaitingSensor
 from calve_airflow.triggers.operations import OperationTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class OperationSensor(BaseSensorOperator):
+class OperationSensor(WaitingSensor):
     """Sensor that waits in the triggerer until an operation has ended; fails with its failure if it FAILED.
 
     Args:
@@ -56,12 +55,4 @@ class OperationSensor(BaseSensorOperator):
             )
         if operation is not None and operation.state in FINISHED:
             return {"table": operation.table, "kind": operation.kind.value, "state": operation.state.value}
-        self.defer(
-            trigger=OperationTrigger(self.operation_id, self.must_exist, self.poke_interval),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
-        """Read the operation again: the event only says that it has ended."""
-        return self.execute(context)
+        self.wait_for(OperationTrigger(self.operation_id, self.must_exist, self.poke_interval))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from calve_airflow.catalog_access import open_catalog
+from calve_airflow.sensors.waiting import WaitingSensor
 from calve_airflow.triggers.partitions import PartitionTrigger
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-class PartitionSensor(BaseSensorOperator):
+class PartitionSensor(WaitingSensor):
     """Sensor that waits in the triggerer until partitions exist, are visible, and passed their quality check.
 
     Give `partition`, `partitions` or `expression`. Thousands of these sensors cost the catalog a few statements for
@@ -85,16 +84,8 @@ class PartitionSensor(BaseSensorOperator):
             told = "" if state.is_ready else _told(catalog, question, state)
         if not state.is_ready:
             self.log.info("%s; waiting", told)
-            self.defer(
-                trigger=PartitionTrigger(question.as_json(), self.poke_interval),
-                method_name="execute_complete",
-                timeout=timedelta(seconds=self.timeout),
-            )
+            self.wait_for(PartitionTrigger(question.as_json(), self.poke_interval))
         return state.ready
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> int:
-        """Look again: the event only says that the state has changed."""
-        return self.execute(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Continue after the wait; the error of a wait that took too long says what is still missing."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -73,3 +74,19 @@ def test_an_operation_that_does_not_exist_fails_the_task_or_is_waited_for(catalo
     catalog.operations.start_job(ID, "write")
     commit(catalog)
     assert execute(must_exist=False)["state"] == "COMMITTED"
+
+
+@pytest.mark.usefixtures("running")
+def test_a_wait_that_begins_again_does_not_get_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1_000_000.0]
+    monkeypatch.setattr("calve_airflow.sensors.waiting.time.time", lambda: clock[0])
+    event: dict[str, Any] = {}
+    left = []
+    for seconds in (0, 40, 50, 60):
+        clock[0] += seconds
+        sensor = OperationSensor(task_id="wait", operation_id=ID, timeout=100)
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor.execute_complete(Context(), {}, **event) if event else sensor.execute(Context())
+        event, timeout = deferred.value.kwargs or {}, deferred.value.timeout
+        left.append(timeout.total_seconds() if isinstance(timeout, timedelta) else timeout)
+    assert left == [100, 60, 10, 0]
