@@ -103,6 +103,7 @@ class Remembered:
         self._stale_seconds = stale_seconds
         self._results: dict[Hashable, tuple[float, Any]] = {}
         self._renewed: set[Hashable] = set()
+        self._changes = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -129,9 +130,14 @@ class Remembered:
                 self._renewed.discard(key)
 
     def _made(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            changes = self._changes
         result = make()
         now, longest = time.monotonic(), max(self._seconds, self._stale_seconds)
         with self._lock:
+            if changes != self._changes:
+                # It may have been read before the change.
+                return result
             if len(self._results) >= _KEPT:
                 self._results.clear()
             self._results = {known: kept for known, kept in self._results.items() if now - kept[0] < longest}
@@ -141,4 +147,5 @@ class Remembered:
     def forget(self) -> None:
         """Make all results again when they are asked for next: something has changed."""
         with self._lock:
+            self._changes += 1
             self._results.clear()

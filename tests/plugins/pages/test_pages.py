@@ -366,6 +366,18 @@ def test_a_result_without_age_is_made_each_time() -> None:
     assert [remembered.get("key", lambda: next(numbers)) for _ in range(2)] == [0, 1]
 
 
+def test_a_result_that_was_read_before_a_change_is_not_shown_after_it() -> None:
+    remembered = Remembered(seconds=60.0)
+
+    def read_beside_a_change() -> str:
+        remembered.forget()
+        return "before"
+
+    assert remembered.get("key", read_beside_a_change) == "before"
+    assert remembered.get("key", lambda: "after") == "after"
+    assert remembered.get("key", lambda: "again") == "after"
+
+
 def test_counts_and_durations_are_short() -> None:
     assert [short_count(value) for value in (None, 9999, 12_345, 1_234_567, 2.5e9)] == [
         "—",
