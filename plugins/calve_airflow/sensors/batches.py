@@ -39,6 +39,7 @@ class PartitionIndexBatchSensor(PartitionIndexSensor):
         """Return if there is nothing to wait for; otherwise defer, and look at all tables again after that."""
         states: dict[str, str] = {}
         for item, names in zip(self.batch, self.indexes, strict=True):
-            self.table, self.index = item["table"], names
+            # Each table has its own time.
+            self.table, self.index, self._until = item["table"], names, None
             states = super().execute(context)
         return states

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferralTimeout, TaskDeferred
 
+from calve_airflow.sensors.batches import PartitionIndexBatchSensor
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 from calve_airflow.triggers.indexes import PartitionIndexTrigger
 from catalog import Catalog
@@ -162,6 +163,7 @@ def test_the_trigger_does_not_fire_while_the_index_is_being_built(catalog: Catal
 
 DAG_FILE = """\
 from airflow.sdk import DAG, task
+from calve_airflow.sensors.batches import PartitionIndexBatchSensor
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 
 with DAG("wait_for_index", schedule=None, params={"table": "demo.flights"}):
@@ -185,3 +187,11 @@ def test_a_dag_run_defers_and_resumes(
     answers = polls_of(monkeypatch, before_third=lambda: catalog.build_partition_index(TABLE, "by_carrier"))
     assert load_dag(DAG_FILE, "wait_for_index").test().state == "success"
     assert answers == [False, False, True]
+
+
+def test_each_table_of_a_batch_has_its_own_time(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    sensor = PartitionIndexBatchSensor(task_id="wait", batch=[{"table": TABLE}], indexes=[["by_carrier"]], timeout=60)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute_complete(Context(), {}, until=0.0)
+    assert deferred.value.timeout == timedelta(seconds=60)
