@@ -67,7 +67,7 @@ _REST = 20
 """A search is repeated after this multiple of its own duration at the earliest."""
 
 _FORGOTTEN_SECONDS = 7_200.0
-"""The time after which the search of a question that nobody has asked again is forgotten."""
+"""The time after which a search is forgotten, unless the latest call asks for it."""
 
 _WATCHED = 1_000
 """The number of incomplete partitions of a search whose changes lead to the next search."""
@@ -140,7 +140,6 @@ class _Memory:
     tables: dict[TableName, _Known] = field(default_factory=dict)
     identities: dict[AwaitedPartitions, tuple[tuple[int, int], list[bytes]]] = field(default_factory=dict)
     searches: dict[_SearchKey, _Search] = field(default_factory=dict)
-    asked_at: dict[_SearchKey, float] = field(default_factory=dict)
     followed: dict[TableName, str | None] = field(default_factory=dict)
 
 
@@ -303,9 +302,11 @@ class PartitionWaits:
         """Yield the states of questions with an expression."""
         now, failures = time.monotonic(), dict[_SearchKey, CatalogError]()
         known = {_search_key(question): known for question, known in questions.items()}
-        asked_at = self._memory.asked_at | dict.fromkeys(known, now)
-        self._memory.asked_at = {key: at for key, at in asked_at.items() if now - at < _FORGOTTEN_SECONDS}
-        searches = {key: search for key, search in self._memory.searches.items() if key in self._memory.asked_at}
+        searches = {
+            key: search
+            for key, search in self._memory.searches.items()
+            if key in known or now - search.began_at < _FORGOTTEN_SECONDS
+        }
         # An answer that ends a wait is asked for once, or by another caller, for whom it may be outdated.
         ended = {_search_key(question) for question in questions if _is_ended(searches, question)}
         watched = {number for key in known.keys() & searches.keys() for number in searches[key].watched}
