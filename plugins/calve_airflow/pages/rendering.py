@@ -19,6 +19,7 @@ from markupsafe import Markup
 from calve_airflow.visible import visible
 from catalog.files.credentials import without_credentials
 from catalog.settings.secret_names import is_name_of_secret
+from catalog.types.literals import quoted_name
 
 STATIC = files("calve_airflow.pages") / "static"
 
@@ -139,7 +140,7 @@ def _without_passwords(value: str) -> str:
 
 def key_name(name: str) -> str:
     """Return the name of a key as it is written in a filter."""
-    return name if _PLAIN_NAME.fullmatch(name) else f"`{name}`"
+    return name if _PLAIN_NAME.fullmatch(name) else quoted_name(name)
 
 
 @cache
