@@ -8,12 +8,13 @@ themselves. A table is late if nothing arrived for longer than is usual between 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from catalog.errors import TableNotFoundError
 from catalog.settings.learning_rules import FEWEST, LearningRule, usual_distance
@@ -24,6 +25,8 @@ from catalog.tables.definitions import Definitions
 
 _MIDDLE = 0.9
 _LEAST_SHARE, _LEAST_MS = 0.1, 3_600_000
+_SHORTEST_MS = 24 * 3_600_000
+"""Tables whose checks are of a shorter time are not judged: they may be the loads of its past, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, 
             query = select(row.checked_at_ms).where(row.table_id == table.id)
             newest_first = query.order_by(row.checked_at_ms.desc(), row.operation_number.desc())
             times = connection.scalars(newest_first.limit(rule.last + 1)).all()
-            usual_ms = usual_gap_ms(times, rule.tolerance)
+            oldest = connection.scalar(select(func.min(row.checked_at_ms)).where(row.table_id == table.id))
+            is_judged = oldest is not None and times[0] - oldest >= _SHORTEST_MS
+            usual_ms = usual_gap_ms(times, rule.tolerance) if is_judged else None
             if usual_ms is not None and now_ms - times[0] > usual_ms:
                 late.append(LateTable(name, times[0], (now_ms - times[0]) / 1000, usual_ms / 1000))
     return late
@@ -73,6 +78,8 @@ def late_tables(storage: Storage, definitions: Definitions, rules: Mapping[str, 
 def usual_gap_ms(times_ms: Sequence[int], tolerance: float) -> float | None:
     """Return the longest usual time between two loads; None if fewer than `FEWEST` are known.
 
+    Loads that follow each other within a tenth of the time that is typical count as one, such as those of a backfill.
+
     Args:
         times_ms: The times of the loads, newest first.
         tolerance: The allowed distance from the median, in standard deviations.
@@ -80,6 +87,9 @@ def usual_gap_ms(times_ms: Sequence[int], tolerance: float) -> float | None:
     if len(times_ms) <= FEWEST:
         return None
     gaps = sorted(later - earlier for later, earlier in pairwise(times_ms))
+    # Half of the whole time lies in gaps that are not longer: many short ones do not count more than a few long ones.
+    typical = gaps[bisect_left([*accumulate(gaps)], sum(gaps) / 2)]
+    gaps = [gap for gap in gaps if gap >= _LEAST_SHARE * typical]
     middle = median(gaps)
     least = max(_LEAST_SHARE * middle, _LEAST_MS)
     distance = usual_distance(gaps, middle, tolerance, least)

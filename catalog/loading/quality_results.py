@@ -6,6 +6,7 @@ latest check of each partition stays as long as the partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import BATCH, among, batched
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import DatabaseRow, PartitionCheckRow, PartitionRow, QualityCheckRow, TableRow
+from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
 HISTORY = 1_000
@@ -355,8 +357,8 @@ class QualityResults:
 
     # --- usual values -------------------------------------------------------------------------------------------
 
-    def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
-        """Return row counts of a table's partitions, grouped by some of its keys.
+    def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[bytes, int]:
+        """Return row counts of a table's partitions, grouped by the values of some of its keys (`ValueEncoder.group`).
 
         Includes quarantined partitions; an unknown row count counts as 0.
         """
@@ -369,8 +371,10 @@ class QualityResults:
                 .where(PartitionRow.table_id == definition.id)
                 .group_by(*pieces)
             )
-            groups = connection.execute(query)
-            return {tuple(unpack_values("/".join(values))): int(rows) for *values, rows in groups}
+            encoder, counts = ValueEncoder(definition), Counter[bytes]()
+            for *packed, rows in connection.execute(query):
+                counts[encoder.group(positions, unpack_values("/".join(packed)))] += int(rows)
+            return counts
 
 
 def _partition_check(row: Row[Any]) -> PartitionCheck:

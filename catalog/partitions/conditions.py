@@ -51,11 +51,17 @@ from catalog.storage.values import read_packed
 BY_ID = 5_000
 """At most this number of partitions are found first, and are a list of ids in the statements that follow."""
 
+_BY_ID_UNLISTED = 50_000
+"""The same if the strings of a key are not listed, which takes longer than many ids."""
+
 _SAMPLED = 5_000
 """The number of partitions in which the strings of keys are looked for first."""
 
 _REMEMBERED = 20_000
 """The maximum number of strings of a key that are remembered."""
+
+_MANY = 4_400
+"""A key with more strings among `_SAMPLED` partitions likely has more than are remembered."""
 
 _ALL_REMEMBERED = 200_000
 """The maximum number of strings of all keys that are remembered, about 20 MB."""
@@ -136,19 +142,36 @@ class Conditions:
         keys = sorted(keys_of(tree))
         known = {key: self._remembered.get((table.id, key)) for key in keys}
         if not keys or is_exact or None in known.values():
-            strings = self._read_strings(connection, table, known) if keys else {}
+            first = self._first_strings(connection, table, known)
+            if any(len(texts) > _MANY for texts in first.values()):
+                # To find all strings of such a key takes longer than to read all partitions.
+                ids = self._scanner.find_few(connection, table, expression, _BY_ID_UNLISTED, by_index=False)
+                if ids is not None:
+                    return Match(among(connection, PartitionRow.id, ids))
+            strings = self._read_strings(connection, table, first)
             return Match(_translated(connection, table, tree, strings=strings))
         strings = {key: tuple(texts or ()) for key, texts in known.items()}
         condition = _translated(connection, table, tree, strings=strings, with_unseen=True)
         return Match(condition, _unseen(connection, strings))
 
-    def _read_strings(
+    def _first_strings(
         self, connection: Connection, table: Table, known: Mapping[int, Collection[str] | None]
-    ) -> dict[int, Sequence[str]]:
-        """Return the strings of some keys: of all partitions, and perhaps of some that were dropped."""
+    ) -> dict[int, set[str]]:
+        """Return the strings of some keys that are known, or those of some partitions."""
         sample: Sequence[str] = () if all(known.values()) else self._sample(connection, table)
-        strings = {key: set(texts or {packed.split("/")[key] for packed in sample}) for key, texts in known.items()}
-        own = PartitionRow.table_id == table.id
+        return {key: set(texts or {packed.split("/")[key] for packed in sample}) for key, texts in known.items()}
+
+    def _read_strings(
+        self, connection: Connection, table: Table, first: Mapping[int, set[str]]
+    ) -> dict[int, Sequence[str]]:
+        """Return the strings of some keys: of all partitions, and perhaps of some that were dropped.
+
+        Args:
+            first: The strings that are looked for first; others are added.
+        """
+        if not first:
+            return {}
+        strings, own = first, PartitionRow.table_id == table.id
         # Null for a string that is known, so that few rows are distinct.
         unseen = (case((not_(is_among(connection, piece(key), texts)), piece(key))) for key, texts in strings.items())
         query = select(*unseen).where(own, _unseen(connection, strings)).distinct()

@@ -9,6 +9,7 @@ expect it: tables of months, and tables without Sundays, do not lack the days th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -27,6 +28,7 @@ from catalog.partitions.conditions import is_among, piece
 from catalog.partitions.queries import Queries
 from catalog.storage.schema import PartitionRow
 from catalog.storage.texts import Text
+from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyType, StringType
 from catalog.types.literals import quoted_name
 
@@ -117,9 +119,15 @@ def parse_day(text: str | None) -> date | None:
 
 @dataclass(frozen=True)
 class _Series:
-    """The days that partitions with the same other values have: first, last, and the number of them."""
+    """The first and the last day of the partitions with the same other values, whatever the spelling of these.
+
+    Attributes:
+        values: The other values as the catalog stores them, in one of their spellings.
+        group: The same values as `ValueEncoder.group` returns them.
+    """
 
     values: tuple[str, ...]
+    group: bytes
     first: date
     last: date
 
@@ -134,7 +142,9 @@ class _Days:
         self.keys = day_keys(table)
         self.others = tuple(name for name in table.key_names if name not in self.keys)
         self._positions = [table.key_names.index(key) for key in self.keys]
-        self.series_pieces = [piece(table.key_names.index(name)) for name in self.others]
+        self._other_positions = [table.key_names.index(name) for name in self.others]
+        self.series_pieces = list(map(piece, self._other_positions))
+        self._encoder = ValueEncoder(table)
 
     @property
     def text(self) -> ColumnElement[Any]:
@@ -153,6 +163,10 @@ class _Days:
 
     def sorted(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
         return collate(text, "C") if self.is_postgresql else text
+
+    def group(self, packed: Sequence[str]) -> bytes:
+        """Return the values of a series, given as the catalog stores them: equal for two spellings of them."""
+        return self._encoder.group(self._other_positions, unpack_values("/".join(packed)) if packed else ())
 
     @property
     def is_dated(self) -> ColumnElement[bool]:
@@ -177,8 +191,14 @@ class _Days:
         rows = self.connection.execute(grouped).all()
         if len(rows) > MAXIMUM_SERIES:
             return None
-        found = [(tuple(row[:-2]), parse_day(row[-2]), parse_day(row[-1])) for row in rows]
-        return [_Series(values, first, last) for values, first, last in found if first and last]
+        found: dict[bytes, _Series] = {}
+        for row in rows:
+            written, first, last = tuple(row[:-2]), parse_day(row[-2]), parse_day(row[-1])
+            if first and last:
+                group = self.group(written)
+                other = found.setdefault(group, _Series(written, group, first, last))
+                found[group] = replace(other, first=min(first, other.first), last=max(last, other.last))
+        return list(found.values())
 
     def indexed_series(self) -> list[_Series] | None:
         """Return the series of all partitions, read from an index with one look-up for each; None if none serves.
@@ -219,7 +239,8 @@ class _Days:
             }
             days = [parse_day(types[-1].format(day).strip("'")) for day in (first_day, last_day) if day is not None]
             if len(days) == 2 and days[0] and days[1]:
-                series.append(_Series(tuple(written[name] for name in self.others), days[0], days[1]))
+                values = tuple(written[name] for name in self.others)
+                series.append(_Series(values, self.group(values), days[0], days[1]))
         return series
 
     def _type_of(self, name: str) -> KeyType:
@@ -317,10 +338,13 @@ def _read(
     if series is None:
         series = days.series(chosen, [*unread, *placeholders])
     expected = _expected(sorted(found), series)
+    respelled = [text for spellings in texts.values() if len(spellings) > 1 for text in spellings]
+    # Two partitions of a series on a day that is written in two ways are one of those that are expected.
+    present = Counter(at for at, _ in _present(days, chosen, respelled)) if respelled else {}
     listed = []
     for at in sorted({*found, *expected}):
         group = found.get(at) or PartitionGroup((), PartitionSums())
-        missing = max(0, expected.get(at, 0) - group.sums.partitions)
+        missing = max(0, expected.get(at, 0) - present.get(at, group.sums.partitions))
         is_known = series is not None or not group.sums.partitions
         listed.append(Day(at, group.sums, group.failed, missing if is_known else None))
     count = None if series is None else len(series)
@@ -421,7 +445,7 @@ def find_missing(browsing: Browsing, name: str, first: str, last: str, expressio
         _values(days, day.at, line.values, texts)
         for day in lacking
         for line in series
-        if line.first <= day.at <= line.last and (day.at, line.values) not in present
+        if line.first <= day.at <= line.last and (day.at, line.group) not in present
     ]
     return MissingPartitions(partitions, [day.at for day in lacking])
 
@@ -441,13 +465,17 @@ def _refuse_many(days: Sequence[Day], series: int) -> None:
         )
 
 
-def _present(
-    days: _Days, chosen: Sequence[ColumnElement[bool]], texts: Sequence[str]
-) -> set[tuple[date, tuple[str, ...]]]:
-    """Return the day and the other values of the partitions that exist on some days, as the catalog stores them."""
+def _present(days: _Days, chosen: Sequence[ColumnElement[bool]], texts: Sequence[str]) -> set[tuple[date, bytes]]:
+    """Return the day and the other values (`_Series.group`) of the partitions that exist on some days.
+
+    Args:
+        texts: The days, as the catalog stores them.
+    """
     query = select(days.text, *days.series_pieces).where(*chosen, is_among(days.connection, days.text, texts))
     return {
-        (day, tuple(values)) for text, *values in days.connection.execute(query) if (day := parse_day(text)) is not None
+        (day, days.group(values))
+        for text, *values in days.connection.execute(query)
+        if (day := parse_day(text)) is not None
     }
 
 

@@ -140,19 +140,28 @@ class Scanner:
         pages = self._pages(scan, prepared, request, state, connection)
         return scan.table, [partition for page in pages for partition in PartitionFactory(scan.table).make_all(page)]
 
-    def find_few(self, connection: Connection, table: Table, expression: str | None, limit: int) -> list[int] | None:
+    def find_few(
+        self, connection: Connection, table: Table, expression: str | None, limit: int, *, by_index: bool = True
+    ) -> list[int] | None:
         """Return the ids of the partitions that match an expression, visible or not, in the caller's transaction.
 
+        Args:
+            by_index: Give up if no index finds them by reading at most `limit` items.
+
         Returns:
-            None if no index finds them by reading at most `limit` items.
+            None if they are more than the limit, or cannot be found so.
         """
         request = _Request(table.full_name, expression, True)
         prepared = self._prepare(connection, request)
         reading = self._resolved(connection, prepared)[1]
-        if reading is None or self._count(connection, reading, limit + 1) > limit:
+        if by_index and (reading is None or self._count(connection, reading, limit + 1) > limit):
             return None
-        scan = ScanState(prepared.table, prepared.plan)
-        return [row[0] for page in self._pages(scan, prepared, request, None, connection) for row in page]
+        scan, ids = ScanState(prepared.table, prepared.plan), list[int]()
+        for page in self._pages(scan, prepared, request, None, connection):
+            ids += (row[0] for row in page)
+            if len(ids) > limit:
+                return None
+        return ids
 
     def _prepare(self, connection: Connection, request: _Request) -> _Prepared:
         table = self._definitions.get_hive_table(request.name, connection)

@@ -143,6 +143,15 @@ class ValueEncoder:
         """Return the bytes of one key's value in identities: equal for two spellings of it."""
         return self._known[position][value].encoded
 
+    def group(self, positions: Sequence[int], values: Sequence[str | None]) -> bytes:
+        """Return the bytes of some keys' values in identities: equal for two spellings of them.
+
+        Args:
+            positions: The keys.
+            values: One for each of the positions.
+        """
+        return b"".join(map(self.encoded, positions, values))
+
     def _pieces(self, values: Sequence[str | None]) -> list[_Piece]:
         if len(values) > len(self._types):
             raise InvalidPartitionError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from catalog import Table
 from catalog.settings.learning_rules import FEWEST, LearningRule, Measure, usual_distance
 from catalog.settings.quality_rules import PartitionCheck
+from catalog.storage.values import ValueEncoder
 from spark_jobs.checking.measures import AGE, COLUMN_AGE, DISTINCT, NEWEST, NULL_RATIO
 from spark_jobs.checking.planned_checks import Check
 
@@ -190,20 +191,21 @@ class _Learned:
     def __init__(
         self, table: Table, rule: LearningRule, earlier: Sequence[tuple[Sequence[str | None], PartitionCheck]]
     ) -> None:
+        self._encoder = ValueEncoder(table)
         self._positions = [table.key_names.index(key) for key in rule.per]
         self._rule = rule
-        self._measures: dict[tuple[str | None, ...], list[Mapping[str, Any]]] = {}
+        self._measures: dict[bytes, list[Mapping[str, Any]]] = {}
         for values, check in earlier:
             of_group = self._measures.setdefault(self.group(values), [])
             if len(of_group) < rule.last:
                 of_group.append(check.measures)
-        self._bands: dict[tuple[tuple[str | None, ...], str], Band | None] = {}
+        self._bands: dict[tuple[bytes, str], Band | None] = {}
 
-    def group(self, values: Sequence[str | None]) -> tuple[str | None, ...]:
+    def group(self, values: Sequence[str | None]) -> bytes:
         """Return the values that compared partitions have in common."""
-        return tuple(values[position] for position in self._positions)
+        return self._encoder.group(self._positions, [values[position] for position in self._positions])
 
-    def band(self, group: tuple[str | None, ...], name: str) -> Band | None:
+    def band(self, group: bytes, name: str) -> Band | None:
         """Return the usual values of a measure; None if too few partitions have it."""
         if (group, name) not in self._bands:
             known = [measures[name] for measures in self._measures.get(group, ()) if name in measures]

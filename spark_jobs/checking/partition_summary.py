@@ -16,6 +16,7 @@ from catalog.errors import InvalidConfigurationError
 from catalog.model.partition_names import parse_partition_path
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.quality_rules import QualityRules, RowCountRule
+from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import KeyValueError
 from spark_jobs.checking.loaded_rows import Source, sources_of
 from spark_jobs.checking.measures import (
@@ -72,14 +73,16 @@ def usual_ratios(
         return {}
     positions = [table.key_names.index(key) for key in rule.per]
     rows_of = catalog.quality.group_row_counts(table.full_name, rule.per)
-    ratio_of: dict[tuple[str | None, ...], float | None] = {}
-    for group in {tuple(partition.values[position] for position in positions) for partition in partitions}:
+    encoder, ratio_of = ValueEncoder(table), dict[bytes, float | None]()
+    group_of = {
+        partition.id: encoder.group(positions, [partition.values[position] for position in positions])
+        for partition in partitions
+    }
+    for group in {*group_of.values()}:
         others = [rows for other, rows in rows_of.items() if other != group]
         usual = median(others) if others else 0
         ratio_of[group] = rows_of.get(group, 0) / usual if usual else None
-    return {
-        partition.id: ratio_of[tuple(partition.values[position] for position in positions)] for partition in partitions
-    }
+    return {partition_id: ratio_of[group] for partition_id, group in group_of.items()}
 
 
 def summarise(

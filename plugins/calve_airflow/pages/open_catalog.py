@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
@@ -93,6 +94,8 @@ Raises:
 class Remembered:
     """Results of queries that read much, kept for a while: many people look at the same page.
 
+    Requests that ask for the same result at the same time share one query.
+
     Args:
         seconds: The age up to which a result is shown.
         stale_seconds: The age up to which it is still shown, while a thread makes it again.
@@ -103,6 +106,7 @@ class Remembered:
         self._stale_seconds = stale_seconds
         self._results: dict[Hashable, tuple[float, Any]] = {}
         self._renewed: set[Hashable] = set()
+        self._queries: dict[Hashable, Future[Any]] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
@@ -117,7 +121,25 @@ class Remembered:
                 self._renewed.add(key)
         if is_renewed:
             threading.Thread(target=self._renew, args=(key, make), daemon=True).start()
-        return result if is_shown else self._made(key, make)
+        return result if is_shown else self._asked(key, make)
+
+    def _asked(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the result of a query, or that of the same query that another request has begun."""
+        with self._lock:
+            # What was begun before a change may not show it.
+            query_key = (key, self._changes)
+            query: Future[T] | None = self._queries.get(query_key)
+            if is_first := query is None:
+                query = self._queries[query_key] = Future()
+        if is_first:
+            try:
+                query.set_result(self._made(key, make))
+            except BaseException as error:
+                query.set_exception(error)
+            finally:
+                with self._lock:
+                    del self._queries[query_key]
+        return query.result()
 
     def _renew(self, key: Hashable, make: Callable[[], object]) -> None:
         try:

@@ -44,7 +44,7 @@ sizes = Remembered(seconds=15, stale_seconds=300)
 """The sizes of all tables, which pages share: of a million partitions, they take a second."""
 
 
-_late = Remembered(seconds=60, stale_seconds=3600)
+_late = Remembered(seconds=60, stale_seconds=600)
 
 log = logging.getLogger(__name__)
 

@@ -170,6 +170,18 @@ def test_table_that_receives_nothing_for_longer_than_usual_is_found(
     assert str(late) == "nothing arrived for 3.0 days, usually 26.4 hours at most"
 
 
+def test_table_whose_past_was_just_loaded_is_not_late(catalog: Catalog, root: Path) -> None:
+    hour_ms, table = 3600 * 1000, catalog.get_table(TABLE)
+    with catalog.storage.write() as connection:
+        for number in range(20):
+            counts = dict.fromkeys(("checked", "passed"), 1) | dict.fromkeys(("failed", "released"), 0)
+            values = {"operation_number": number, "operation_id": f"load {number}", "table_id": table.id}
+            at_ms = catalog.storage.now_ms() - 12 * hour_ms - number * 60_000
+            row = values | counts | {"failures": [], "checked_at_ms": at_ms}
+            connection.execute(insert(QualityCheckRow).values(**row))
+    assert catalog.quality.late_tables({TABLE: LearningRule()}) == []
+
+
 @pytest.mark.parametrize(
     ("gaps", "longest"),
     [
@@ -178,6 +190,10 @@ def test_table_that_receives_nothing_for_longer_than_usual_is_found(
         ([24, 24, 24, 24, 72] * 4, 74.4),
         ([24] * 29 + [500], 26.4),
         ([0.1] * 30, 1.1),
+        # The newest first: a daily table after a backfill of its past, five loads each evening, and a nightly pause.
+        ([24] + [0.03] * 29, 26.4),
+        ([24, 0.1, 0.1, 0.1, 0.1] * 6, 26.4),
+        ([1] * 8 + [14] + [1] * 8 + [14] + [1] * 8, 15.4),
     ],
 )
 def test_usual_time_between_loads_is_that_of_most(gaps: list[float], longest: float | None) -> None:

@@ -203,6 +203,25 @@ def test_strings_are_forgotten_if_they_are_too_many(
         assert catalog.browsing.page(flights.full_name, expression).sums.partitions == number
 
 
+@pytest.mark.parametrize("ids", [0, 3, 8])
+def test_a_key_with_many_strings_is_filtered_with_and_without_their_list(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch, ids: int
+) -> None:
+    for limit, number in {"BY_ID": 0, "_MANY": 1, "_BY_ID_UNLISTED": ids}.items():
+        monkeypatch.setattr(conditions, limit, number)
+    lists: list[Table] = []
+    listed = conditions.Conditions._read_strings
+    monkeypatch.setattr(conditions.Conditions, "_read_strings", lambda *given: lists.append(given[2]) or listed(*given))
+    add(catalog, flights, *(NewPartition((origin, year, None)) for origin in "abcde" for year in "12"))
+    for expression, number in (("origin != 'a'", 8), ("origin = 'e'", 2), ("origin = 'c' or origin = 'd'", 4)):
+        page = catalog.browsing.page(flights.full_name, expression)
+        assert (len(page.partitions), page.sums.partitions) == (number, number)
+        assert bool(lists) is (number > ids)
+        lists.clear()
+        assert sorted(page.partitions) == sorted(catalog.get_partitions(flights.full_name, expression))
+        catalog.browsing._conditions._remembered = {}
+
+
 def test_groups_are_cut_at_the_limit(catalog: Catalog, flights: Table) -> None:
     add(catalog, flights, *(NewPartition((str(number), "1", None)) for number in range(4)))
     for limit, found, is_cut in ((3, 3, True), (4, 4, False)):

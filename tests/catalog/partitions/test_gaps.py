@@ -184,6 +184,30 @@ def test_values_that_are_no_days_are_counted_apart(catalog: Catalog) -> None:
     assert calendar.undated.partitions == 3
 
 
+def test_two_spellings_of_a_value_are_one_series_and_one_day(catalog: Catalog) -> None:
+    catalog.create_table("demo.hours", columns=[("id", "int")], partition_keys=[("dt", "date"), ("hr", "int")])
+    rows = [(f"2024-05-{day:02}", f"{hour:02}" if day % 2 else str(hour)) for day in range(1, 9) for hour in range(3)]
+    rows.remove(("2024-05-04", "2"))
+    catalog.add_partitions("demo.hours", [NewPartition(row) for row in rows])
+    calendar = catalog.browsing.calendar("demo.hours")
+    assert calendar is not None
+    assert calendar.series == 3
+    assert [day.missing for day in calendar.days] == [0, 0, 0, 1, 0, 0, 0, 0]
+    [missing] = catalog.browsing.missing("demo.hours", "2024-05-01", "2024-05-08").partitions
+    assert (missing["dt"], int(missing["hr"] or "")) == ("2024-05-04", 2)
+
+    keys = [("country", "string"), ("ds", "string")]
+    catalog.create_table("demo.spelled", columns=[("id", "int")], partition_keys=keys)
+    days = [("DE", day) for day in ("2024-05-01", "2024-05-02", "20240502", "2024-05-03")]
+    days += [("FR", "2024-05-01"), ("FR", "2024-05-03")]
+    catalog.add_partitions("demo.spelled", [NewPartition(row) for row in days])
+    calendar = catalog.browsing.calendar("demo.spelled")
+    assert calendar is not None
+    assert [(day.sums.partitions, day.missing) for day in calendar.days] == [(2, 0), (2, 1), (2, 0)]
+    found = catalog.browsing.missing("demo.spelled", "2024-05-01", "2024-05-03").partitions
+    assert [partition["country"] for partition in found] == ["FR"]
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_days_far_from_all_others_are_placeholders_without_gaps(catalog: Catalog, indexed: bool) -> None:
     name = "demo.placeholders"

@@ -8,6 +8,8 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -18,7 +20,7 @@ import pytest
 from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
 from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, key_name, short_count, size
 from catalog import Catalog, Column, FileFormat, NewPartition, Table
-from catalog.errors import CatalogVersionError
+from catalog.errors import CatalogUnavailableError, CatalogVersionError
 from catalog.expressions.parser import parse_expression
 from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
@@ -364,6 +366,32 @@ def test_an_old_result_is_shown_while_a_new_one_is_made() -> None:
 def test_a_result_without_age_is_made_each_time() -> None:
     remembered, numbers = Remembered(seconds=0.0), iter(range(2))
     assert [remembered.get("key", lambda: next(numbers)) for _ in range(2)] == [0, 1]
+
+
+def test_simultaneous_requests_share_one_query() -> None:
+    remembered, begun, go_on, queries = Remembered(seconds=60.0), threading.Event(), threading.Event(), count()
+
+    def slow() -> int:
+        begun.set()
+        assert go_on.wait(10)
+        return next(queries)
+
+    with ThreadPoolExecutor(2) as requests:
+        first = requests.submit(remembered.get, "key", slow)
+        assert begun.wait(10)
+        second = requests.submit(remembered.get, "key", slow)
+        assert not second.done()
+        go_on.set()
+        assert [first.result(10), second.result(10)] == [0, 0]
+
+    def failing() -> int:
+        raise CatalogUnavailableError("gone")
+
+    remembered.forget()
+    for _ in range(2):
+        with pytest.raises(CatalogUnavailableError):
+            remembered.get("key", failing)
+    assert remembered.get("key", slow) == 1
 
 
 def test_a_result_that_was_read_before_a_change_is_not_shown_after_it() -> None:

@@ -122,6 +122,14 @@ def test_partitions_pass_until_enough_earlier_ones_are_known() -> None:
     assert failures(rule, earlier(FEWEST, row_count=100), row_count=105) == []
 
 
+def test_partitions_of_equal_values_are_compared_however_they_are_written() -> None:
+    rule, keys = LearningRule(per=("hour",)), table(("day", "int"), ("hour", "int"))
+    known = [((str(day), "05"), PartitionCheck(day, (), {"row_count": 100})) for day in range(FEWEST)]
+    summary = pandas.DataFrame({"partition": ["day=9/hour=5"], "partition_id": [9], "row_count": [1]})
+    judged, [check] = learned_checks(summary, [("9", "5")], keys, rule, known)
+    assert judged[check.column].tolist() == [False]
+
+
 def test_distinct_values_are_compared_where_rows_are_usual() -> None:
     known = earlier(10, row_count=100, id_distinct=100)
     assert failures(LearningRule(), known, row_count=50, id_distinct=50) == ["rows"]
