@@ -103,15 +103,17 @@ class LoadMethods(SearchMethods):
             ExpressionError: The expression is invalid.
             InvalidRequestError: The reason has characters that databases cannot store.
         """
-        from catalog.partitions.quarantine import lock_to_release, record_release, release_partitions
+        from catalog.partitions.quarantine import lock_to_release, quarantined_ids, record_release, release_partitions
         from catalog.storage.texts import require_storable
 
         if reason:
             require_storable(reason)
-        quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
-        chosen = [partition.id for partition in quarantined if ids is None or partition.id in ids]
+        if expression or ids is None:
+            quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
+            ids = [partition.id for partition in quarantined if ids is None or partition.id in ids]
         with self.storage.write() as connection:
             held = lock_to_release(connection, self._definitions, table)
+            chosen = quarantined_ids(connection, held, ids)
             released = release_partitions(connection, self._definitions, held, chosen)
             if reason and released:
                 request = {"reason": reason, "partitions": released}

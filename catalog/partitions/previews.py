@@ -5,6 +5,7 @@ All of it is bounded, so that it takes a fraction of a second on a table with a 
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from catalog.expressions import parse_expression
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import after_prefix, decode_value, is_cut
 from catalog.indexes.proposing import IndexProposal, Sample, propose_index
-from catalog.indexes.skipping import prefix_span
+from catalog.indexes.skipping import Span, prefix_span
 from catalog.model import IndexState, Partition, PartitionIndex, PartitionState, Table
 from catalog.model.partition_names import unpack_values
 from catalog.partitions.explaining import Explanation, explanation_of
@@ -30,7 +31,7 @@ from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.definitions import Definitions
-from catalog.types.key_types import StringType
+from catalog.types.key_types import DateType, IntegerType, KeyType, StringType
 from catalog.types.ranges import END, KeyRange, Ranges
 
 READING_LIMIT = 10_000
@@ -46,7 +47,7 @@ _MAXIMUM_SAMPLES = 32
 
 _ENDS = (func.min, func.max)
 _LOOKED_UP = 2_000
-"""Values that are looked up one after the other in an index, for keys whose values have no textual prefix."""
+"""Values that are looked up one after the other in an index, for keys whose values do not sort as their texts do."""
 
 _SLOTS = 64
 """A picture gives each value of the first key the same width if there are at most this many."""
@@ -212,12 +213,11 @@ class Previews:
         self, connection: Connection, index: PartitionIndex, table: Table, position: int, prefix: str, limit: int
     ) -> list[bytes]:
         key_type = table.key_types[position]
-        has_prefix = isinstance(key_type, StringType)
-        start = prefix.encode("utf-8", "surrogatepass") if has_prefix else b""
-        query = self._queries.distinct_values(index.id, [prefix_span(start)], key_type).limited(
-            limit if has_prefix else _LOOKED_UP
-        )
-        return [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
+        spans = _spans(key_type, prefix)
+        query = self._queries.distinct_values(index.id, spans or [prefix_span(b"")], key_type)
+        # One may be null.
+        found = connection.exec_driver_sql(*query.limited(limit + 1 if spans else _LOOKED_UP))
+        return sorted(bytes(value) for (value,) in found)
 
     @staticmethod
     def _literals(table: Table, position: int, pieces: Sequence[bytes], prefix: str, limit: int) -> list[str]:
@@ -265,6 +265,25 @@ class Previews:
         row = connection.exec_driver_sql(f"SELECT {', '.join(pieces)}", tuple(parameters)).one()
         keys = [bytes(key) for key in row]
         return list(zip(keys[::2], keys[1::2], strict=True))
+
+
+def _spans(key_type: KeyType, prefix: str) -> list[Span]:
+    """Return spans with the index keys of all values that begin with a string; none if they are not known."""
+    match key_type:
+        case StringType():
+            return [prefix_span(prefix.encode("utf-8", "surrogatepass"))]
+        case DateType() if (start := key_type.parse_start(prefix)) is not None:
+            return [Span(0, key_type.encode(start), END)]
+        case IntegerType() if re.fullmatch("[1-9][0-9]{0,18}", prefix):
+            scales = (10**digits for digits in range(20 - len(prefix)))
+            numbers = ((int(prefix) * scale, (int(prefix) + 1) * scale - 1) for scale in scales)
+            return [
+                Span(0, key_type.encode(low), after_prefix(key_type.encode(min(high, key_type.maximum))))
+                for low, high in numbers
+                if low <= key_type.maximum
+            ]
+        case _:
+            return []
 
 
 def _encoded(table: Table, packed: Sequence[str], partition_count: int) -> Sample:

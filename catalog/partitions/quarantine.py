@@ -70,6 +70,17 @@ def lock_to_release(connection: Connection, definitions: Definitions, name: str)
     return definitions.lock_table(connection, name, exclusive=is_exclusive, is_bulk=not is_exclusive)
 
 
+def quarantined_ids(connection: Connection, table: Table, ids: Iterable[int]) -> list[int]:
+    """Return those of some ids that are of quarantined partitions of a table, ascending."""
+    row = PartitionRow
+    query = select(row.id).where(row.table_id == table.id, row.is_quarantined)
+    return [
+        number
+        for batch in batched(sorted(ids))
+        for number in connection.scalars(query.where(among(connection, row.id, batch)).order_by(row.id))
+    ]
+
+
 def release_partitions(
     connection: Connection,
     definitions: Definitions,

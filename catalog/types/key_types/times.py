@@ -30,6 +30,15 @@ class DateType(KeyType):
         """Return the date; month and day may have one digit."""
         return self._read(self._LITERAL, text)
 
+    def parse_start(self, text: str) -> int | None:
+        """Return the number from which the dates follow that begin with a string; None if no date does so."""
+        match = self._TEXT.fullmatch(text + "0000-00-00"[len(text) :])
+        return None if match is None else self._number(*map(int, match.groups()))
+
+    @staticmethod
+    def _number(year: int, month: int, day: int) -> int:
+        return year << 9 | month << 5 | day
+
     def _read(self, pattern: re.Pattern[str], text: str) -> int:
         match = pattern.fullmatch(text)
         if match is None:
@@ -37,7 +46,7 @@ class DateType(KeyType):
         year, month, day = (int(part) for part in match.groups())
         if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
             raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a valid date")
-        return year << 9 | month << 5 | day
+        return self._number(year, month, day)
 
     def format(self, value: KeyValue) -> str:
         """Return the date in quotes, as yyyy-MM-dd."""

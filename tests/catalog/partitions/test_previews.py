@@ -227,6 +227,30 @@ def test_values_of_a_key_begin_with_what_was_typed(catalog: Catalog, orders: str
     assert values(orders, "day", "2024-02-0", limit=3) == ["'2024-02-01'", "'2024-02-02'", "'2024-02-03'"]
 
 
+@given(
+    days=st.sets(st.dates(date(1980, 1, 1), date(2030, 12, 31)), min_size=1, max_size=40),
+    numbers=st.sets(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2_000), min_size=1, max_size=40),
+    data=st.data(),
+)
+@settings(max_examples=effort(20, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_values_from_an_index_are_the_first_that_begin_with_what_was_typed(
+    catalog: Catalog, days: set[date], numbers: set[int], data: st.DataObject
+) -> None:
+    name = f"demo.typed_{next(TABLE_NUMBERS)}"
+    keys = [("day", "date"), ("n", "bigint")]
+    indexes = [IndexDefinition("by_day", ("day",)), IndexDefinition("by_n", ("n",))]
+    catalog.create_table(name, columns=[("v", "int")], partition_keys=keys, indexes=indexes)
+    rows = {(str(day), "1") for day in days} | {("2024-01-01", str(number)) for number in numbers} | {(None, "1")}
+    catalog.add_partitions(name, list(map(NewPartition, rows)))
+    days.add(date(2024, 1, 1))
+    for key, literals in (("day", sorted(f"'{day}'" for day in days)), ("n", list(map(str, sorted({*numbers, 1}))))):
+        whole = data.draw(st.sampled_from(literals)).strip("'")
+        prefix = whole[: data.draw(st.integers(1, len(whole)))]
+        expected = [literal for literal in literals if literal.strip("'").startswith(prefix)]
+        found = catalog.previews.values(name, key, prefix, limit=5)
+        assert found == expected[:5] if key == "day" else {*found} <= {*expected} and len(found) == len(expected[:5])
+
+
 def test_values_with_quotes_nulls_and_great_lengths_are_literals(catalog: Catalog) -> None:
     rows = [("it's",), (None,), ("x" * 2000,), ("ä",)]
     table = create(catalog, [("name", "string")], rows, [("name",)])
