@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, func, or_, select, union
 
+from catalog.model import TableType
 from catalog.model.partition_names import given_values
 from catalog.settings.quality_rules import FailedCheck
 from catalog.storage.bulk import among
-from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow
+from catalog.storage.schema import OperationRow, PartitionCheckRow, PartitionRow, TableRow
 
 
 class QualityState(StrEnum):
@@ -30,6 +31,10 @@ class QualityState(StrEnum):
 
 PROBLEMS = (QualityState.QUARANTINED, QualityState.FAILED)
 """The states that a person may have to do something about."""
+
+
+_MIGRATED = select(TableRow.id).where(TableRow.table_type == TableType.ICEBERG)
+"""Tables that are Iceberg tables since their migration; the catalog keeps their partitions for a revert."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def list_checked(
         .outerjoin(check, check.partition_id == partition.id)
         .outerjoin(OperationRow, OperationRow.number == check.operation_number)
         .outerjoin(release, release.c.number == check.release_number)
-        .where(_is_in(states))
+        .where(_is_in(states), partition.table_id.not_in(_MIGRATED))
         .order_by(partition.id.desc())
         .limit(limit)
     )
@@ -174,10 +179,12 @@ def summarise(connection: Connection) -> dict[int, QualitySummary]:
             func.count(check.release_number),
         )
         .join(check, check.partition_id == partition.id)
+        .where(partition.table_id.not_in(_MIGRATED))
         .group_by(partition.table_id)
     )
-    held = select(partition.table_id, func.count()).where(partition.is_quarantined).group_by(partition.table_id)
-    quarantined = {table_id: int(number) for table_id, number in connection.execute(held)}
+    held = select(partition.table_id, func.count()).where(partition.is_quarantined)
+    held = held.where(partition.table_id.not_in(_MIGRATED))
+    quarantined = {table_id: int(number) for table_id, number in connection.execute(held.group_by(partition.table_id))}
     summaries = {
         table_id: QualitySummary(int(passed), int(failed), quarantined.get(table_id, 0), at_ms, released)
         for table_id, passed, failed, at_ms, released in connection.execute(of_checks)

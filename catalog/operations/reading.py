@@ -13,7 +13,7 @@ from catalog.operations.rows import is_abandoned, operation_row, select_operatio
 from catalog.operations.tables import belongs_to, find_table_id
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import OperationRow
+from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
 
 
 class JournalReader:
@@ -66,6 +66,7 @@ class JournalReader:
         since_ms: int | None = None,
         before: int | None = None,
         within: str | None = None,
+        search: str | None = None,
         with_dry_runs: bool = True,
         limit: int = 50,
     ) -> list[Operation]:
@@ -80,6 +81,8 @@ class JournalReader:
             before: Only operations with a number below this one, for the next page.
             within: Only the operation of this id, and those whose id continues it after a slash: `dag/run` for the
                 operations of one run in Airflow, `dag` for those of all runs.
+            search: Only operations of tables whose name contains this, whatever its case; the name at their start or
+                the present one.
             with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`).
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
@@ -91,6 +94,12 @@ class JournalReader:
             query = query.where(OperationRow.number < before)
         if not with_dry_runs:
             query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN)
+        if search:
+            name = DatabaseRow.name + "." + TableRow.name
+            found = select(TableRow.id).join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+            found = found.where(name.contains(search.lower(), autoescape=True))
+            was_found = OperationRow.table_name.contains(search.lower(), autoescape=True)
+            query = query.where(or_(was_found, OperationRow.table_id.in_(found)))
         if within is not None:
             # Not LIKE, which ignores the case on SQLite.
             start = func.substr(OperationRow.id, 1, len(within) + 1)

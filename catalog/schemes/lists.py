@@ -64,10 +64,10 @@ class ListScheme(NumberedScheme):
             seen[encoded] = text
 
     def text_of(self, partition_id: int) -> str:
-        """Return the condition of a partition's rows."""
+        """Return the condition of a partition's rows; values are in quotes if they could be taken for several."""
         if partition_id == DEFAULT_PARTITION:
             return f"{self.column} = DEFAULT"
-        return f"{self.column} = {', '.join(self._texts[partition_id])}"
+        return f"{self.column} = {', '.join(map(_shown, self._texts[partition_id]))}"
 
     @cached_property
     def _texts(self) -> dict[int, tuple[str, ...]]:
@@ -164,3 +164,8 @@ class ListScheme(NumberedScheme):
 
     def _fields(self) -> dict[str, Any]:
         return {"next_id": self.next_id, "groups": [[partition_id, list(texts)] for partition_id, texts in self.groups]}
+
+
+def _shown(text: str) -> str:
+    is_plain = "," not in text and "'" not in text and text.strip() == text != ""
+    return text if is_plain else "'" + text.replace("'", "''") + "'"

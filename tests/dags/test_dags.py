@@ -409,7 +409,7 @@ def test_arguments_replace_those_of_the_dags_but_not_their_callbacks(
             assert task.retries == 7
             assert task.on_failure_callback[-1] is print
     own = bag.dags["build_partition_index"].get_task("build").on_failure_callback
-    assert [callback.__name__ for callback in own] == ["fail_operation", "notify_failure", "print"]
+    assert [callback.__name__ for callback in own] == ["fail_operation", "record_reason", "notify_failure", "print"]
 
 
 def test_a_task_of_a_users_file_builds_only_its_own_dag(

@@ -218,6 +218,20 @@ def test_failed_run_does_not_hold_its_table(foo: Step, catalog: Catalog) -> None
     assert "Spark job validate_source: " in (operation.failure_detail or "")
 
 
+def test_reason_of_a_failure_is_recorded_for_the_page_of_its_run(foo: Step) -> None:
+    # The worker reports the failure first.
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            reason = foo.run.api.xcom(LOAD, foo.run.id, "validate", "failure")
+            break
+        except AirflowApiError as error:
+            if error.status != 404 or time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)
+    assert reason.startswith("Spark job validate_source: ")
+
+
 @pytest.mark.parametrize(
     ("dag_id", "form", "field"),
     [

@@ -26,26 +26,33 @@ class PagesServer(Server):
             run: dict[str, Any] = json.load(answer)
         return str(run["dag_run_id"])
 
-    def end_run(self, dag_id: str, run_id: str) -> None:
-        """Have a run succeed, as the scheduler does after its last task."""
+    def end_run(self, dag_id: str, run_id: str, state: str = "success") -> None:
+        """Have a run end, as the scheduler does after its last task."""
         from airflow.models.dagrun import DagRun
         from sqlalchemy import create_engine, update
 
         engine = create_engine(self.database_url)
         with engine.begin() as connection:
             of_run = (DagRun.dag_id == dag_id, DagRun.run_id == run_id)
-            connection.execute(update(DagRun).where(*of_run).values(state="success"))
+            connection.execute(update(DagRun).where(*of_run).values(state=state))
         engine.dispose()
 
-    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+    def fail_task(self, dag_id: str, run_id: str, task_id: str, reason: str | None = None) -> None:
         """Have a task of a run fail, as its worker does."""
+        from airflow.models.dagrun import DagRun
         from airflow.models.taskinstance import TaskInstance
-        from sqlalchemy import create_engine, update
+        from airflow.models.xcom import XComModel
+        from sqlalchemy import create_engine, insert, select, update
 
         engine, task = create_engine(self.database_url), TaskInstance
         with engine.begin() as connection:
+            of_run = {"dag_id": dag_id, "run_id": run_id}
             chosen = (task.dag_id == dag_id, task.run_id == run_id, task.task_id == task_id)
             connection.execute(update(task).where(*chosen).values(state="failed"))
+            if reason is not None:
+                number = connection.scalar(select(DagRun.id).filter_by(**of_run))
+                pushed = {"task_id": task_id, "dag_run_id": number, "key": "failure", "value": reason}
+                connection.execute(insert(XComModel).values(**of_run, **pushed))
         engine.dispose()
 
     def ask(

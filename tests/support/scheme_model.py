@@ -5,6 +5,7 @@ A value is a Python value (`tests.support.scheme_values`), None is null. A writt
 
 from __future__ import annotations
 
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -175,8 +176,17 @@ class ListModel(Model):
     def lines(self) -> list[str]:
         return [
             f"0, {self.column} = DEFAULT",
-            *(f"{each}, {self.column} = {', '.join(text for text, _ in group)}" for each, group in self.groups),
+            *(
+                f"{each}, {self.column} = {', '.join(self._listed(text) for text, _ in group)}"
+                for each, group in self.groups
+            ),
         ]
+
+    @staticmethod
+    def _listed(text: str) -> str:
+        if re.fullmatch(r"[^,'\s]([^,']*[^,'\s])?", text):
+            return text
+        return f"""'{text.replace("'", "''")}'"""
 
     def group(self, partition_id: int) -> tuple[Written, ...]:
         return dict(self.groups)[partition_id]

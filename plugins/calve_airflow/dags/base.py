@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
+from calve_airflow.failure_reasons import record_reason
 from calve_airflow.notifying import notify_failure
 
 _RETRIES: Mapping[str, Any] = {
@@ -32,7 +33,7 @@ def calve_dag(dag_id: str, changes: Mapping[str, Any], *, schedule: str | list[A
         own: The DAG's own arguments of `DAG`.
     """
     own_args = {**_RETRIES, **own.pop("default_args", {})}
-    own_args[_CALLBACK] = [*_listed(own_args.get(_CALLBACK)), notify_failure]
+    own_args[_CALLBACK] = [*_listed(own_args.get(_CALLBACK)), record_reason, notify_failure]
     default_args = _replaced(own_args, changes.get("default_args", {}))
     own = {"catchup": False, "render_template_as_native_obj": True, "schedule": schedule, **own}
     arguments = {**_replaced(own, changes), "default_args": default_args}

@@ -17,9 +17,12 @@ from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
-from sqlalchemy import Select, select
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import Select, and_, select
 
+from calve_airflow.failure_reasons import FAILURE
 from calve_airflow.pages.open_catalog import Remembered
 
 APPROVAL_TASK = "approve"
@@ -27,6 +30,7 @@ APPROVAL_TASK = "approve"
 
 _MOST = 100
 _LEAVING = timedelta(seconds=3)
+_RECORDING = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -161,11 +165,18 @@ def _questions(user: BaseUser) -> Select[*tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A task of a run; `map_index` is -1 if it is not mapped, and `state` None before Airflow schedules it."""
+    """A task of a run.
+
+    Attributes:
+        map_index: -1 if it is not mapped.
+        state: None before Airflow schedules it.
+        reason: Why it has failed, if that is known.
+    """
 
     task_id: str
     map_index: int
     state: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,28 +192,44 @@ class Run:
     state: str
     form: Mapping[str, Any]
     tasks: tuple[TaskRun, ...]
+    ended_at: datetime | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether the run is not finished."""
         return self.state in ("queued", "running")
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether the run is not finished, or so lately that the reason of a failure may still be recorded."""
+        return self.is_running or (self.ended_at is not None and datetime.now(UTC) - self.ended_at < _RECORDING)
+
 
 def find_run(dag_id: str, run_id: str) -> Run | None:
     """Return a run of a DAG; None if Airflow does not have it."""
     task = TaskInstance
     started = (task.start_date.is_(None), task.start_date, task.task_id, task.map_index)
-    query = select(task.task_id, task.map_index, task.state).where(task.dag_id == dag_id, task.run_id == run_id)
+    place = "dag_id", "run_id", "task_id", "map_index"
+    is_its = (getattr(XComModel, name) == getattr(task, name) for name in place)
+    is_reason = and_(*is_its, XComModel.key == FAILURE, task.state == TaskInstanceState.FAILED)
+    query = (
+        select(task.task_id, task.map_index, task.state, XComModel.value)
+        .outerjoin(XComModel, is_reason)
+        .where(task.dag_id == dag_id, task.run_id == run_id)
+    )
     with create_session(scoped=False) as session:
-        of_run = select(DagRun.state, DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+        of_run = select(DagRun.state, DagRun.conf, DagRun.end_date).filter_by(dag_id=dag_id, run_id=run_id)
         found = session.execute(of_run).one_or_none()
         if found is None:
             return None
-        state, form = found
-        tasks = [TaskRun(*row) for row in session.execute(query.order_by(*started).limit(_MOST))]
+        run_state, form, ended_at = found
+        tasks = [
+            TaskRun(task_id, map_index, state, None if reason is None else str(reason))
+            for task_id, map_index, state, reason in session.execute(query.order_by(*started).limit(_MOST))
+        ]
     places = _places.get(dag_id, lambda: _task_places(dag_id))
     tasks.sort(key=lambda task: (places.get(task.task_id, len(places)), task.map_index))
-    return Run(dag_id, run_id, str(state), dict(form or {}), tuple(tasks))
+    return Run(dag_id, run_id, str(run_state), dict(form or {}), tuple(tasks), ended_at)
 
 
 def _task_places(dag_id: str) -> dict[str, int]:

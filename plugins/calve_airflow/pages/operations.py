@@ -47,11 +47,13 @@ def operations(
 ) -> Response:
     """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(
-        table.strip() or None,
+        search=table.strip() or None,
         states=() if state is None else (state,),
         kinds=() if kind is None else (kind,),
         within=dag_id or None,
         before=before,
+        # In the journal they have failed, on purpose.
+        with_dry_runs=state is not OperationState.FAILED,
         limit=_PAGE + 1,
     )
     return render(
@@ -87,7 +89,7 @@ def operation(
     found = listed[0] if len(listed) == 1 else None
     jobs = catalog.operations.jobs_of(found.id) if found else ()
     run, is_of_run = _run_of(user, operation_id), "/" in operation_id
-    is_running = any(found.state in UNFINISHED for found in listed) or (run is not None and run.is_running)
+    is_running = any(found.state in UNFINISHED for found in listed) or (run is not None and run.is_changing)
     dag = _dag_of(operation_id)
     change = None
     if found is not None:

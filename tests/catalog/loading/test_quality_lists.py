@@ -8,8 +8,9 @@ from sqlalchemy import update
 from catalog import Catalog
 from catalog.errors import InvalidRequestError
 from catalog.loading.quality_lists import QualityState, QualitySummary
+from catalog.model import TableType
 from catalog.operations.records import OperationKind
-from catalog.storage.schema import OperationRow
+from catalog.storage.schema import OperationRow, TableRow
 from tests.support.pages_samples import FAILURES, make_checked_table
 
 NAME = "checked.events"
@@ -65,6 +66,14 @@ def test_summaries_count_checks_and_quarantined_partitions(catalog: Catalog) -> 
 
         connection.execute(delete(PartitionCheckRow))
     assert catalog.quality.summaries() == {table.id: QualitySummary(quarantined=2)}
+
+
+def test_partitions_that_a_migration_has_kept_are_no_problems(catalog: Catalog) -> None:
+    make_checked_table(catalog)
+    with catalog.storage.write() as connection:
+        connection.execute(update(TableRow).values(table_type=TableType.ICEBERG))
+    assert catalog.quality.list_partitions(list(QualityState)) == []
+    assert catalog.quality.summaries() == {}
 
 
 def test_some_of_the_quarantined_partitions_are_released(catalog: Catalog) -> None:

@@ -91,6 +91,17 @@ def test_an_operation_is_found_by_its_run(open_page: Callable[..., Page], runnin
     page.get_by_text("There is no operation of this id").wait_for()
 
 
+def test_a_run_that_failed_early_tells_why(open_page: Callable[..., Page], pages_server: PagesServer) -> None:
+    run_id, reason = pages_server.start_run("op", DAG, SPLIT), "items is empty: <give> one split point"
+    pages_server.fail_task(DAG, run_id, "plan", reason)
+    pages_server.end_run(DAG, run_id, "failed")
+    page = open_page(f"/calve/operation?{httpx.QueryParams(dag_id=DAG, run_id=run_id)}")
+    page.get_by_text("The run failed before an operation of Calve began").wait_for()
+    failed = page.locator("ul.tasks li", has_text="plan")
+    assert failed.locator(".problem").inner_text() == reason
+    assert page.locator("ul.tasks .problem").count() == 1
+
+
 def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     tables = ("shop.customers", "shop.orders")
     for table in tables:
@@ -107,11 +118,17 @@ def test_operations_are_filtered_as_one_types(open_page: Callable[..., Page], pa
     for table in ("shop.customers", "shop.orders"):
         pages_catalog.operations.begin(f"import_tables/filtered/{table}", OperationKind.IMPORT_TABLE, table)
     page = open_page("/calve/operations")
-    page.get_by_label("Table").fill("shop.customers")
+    page.get_by_label("Table").fill("Customer")
     page.get_by_role("link", name="import_tables/filtered/shop.orders").wait_for(state="detached")
     assert page.get_by_role("link", name="import_tables/filtered/shop.customers").is_visible()
     page.get_by_label("State").select_option("COMMITTED")
     page.get_by_text("None.").wait_for()
+    dry_run = "import_tables/filtered/dry"
+    keep_plan(pages_catalog.operations, dry_run, OperationKind.IMPORT_TABLE, "shop.customers", {})
+    page.get_by_label("State").select_option("")
+    page.get_by_role("link", name=dry_run).wait_for()
+    page.get_by_label("State").select_option("FAILED")
+    page.get_by_role("link", name=dry_run).wait_for(state="detached")
 
 
 def test_logs_are_for_those_who_may_read_them_and_below_the_folder_of_jobs(
