@@ -21,6 +21,7 @@ class Action:
     Attributes:
         group: The heading under which it is listed.
         fields: Values of the form's fields; those that are no texts become JSON.
+        page: The address of a page for these fields, which shows more than the form.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Action:
     group: str
     fields: Mapping[str, Any]
     is_danger: bool = False
+    page: str | None = None
 
     @property
     def query(self) -> dict[str, str]:
@@ -106,7 +108,8 @@ def _of_scheme(table: Table) -> Iterator[Action]:
     for change in (*changes, "place"):
         title = titles.get(change, f"{change.capitalize()} partitions")
         fields = {"table": table.full_name, "operation": change}
-        yield Action(title, "rebalance_partitions", "Partitions", fields, is_danger=change == "drop")
+        studio = None if change == "place" else f"/tables/{table.full_name}/studio"
+        yield Action(title, "rebalance_partitions", "Partitions", fields, is_danger=change == "drop", page=studio)
     yield compaction_of(table)
 
 

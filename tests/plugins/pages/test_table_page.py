@@ -150,13 +150,10 @@ def test_buttons_open_forms_that_fit_the_table(get: Callable[..., httpx.Response
     assert orders["migrate_hive_to_iceberg"] == [{"tables": '["shop.orders"]', "dry_run": "true"}]
     statements = [form["statement"] for form in orders["run_statement"]]
     assert "DROP PARTITION INDEX `by_country` ON `shop`.`orders`" in statements
-    assert {form["operation"] for form in forms("shop.hashed")["rebalance_partitions"]} == {
-        "set_partition_num",
-        "place",
-    }
-    assert {form["operation"] for form in forms("shop.ranged")["rebalance_partitions"]} == {
-        *("add", "split", "merge", "drop", "place")
-    }
+    for name, changes in (("hashed", {"set_partition_num"}), ("ranged", {"add", "split", "merge", "drop"})):
+        assert [form["operation"] for form in forms(f"shop.{name}")["rebalance_partitions"]] == ["place"]
+        studio = re.findall(r'href="/calve/tables/shop\.\w+/studio\?([^"]+)"', get(f"/calve/tables/shop.{name}").text)
+        assert {parse_qs(query.replace("&amp;", "&"))["operation"][0] for query in studio} == changes
     assert forms("shop.stores")["add_partitions"] == [{"table": "shop.stores"}]
     assert set(forms("shop.migrated")) == {"add_partitions", "run_statement", "maintain_iceberg"}
     assert set(forms("shop.recent")) == {"run_statement"}
