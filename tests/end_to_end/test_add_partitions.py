@@ -223,7 +223,7 @@ def test_reason_of_a_failure_is_recorded_for_the_page_of_its_run(foo: Step) -> N
     deadline = time.monotonic() + 30
     while True:
         try:
-            reason = foo.run.api.xcom(LOAD, foo.run.id, "validate", "failure")
+            reason = foo.run.api.xcom(foo.run.dag_id, foo.run.id, "validate", "failure")
             break
         except AirflowApiError as error:
             if error.status != 404 or time.monotonic() > deadline:
