@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from catalog.partitions.queries import Queries, Query
+from catalog.storage.collecting import collected_once
 
 PAGE = 5_000
 """The number of rows in memory."""
@@ -26,10 +27,16 @@ def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
     name = f"calve_partitions_{next(_NUMBERS)}"
     with closing(driver.cursor(name, binary=True) if is_postgresql else driver.cursor()) as cursor:
         cursor.execute(*query)
-        while page := cursor.fetchmany(PAGE):
+        while page := _next_page(cursor):
             yield page
             if len(page) < PAGE:
                 return
+
+
+@collected_once()
+def _next_page(cursor: Any) -> Sequence[Any]:
+    page: Sequence[Any] = cursor.fetchmany(PAGE)
+    return page
 
 
 class Values(NamedTuple):
@@ -70,5 +77,5 @@ def read_all(connection: Connection, query: Query) -> Sequence[Any]:
     driver = connection.connection.driver_connection
     assert driver is not None
     is_postgresql = connection.dialect.name == "postgresql"
-    with closing(driver.cursor(binary=True) if is_postgresql else driver.cursor()) as cursor:
+    with closing(driver.cursor(binary=True) if is_postgresql else driver.cursor()) as cursor, collected_once():
         return list(cursor.execute(*query).fetchall())

@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, folder_start, folder_template, unpack_values
+from catalog.storage.collecting import collected_once
 from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.types.memo import Memo
@@ -63,6 +64,7 @@ class PartitionFactory:
         """Return the partition of a row."""
         return self.make_all([row])[0]
 
+    @collected_once()
     def make_all(self, rows: Sequence[PartitionRecord]) -> list[Partition]:
         """Return the partitions of rows, in their order."""
         default_location, properties, states, new = self._default_location, self._properties, _STATES, tuple.__new__
