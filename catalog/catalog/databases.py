@@ -70,9 +70,9 @@ class DatabaseMethods(TableMethods):
         """Drop a database; its folder stays.
 
         Args:
-            cascade: Drop its tables and views, too, in the same transaction; their files stay, as with `drop_table`
-                without PURGE. After the commit, rows of large tables are deleted in short transactions; `vacuum`
-                finishes interrupted deletions.
+            cascade: Drop its tables and views, too, in the same transaction, with the views of engines; their files
+                stay, as with `drop_table` without PURGE. After the commit, rows of large tables are deleted in short
+                transactions; `vacuum` finishes interrupted deletions.
 
         Returns:
             The dropped tables and views.

@@ -20,7 +20,7 @@ from catalog.errors import (
     RefusedPartition,
     UnsupportedChangeError,
 )
-from catalog.files.locations import is_local, keys_above, locations_with_keys
+from catalog.files.locations import comparable, is_local, is_within, keys_above, locations_with_keys
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table, TableKind, is_encrypted
 from catalog.model.partition_names import partition_path
@@ -131,7 +131,7 @@ class PartitionEntries:
 
 def _exchanged(source: Table, target: Table, partition: NewPartition, moves: list[Move]) -> NewPartition:
     assert partition.location is not None
-    if not partition.location.startswith(f"{source.location}/"):
+    if not is_within(comparable(partition.location), comparable(source.location)):
         return partition
     folder = target.default_partition_location(partition_path(target.key_names, partition.values))
     if not (is_local(partition.location) and is_local(folder)):
@@ -167,7 +167,8 @@ def _custom(source: Table, partitions: Iterable[NewPartition]) -> Iterator[str]:
     """Yield the locations inside a table's folder that are no default folders."""
     for partition in partitions:
         folder, name = str(partition.location).rstrip("/"), partition_path(source.key_names, partition.values)
-        if folder.startswith(f"{source.location}/") and folder != source.default_partition_location(name):
+        is_default = comparable(folder) == comparable(source.default_partition_location(name))
+        if is_within(comparable(folder), comparable(source.location)) and not is_default:
             yield folder
 
 
@@ -260,8 +261,9 @@ class _Replacement:
         table, values = self._table, tuple(partition.values)
         before = table.partition_location(row.packed_values, row.location)
         after = before if fields["location"] is None else fields["location"]
-        is_default = row.location is None and fields["location"] is None
-        if is_default and table.kind is TableKind.MANAGED and is_local(before) and not is_version(row.location):
+        default = table.default_partition_location(table.partition_name(row.packed_values))
+        is_kept = fields["location"] == row.location and comparable(before) == comparable(default)
+        if is_kept and table.kind is TableKind.MANAGED and is_local(before) and not is_version(row.location):
             after = table.default_partition_location(partition_path(table.key_names, values))
             self._moves += [Move(before, after)] if after != before else []
         if after != before:

@@ -23,7 +23,7 @@ from catalog.settings.places import require_location, require_root
 from catalog.storage import Storage
 from catalog.storage.schema import DatabaseRow, FunctionRow, TableRow
 from catalog.tables.normalising import normalise_location
-from catalog.tables.only_iceberg import delete_namespace_rows, refuse_iceberg_objects
+from catalog.tables.only_iceberg import delete_iceberg_views, delete_namespace_rows, refuse_iceberg_objects
 
 _DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
 _DATABASE_TO_CHANGE = _DATABASE.with_for_update()
@@ -144,6 +144,8 @@ class DatabaseDefinitions:
                 raise DatabaseNotEmptyError(
                     f"database {name} still has {count} table(s); drop them first, or all with the database: CASCADE"
                 )
+            if joined is not None:
+                delete_iceberg_views(connection, name)
             refuse_iceberg_objects(connection, name)
             refuse_awaited_database(connection, name)
             self._drop_functions(connection, row, cascade=joined is not None)

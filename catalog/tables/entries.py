@@ -21,7 +21,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders
-from catalog.files.locations import comparable, is_local, is_within
+from catalog.files.locations import comparable, file_spellings, is_local, is_within
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
@@ -241,13 +241,13 @@ class TableEntries:
         if name == (table.database, table.name) or table.kind is not TableKind.MANAGED or table.is_published:
             return None
         usual = f"{self._definitions.database_location(connection, table.database)}/{table.name}"
-        if change.entry.location is not None or table.location != usual or not is_local(usual):
+        if change.entry.location is not None or not is_local(usual) or comparable(table.location) != comparable(usual):
             return None
         versions = select(PartitionVersionRow.number).where(PartitionVersionRow.table_id == table.id)
         if connection.scalar(versions.limit(1)) is not None:
             # Files of replaced partitions are found by their present folders.
             return None
-        return Move(usual, f"{self._definitions.database_location(connection, name.database)}/{name.name}")
+        return Move(table.location, f"{self._definitions.database_location(connection, name.database)}/{name.name}")
 
     @staticmethod
     def _with_details(connection: Connection, table: Table, entry: TableEntry, more: Details | None = None) -> Table:
@@ -331,12 +331,13 @@ class TableEntries:
 
 def _move_partitions(connection: Connection, table: Table, move: Move) -> None:
     """Change the locations of partitions inside a folder that moves; default locations follow the table's."""
-    row, before = PartitionRow, move.location
-    connection.execute(
-        update(row)
-        .where(row.table_id == table.id, row.location >= f"{before}/", row.location < f"{before}0")
-        .values(location=move.target + func.substr(row.location, len(before) + 1))
-    )
+    row = PartitionRow
+    for before, after in zip(file_spellings(move.location), file_spellings(move.target), strict=True):
+        connection.execute(
+            update(row)
+            .where(row.table_id == table.id, row.location >= f"{before}/", row.location < f"{before}0")
+            .values(location=after + func.substr(row.location, len(before) + 1))
+        )
 
 
 def _forget_statistics(connection: Connection, table: Table, columns: TableColumns) -> None:

@@ -99,6 +99,13 @@ def refuse_iceberg_objects(connection: Connection, database: str) -> None:
         )
 
 
+def delete_iceberg_views(connection: Connection, database: str) -> None:
+    """Delete the views of a database that engines made; their metadata files stay, as after DROP VIEW."""
+    row = IcebergTableRow
+    is_view = (row.catalog_name == CATALOG, row.table_namespace == database, ~is_table())
+    connection.execute(delete(row).where(*is_view))
+
+
 def delete_namespace_rows(connection: Connection, database: str) -> None:
     """Delete what Iceberg's SQL catalogs have stored about a database."""
     row = IcebergNamespaceRow

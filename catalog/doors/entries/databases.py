@@ -5,6 +5,8 @@ from __future__ import annotations
 from catalog.catalog import Catalog
 from catalog.doors.entries.forms import database_of, hive_database
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
+from catalog.engine_tables.names import Namespace
+from catalog.errors import DatabaseNotEmptyError
 from catalog.metastores.types import HiveDatabase
 from catalog.model import Table, TableKind
 
@@ -75,9 +77,14 @@ class DatabaseMethods:
 
         Raises:
             DatabaseNotFoundError: It does not exist.
-            DatabaseNotEmptyError: It has tables, and `cascade` is false.
+            DatabaseNotEmptyError: It has tables, and `cascade` is false; or engines have namespaces inside. Nothing was
+                dropped.
         """
         database = self.catalog.get_database(name)
+        if inside := self.catalog.iceberg.namespaces.inside(Namespace.of([database.name])):
+            raise DatabaseNotEmptyError(
+                f"database {database.name} has namespaces of engines, such as {inside[0].stored}; drop these first"
+            )
         if cascade and delete_data:
             for table in self.catalog.list_tables(database.name):
                 self.catalog.drop_table(table.full_name, purge=is_purgeable(table), all_files=True)

@@ -15,7 +15,7 @@ from catalog.catalog import Catalog
 from catalog.doors.entries.iceberg import is_shown_as_iceberg
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.entries.tables import TableMethods, normalised
-from catalog.errors import IcebergTableError, InvalidTableError, PartitionNotFoundError
+from catalog.errors import IcebergTableError, InvalidTableError, PartitionAlreadyExistsError, PartitionNotFoundError
 from catalog.files.folders import make_folders, missing_folders, remove_folders
 from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition, HiveTable
@@ -87,12 +87,15 @@ class PartitionMethods(TableMethods):
         Raises:
             TableNotFoundError: The table does not exist.
             InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
-            PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false.
+            PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false; or one is
+                quarantined.
             LocationInUseError: Another table or partition uses a partition's folder.
             StorageError: A folder cannot be created; nothing was added.
         """
         forms = self.forms(name)
         partitions, folders = _with_folders(forms, forms.new(given))
+        if if_not_exists:
+            self._refuse_quarantined(forms, [partition.values for partition in partitions])
         made = make_folders(folders)
         try:
             result = self.catalog.add_partitions(forms.table.full_name, partitions, if_not_exists=if_not_exists)
@@ -230,6 +233,18 @@ class PartitionMethods(TableMethods):
         forms = self.forms(name)
         return list(forms.read(self._visible(forms, list(dict.fromkeys(map(forms.values, values))))))
 
+    def _refuse_quarantined(self, forms: PartitionForms, own: Sequence[Sequence[str | None]]) -> None:
+        """Check that no partition is quarantined: engines would write rows to it that nobody sees."""
+        batch = self.catalog.batch_get_partitions(forms.table.full_name, own)
+        hidden = [found for found in batch.partitions if found.state is PartitionState.QUARANTINED]
+        if hidden:
+            table = forms.table.full_name
+            raise PartitionAlreadyExistsError(
+                f"partition {forms.name(hidden[0].values)} of table {table} is quarantined, and hides all rows in its "
+                f"folder; release it first (`calve quarantine {table} --release --reason …`), or drop it. Nothing was "
+                "added"
+            )
+
     def _visible(self, forms: PartitionForms, own: Sequence[Sequence[str | None]]) -> list[Partition]:
         batch = self.catalog.batch_get_partitions(forms.table.full_name, own)
         return [partition for partition in batch.partitions if partition.state is PartitionState.VISIBLE]
@@ -313,9 +328,17 @@ class PartitionMethods(TableMethods):
             raise PartitionNotFoundError(
                 f"table {forms.table.full_name} has no partition {missing}; nothing was dropped"
             )
+        table = forms.table.full_name
         if delete_data and forms.table.kind is TableKind.MANAGED and not forms.table.is_stored_as_iceberg:
-            return self.catalog.purge_partitions(forms.table.full_name, values=own, all_files=True).dropped
-        return self.catalog.batch_delete_partitions(forms.table.full_name, own).changed
+            dropped = self.catalog.purge_partitions(table, values=own, all_files=True).dropped
+        else:
+            dropped = self.catalog.batch_delete_partitions(table, own).changed
+        if not if_exists and dropped < len(own):
+            raise PartitionNotFoundError(
+                f"{len(own) - dropped:,} of {len(own):,} partition(s) of table {table} were dropped or renamed by "
+                "others meanwhile; the rest was dropped"
+            )
+        return dropped
 
     def truncate(self, name: TableName, values: Iterable[Sequence[str]] | None = None) -> None:
         """Delete the files of a managed table, or of partitions, of all writers; definitions stay.

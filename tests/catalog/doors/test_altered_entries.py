@@ -17,6 +17,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column, FileFormat
 from catalog.model.identifiers import TableName
@@ -86,6 +87,24 @@ def test_a_renamed_table_moves_with_its_partitions(entries: Entries, orders: Hiv
     with pytest.raises(TableNotFoundError):
         entries.table(NAME)
     assert entries.create_table(ORDERS).location == orders.location
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+@pytest.mark.parametrize("is_of_table", [False, True])
+def test_a_renamed_table_moves_whatever_the_spelling_of_its_locations(
+    entries: Entries, scheme: str, is_of_table: bool
+) -> None:
+    """Spark sends the locations of tables and partitions with their scheme."""
+    folder = str(entries.database("demo").location) + "/orders"
+    orders = entries.create_table(replace(ORDERS, location=scheme + folder) if is_of_table else ORDERS)
+    entries.add_partitions(NAME, [HivePartition(("IT", "3"), PARQUET, location=f"{scheme}{folder}/country=IT/day=3")])
+    Path(f"{folder}/country=IT/day=3/file").write_text("rows")
+    entries.alter_table(NAME, replace(orders, name=TableName("demo", "sales")))
+    [partition] = entries.partitions(TableName("demo", "sales"))
+    assert Path(local_path(str(partition.location)), "file").read_text() == "rows"
+    assert "/sales/" in str(partition.location)
+    assert not os.path.exists(folder)
+    entries.create_table(ORDERS)
 
 
 def test_a_table_that_is_not_renamed_stays_where_it_is(entries: Entries, orders: HiveTable) -> None:

@@ -91,6 +91,24 @@ def test_a_renamed_partition_moves_with_its_files(entries: Entries, orders: Hive
     assert is_exact(entries)
 
 
+def test_partitions_move_whatever_the_spelling_of_their_locations(entries: Entries, orders: HiveTable) -> None:
+    """Spark sends the locations of partitions with their scheme."""
+    for day in (7, 8):
+        folder = f"{orders.location}/country=IT/day={day}"
+        entries.add_partitions(NAME, [HivePartition(("IT", str(day)), PARQUET, location=f"file:{folder}")])
+        Path(f"{folder}/file").write_text("rows")
+    before = entries.partition(NAME, ("IT", "7"))
+    entries.alter_partitions(NAME, [(("IT", "7"), before._replace(values=("IT", "9")))])
+    moved = entries.partition(NAME, ("IT", "9"))
+    assert Path(f"{orders.location}/country=IT/day=9/file").read_text() == "rows"
+    assert moved.location == f"{orders.location}/country=IT/day=9"
+    archive = entries.create_table(replace(ORDERS, name=ARCHIVE))
+    [exchanged] = entries.exchange_partitions({"country": "IT", "day": "8"}, NAME, ARCHIVE)
+    assert exchanged.location == f"{archive.location}/country=IT/day=8"
+    assert Path(f"{exchanged.location}/file").read_text() == "rows"
+    assert is_exact(entries)
+
+
 def test_a_partition_gets_another_spelling(entries: Entries, orders: HiveTable) -> None:
     entries.alter_partitions(NAME, [(("DE", "1"), HivePartition(("DE", "01"), PARQUET))])
     assert entries.partition(NAME, ("DE", "1")).values == ("DE", "01")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
 from catalog import Catalog
 from catalog.doors.entries import Entries
-from catalog.errors import DatabaseNotEmptyError, DatabaseNotFoundError
+from catalog.engine_tables.names import Namespace
+from catalog.errors import DatabaseNotEmptyError, DatabaseNotFoundError, PartitionNotFoundError
 from catalog.files.filesystem import Folder
+from catalog.iceberg.pointers import CATALOG
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveTable
 from catalog.model.identifiers import TableName
+from catalog.storage.schema import IcebergTableRow
 from tests.support.entries import NAME, ORDERS, PARQUET
 
 
@@ -83,6 +88,44 @@ def test_a_database_goes_with_its_tables(entries: Entries, orders: HiveTable) ->
         entries.database("demo")
     with pytest.raises(DatabaseNotFoundError):
         entries.drop_database("demo")
+
+
+@pytest.mark.parametrize("delete_data", [False, True])
+def test_a_database_goes_with_the_views_of_engines(entries: Entries, orders: HiveTable, delete_data: bool) -> None:
+    with entries.catalog.storage.write() as connection:
+        names = {"catalog_name": CATALOG, "table_namespace": "demo", "table_name": "recent"}
+        connection.execute(insert(IcebergTableRow).values(**names, metadata_location="/v1.json", iceberg_type="VIEW"))
+    with pytest.raises(DatabaseNotEmptyError):
+        entries.drop_database("demo")
+    entries.drop_database("demo", cascade=True, delete_data=delete_data)
+    with entries.catalog.storage.read() as connection:
+        assert connection.scalar(select(IcebergTableRow.table_name)) is None
+
+
+def test_no_table_goes_if_the_database_cannot(entries: Entries, orders: HiveTable) -> None:
+    entries.catalog.iceberg.namespaces.create(Namespace.of(["demo", "inner"]), {})
+    with pytest.raises(DatabaseNotEmptyError, match=r"namespaces of engines, such as demo\.inner"):
+        entries.drop_database("demo", cascade=True, delete_data=True)
+    assert len(entries.partition_names(NAME)) == 3
+
+
+@pytest.mark.parametrize("delete_data", [False, True])
+def test_a_partition_that_was_renamed_meanwhile_is_not_said_to_be_dropped(
+    entries: Entries, orders: HiveTable, monkeypatch: pytest.MonkeyPatch, delete_data: bool
+) -> None:
+    looked_up = Entries._visible
+
+    def renamed_meanwhile(self: Entries, *arguments: Any) -> Any:
+        found = looked_up(self, *arguments)
+        monkeypatch.undo()
+        before = entries.partition(NAME, ("DE", "1"))
+        entries.alter_partitions(NAME, [(("DE", "1"), before._replace(values=("FR", "9")))])
+        return found
+
+    monkeypatch.setattr(Entries, "_visible", renamed_meanwhile)
+    with pytest.raises(PartitionNotFoundError, match=r"1 of 1 partition\(s\) .* dropped or renamed by others"):
+        entries.drop_partitions(NAME, [("DE", "1")], delete_data=delete_data)
+    assert "country=FR/day=9" in entries.partition_names(NAME)
 
 
 def test_what_others_have_in_the_folder_of_a_database_stays(entries: Entries, tmp_path: Path) -> None:

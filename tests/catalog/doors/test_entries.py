@@ -19,6 +19,7 @@ from catalog.errors import (
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveStorage, HiveTable
 from catalog.model import Column, FileFormat, TableKind
 from catalog.model.identifiers import TableName
+from catalog.partitions.changing import set_quarantined
 from tests.support.entries import NAME, ORDERS, PARQUET, STRANGE
 
 
@@ -175,3 +176,18 @@ def test_an_index_finds_partitions(entries: Entries, orders: HiveTable) -> None:
     entries.add_partitions(NAME, [HivePartition(("DE", str(day)), PARQUET) for day in range(20)])
     assert {partition.values[1] for partition in entries.partitions(NAME, "day < 3")} == {"0", "1", "2"}
     assert entries.catalog.verify_partition_index(str(orders.name), "by_day").is_exact
+
+
+def test_quarantined_partitions_are_not_taken_for_existing_ones(entries: Entries) -> None:
+    """An engine has written its rows to the folder of such a partition, where nobody would see them."""
+    entries.create_table(ORDERS)
+    entries.add_partitions(NAME, [HivePartition(("DE", "1"), PARQUET), HivePartition(("DE", "2"), PARQUET)])
+    [hidden] = entries.catalog.get_partitions(str(NAME), "day = 2")
+    with entries.catalog.storage.write() as connection:
+        set_quarantined(connection, entries.catalog.get_table(str(NAME)), [hidden.id], True)
+    given = [HivePartition(("DE", str(day)), PARQUET) for day in (1, 2, 3)]
+    with pytest.raises(PartitionAlreadyExistsError, match=r"partition country=DE/day=2 .* is quarantined, and hides"):
+        entries.add_partitions(NAME, given, if_not_exists=True)
+    assert entries.partition_names(NAME) == ["country=DE/day=1"]
+    assert entries.catalog.release_partitions(str(NAME), reason="looked at") == 1
+    assert entries.add_partitions(NAME, given, if_not_exists=True).added == 1
