@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalog import Catalog, NewPartition
+from catalog import Catalog, FileFormat, NewPartition
 from tests.support.hive_spark import SESSION_CATALOG, HiveSpark
 from tests.support.hms_door import HmsDoor
 
@@ -79,6 +79,22 @@ def test_tables_are_created_filled_altered_and_dropped(hive: HiveSpark, catalog:
     assert hive.rows("SELECT count(*) FROM shop.former_orders") == [(0,)]
     hive.rows("DROP TABLE shop.former_orders")
     assert hive.rows("SHOW TABLES IN shop") == []
+
+
+def test_renamed_tables_keep_their_rows_in_a_database_of_calve(hive: HiveSpark, catalog: Catalog) -> None:
+    catalog.create_database("own")
+    keys = [("country", "string")]
+    catalog.create_table("own.made", columns=[("id", "bigint")], partition_keys=keys, format=FileFormat.PARQUET)
+    hive.rows("CREATE TABLE own.plain (id bigint) USING parquet")
+    hive.rows("CREATE TABLE own.parted (id bigint, country string) USING parquet PARTITIONED BY (country)")
+    for name, values in (("made", "(1, 'DE')"), ("plain", "(1)"), ("parted", "(1, 'DE')")):
+        hive.rows(f"INSERT INTO own.{name} VALUES {values}")
+        hive.rows(f"ALTER TABLE own.{name} RENAME TO own.new_{name}")
+        assert hive.rows(f"SELECT id FROM own.new_{name}") == [(1,)], name
+        hive.rows(f"INSERT INTO own.new_{name} VALUES {values}")
+        assert hive.rows(f"SELECT id FROM own.new_{name}") == [(1,), (1,)], name
+        hive.rows(f"CREATE TABLE own.{name} (id bigint) STORED AS PARQUET")
+        assert hive.rows(f"SELECT id FROM own.{name}") == [], name
 
 
 def test_an_index_serves_the_filters_of_selects(hive: HiveSpark, catalog: Catalog, door: HmsDoor) -> None:
