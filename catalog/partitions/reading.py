@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from catalog.partitions.queries import Queries, Query
-from catalog.storage.collecting import collected_once
+from catalog.storage.partition_rows import collected_once
 
 PAGE = 5_000
 """The number of rows in memory."""

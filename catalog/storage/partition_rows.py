@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from sqlalchemy import Select, select
 
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, folder_start, folder_template, unpack_values
-from catalog.storage.collecting import collected_once
 from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.types.memo import Memo
@@ -32,6 +33,23 @@ PartitionRecord: TypeAlias = Sequence[Any]
 """The columns `PARTITION_COLUMNS` of a partition's row."""
 
 _STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
+
+
+@contextmanager
+def collected_once() -> Iterator[None]:
+    """Have the collector look at the objects of the block after it, and not again and again while they are made.
+
+    For blocks that make many objects without cycles, such as rows: to look at them takes as long as to make them.
+    Threads that run meanwhile collect later, too; the collector is on again at the end, if it was on before.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def partition_query(table: Table) -> Select[*tuple[Any, ...]]:

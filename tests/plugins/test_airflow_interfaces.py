@@ -55,6 +55,7 @@ def test_these_interfaces_that_are_not_public_are_in_use() -> None:
         ("airflow.models.hitl", "HITLDetail"),
         ("airflow.models.serialized_dag", "SerializedDagModel"),
         ("airflow.models.taskinstance", "TaskInstance"),
+        ("airflow.models.xcom", "XComModel"),
         ("airflow.utils.session", "create_session"),
         ("airflow.sdk.observability", "stats"),
         ("airflow.sdk.execution_time.comms", "CreateHITLDetailPayload"),

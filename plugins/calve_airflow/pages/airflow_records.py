@@ -19,7 +19,6 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
-from airflow.utils.state import TaskInstanceState
 from sqlalchemy import Select, and_, select
 
 from calve_airflow.failure_reasons import FAILURE
@@ -211,7 +210,7 @@ def find_run(dag_id: str, run_id: str) -> Run | None:
     started = (task.start_date.is_(None), task.start_date, task.task_id, task.map_index)
     place = "dag_id", "run_id", "task_id", "map_index"
     is_its = (getattr(XComModel, name) == getattr(task, name) for name in place)
-    is_reason = and_(*is_its, XComModel.key == FAILURE, task.state == TaskInstanceState.FAILED)
+    is_reason = and_(*is_its, XComModel.key == FAILURE, task.state == "failed")
     query = (
         select(task.task_id, task.map_index, task.state, XComModel.value)
         .outerjoin(XComModel, is_reason)

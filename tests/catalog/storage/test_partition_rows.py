@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from catalog.storage.collecting import collected_once
+from catalog.storage.partition_rows import collected_once
 
 
 @pytest.fixture(autouse=True)
