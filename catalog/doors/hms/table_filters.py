@@ -1,7 +1,8 @@
-"""Filters of tables by their owner, last access and parameters."""
+"""Filters of tables by their name, type, owner, last access and parameters."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import Any
@@ -13,23 +14,39 @@ from catalog.doors.hms.filters import like_of
 from catalog.expressions.evaluation import COMPARE, like_pattern
 from catalog.expressions.tree import LikePattern, Operator
 from catalog.metastores.types import HiveTable
+from catalog.model.identifiers import TableName
 
-OWNER, ACCESS, PARAMETER = "hive_filter_field_owner__", "hive_filter_field_last_access__", "hive_filter_field_params__"
-"""Names of the fields in filters. Source: `hive_metastore.thrift`."""
+NAME, TYPE, OWNER = "hive_filter_field_tableName__", "hive_filter_field_tableType__", "hive_filter_field_owner__"
+ACCESS, PARAMETER = "hive_filter_field_last_access__", "hive_filter_field_params__"
+"""Names of the fields in filters; parameters have the name of a parameter after it. Source: `hive_metastore.thrift`."""
 
 _OF_PARAMETERS = ("=", "<>", "LIKE")
+_IGNORING_CASE = "(?i)"
+"""How a pattern of LIKE begins that ignores case, as those of Hive's clients do since 4.1."""
 
 Test = Callable[[HiveTable], bool]
 
 
-def matching_tables(tables: Iterable[HiveTable], text: str) -> Iterator[HiveTable]:
-    """Yield the tables that match a filter.
+def matching_tables(
+    names: Iterable[TableName], read: Callable[[Iterable[TableName]], Iterable[HiveTable]], text: str
+) -> Iterator[TableName]:
+    """Yield the names of those tables that match a filter.
+
+    Args:
+        read: Returns the definitions of tables; not called for a condition about names only, by which Hive 4.1 lists
+            tables.
 
     Raises:
-        MetaException: It cannot be read, or asks for something else.
+        MetaException: The filter cannot be read, or asks for something else.
     """
-    test = _test(parse_filter(text)) if text.strip() else None
-    return (table for table in tables if test is None or test(table))
+    if not text.strip():
+        return iter(names)
+    tree = parse_filter(text)
+    if isinstance(tree, Leaf) and tree.key == NAME:
+        compare = _comparison(tree, str)
+        return (name for name in names if compare(name.name))
+    test = _test(tree)
+    return (table.name for table in read(names) if test(table))
 
 
 def _test(tree: Tree) -> Test:
@@ -41,6 +58,12 @@ def _test(tree: Tree) -> Test:
 
 
 def _leaf(leaf: Leaf) -> Test:
+    if leaf.key == NAME:
+        compare = _comparison(leaf, str)
+        return lambda table: compare(table.name.name)
+    if leaf.key == TYPE:
+        compare = _comparison(leaf, str)
+        return lambda table: compare(table.table_type)
     if leaf.key == OWNER:
         compare = _comparison(leaf, str)
         return lambda table: compare(table.owner)
@@ -56,13 +79,17 @@ def _leaf(leaf: Leaf) -> Test:
             )
         name, compare = leaf.key.removeprefix(PARAMETER), _comparison(leaf, str)
         return lambda table: compare(table.parameters.get(name))
-    raise MetaException(f"tables cannot be filtered by {leaf.key!r}; use {OWNER}, {ACCESS} or {PARAMETER}<name>")
+    raise MetaException(
+        f"tables cannot be filtered by {leaf.key!r}; use {NAME}, {TYPE}, {OWNER}, {ACCESS} or {PARAMETER}<name>"
+    )
 
 
 def _comparison(leaf: Leaf, kind: type) -> Callable[[Any], bool]:
     value = leaf.value.isoformat() if isinstance(leaf.value, date) else kind(leaf.value)
     if leaf.operator == "LIKE":
-        pattern = like_pattern(LikePattern(like_of(value)))
+        pattern = like_pattern(LikePattern(like_of(value.removeprefix(_IGNORING_CASE))))
+        if value.startswith(_IGNORING_CASE):
+            pattern = re.compile(pattern.pattern, pattern.flags | re.IGNORECASE)
         return lambda given: given is not None and pattern.fullmatch(given) is not None
     compare = COMPARE[Operator(leaf.operator)]
     return lambda given: given is not None and compare(given, value)

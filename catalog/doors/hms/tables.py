@@ -77,6 +77,9 @@ _TYPES = frozenset(
 _DEFINING = re.compile(r"(EXTERNAL|table_type)\Z|spark\.sql\.sources\.")
 """Parameters that define a table, and not only describe it."""
 
+_ROOT = re.compile(r"([a-z][a-z0-9+.-]*:)?(//[^/]*)?/*", re.IGNORECASE)
+"""The location of a whole file system or bucket."""
+
 _EXPECTED_KEY, _EXPECTED_VALUE = "expected_parameter_key", "expected_parameter_value"
 
 
@@ -142,8 +145,8 @@ class TableCalls(Base):
             raise UnknownDBException(error.message) from None
         except DatabaseNotFoundError:
             return []
-        tables = self.entries.tables(TableName(known, table) for table in names)
-        found = [table.name.name for table in matching_tables(tables, text)]
+        given = [TableName(known, table) for table in names]
+        found = [table.name for table in matching_tables(given, self.entries.tables, text)]
         return found if limit is None or limit < 0 else found[:limit]
 
     # --- tables -------------------------------------------------------------------------------------------------
@@ -159,16 +162,29 @@ class TableCalls(Base):
         return self._objects(database, names, None)
 
     def get_table_objects_by_name_req(self, request: Any) -> Any:
-        names = request.tblNames
-        if names is None and request.tablesPattern is not None:
+        if request.tblNames is None and request.tablesPattern is not None:
             self.is_of_release_4 = True
-            try:
-                known = self._database(request.dbName, request.catName)
-                names = matching(self.entries.table_names(known), request.tablesPattern or None)
-            except (NoSuchObjectException, DatabaseNotFoundError):
-                return ttypes.GetTablesResult(tables=[])
-        tables = self._objects(request.dbName, names, request.catName)
+            tables = self._tables_matching(request.dbName, request.tablesPattern, request.catName)
+        else:
+            tables = self._objects(request.dbName, request.tblNames, request.catName)
         return ttypes.GetTablesResult(tables=projected_all(tables, request.projectionSpec))
+
+    def _tables_matching(self, databases: str | None, pattern: str, catalog: str | None) -> list[Any]:
+        """Return the tables that match a pattern, of the databases that match one."""
+        known = parse_database(databases)
+        if known.database is None:
+            raise UnknownDBException("the name of the database is missing; send one")
+        found = []
+        if (catalog or known.catalog).lower() == CATALOG:
+            found = matching((database.name for database in self.entries.databases()), known.database)
+        if not found:
+            raise UnknownDBException(f"Could not find database {catalog or known.catalog}.{known.database}")
+        names = [
+            TableName(database, name)
+            for database in found
+            for name in matching(self.entries.table_names(database), pattern)
+        ]
+        return [to_table(table) for table in self.entries.tables(names)]
 
     def get_tables_ext(self, request: Any) -> list[Any]:
         names = matching(
@@ -242,7 +258,10 @@ class TableCalls(Base):
 
     def create_table_req(self, request: Any) -> None:
         self.is_of_release_4 = True
-        self._create_table(request.table)
+        entry = self._given(request.table, "table")
+        if entry.sd is not None and entry.sd.location and _ROOT.fullmatch(entry.sd.location):
+            raise InvalidObjectException(f"{entry.tableName} location must not be root path")
+        self._create_table(entry)
 
     def translate_table_dryrun(self, request: Any) -> Any:
         return request.table

@@ -329,6 +329,10 @@ def test_tables_are_found_by_filters_and_kinds(client: Any) -> None:
     owner, parameter = "hive_filter_field_owner__", "hive_filter_field_params__"
     assert client.get_table_names_by_filter("demo", f'{owner} = "ann"', -1) == ["mine"]
     assert client.get_table_names_by_filter("demo", f'{owner} like ".*" and {parameter}k <> "w"', -1) == ["mine"]
+    name, kind = "hive_filter_field_tableName__", "hive_filter_field_tableType__"
+    assert client.get_table_names_by_filter("demo", f'{name} like "(?i)YO.*S"', -1) == ["yours"]
+    assert client.get_table_names_by_filter("demo", f'{name} like "YO.*S" or {name} = "mine"', -1) == ["mine"]
+    assert client.get_table_names_by_filter("demo", f'{name} like ".*" and {kind} <> "MANAGED_TABLE"', 1) == ["yours"]
     assert client.get_tables_by_type("demo", "*", "EXTERNAL_TABLE") == ["yours"]
     assert [meta.tableName for meta in client.get_table_meta("d*", "m*|x", [])] == ["mine"]
     with pytest.raises(ttypes.MetaException, match="tables cannot be filtered by 'name'"):

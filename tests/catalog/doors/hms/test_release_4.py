@@ -131,8 +131,29 @@ def test_tables_are_listed_by_a_pattern(client: Any) -> None:
     assert [found.tableName for found in client.get_table_objects_by_name_req(request).tables] == [
         *("orders", "orders_of_may")
     ]
-    request.dbName = "nowhere"
-    assert client.get_table_objects_by_name_req(request).tables == []
+    client.create_database(ttypes.Database("other"))
+    client.create_table(table("other", "orders_of_june"))
+    request.dbName = "@hive#*"
+    found = client.get_table_objects_by_name_req(request).tables
+    assert [(each.dbName, each.tableName) for each in found] == [
+        *(("demo", "orders"), ("demo", "orders_of_may"), ("other", "orders_of_june"))
+    ]
+    request.dbName = "demo|default"
+    for pattern in ("none", ""):
+        request.tablesPattern = pattern
+        assert client.get_table_objects_by_name_req(request).tables == []
+    for nowhere in ("nowhere", "no*", "@other#demo"):
+        request.dbName = nowhere
+        with pytest.raises(ttypes.UnknownDBException):
+            client.get_table_objects_by_name_req(request)
+
+
+def test_no_table_is_the_root_of_a_file_system(client: Any) -> None:
+    for root in ("hdfs://localhost:8020", "hdfs://localhost:8020/", "s3a://bucket", "/"):
+        entry = table("demo", "orders")
+        entry.sd.location = root
+        with pytest.raises(ttypes.InvalidObjectException, match="orders location must not be root path"):
+            client.create_table_req(ttypes.CreateTableRequest(table=entry))
 
 
 def test_tables_have_the_fields_that_are_asked_for(client: Any) -> None:
