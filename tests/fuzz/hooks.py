@@ -1,23 +1,28 @@
-"""Extensions of schemathesis for Glue: its media type, and the signature of each request."""
+"""Extensions of schemathesis: Glue's media type and signatures, and the server errors that a protocol expects."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 from urllib.parse import urldefrag
 from uuid import uuid4
 
+import requests
 import schemathesis
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from requests.auth import AuthBase
+from schemathesis.checks import not_a_server_error
 
 from tests.fuzz.glue import MEDIA
 from tests.fuzz.served import ACCESS_KEY, SECRET_KEY
 
 CREDENTIALS = Credentials(ACCESS_KEY, SECRET_KEY)
+_RUNNING = b"a request with this idempotency key is still running"
+_SECONDS = 10.0
 
 
 def sign(method: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
@@ -52,6 +57,19 @@ def serialize(context: Any, value: Any) -> dict[str, Any]:
 def deserialize(context: Any, response: Any) -> Any:
     """Return the value of an answer."""
     return json.loads(response.content)
+
+
+@schemathesis.check
+def no_unexpected_server_error(context: Any, response: Any, case: Any) -> bool | None:
+    """Fail on a server error, except the answer to a request whose equal, with the same idempotency key, is running.
+
+    Workers send equal requests at the same time now and then. The key must be free again when the first has ended.
+    """
+    until, latest = time.monotonic() + _SECONDS, response
+    while latest.status_code == 503 and _RUNNING in latest.content and time.monotonic() < until:
+        time.sleep(0.5)
+        latest = requests.Session().send(response.request, timeout=60)
+    return None if latest is not response and latest.status_code < 500 else not_a_server_error(context, response, case)
 
 
 if os.environ.get("FUZZED_DOOR") == "glue":

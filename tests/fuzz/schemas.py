@@ -13,7 +13,7 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 
 CHECKS = (
-    "not_a_server_error",
+    "no_unexpected_server_error",
     "status_code_conformance",
     "content_type_conformance",
     "response_headers_conformance",
