@@ -70,6 +70,8 @@ def _operation(name: str, shapes: _Shapes) -> dict[str, Any]:
         "responses": {
             "200": {"description": "", "content": {MEDIA: {"schema": answer}}},
             "400": {"description": "", "content": {MEDIA: {"schema": error}}},
+            # Bodies over `CALVE_DOOR_BODY_BYTES`; the model has the errors of operations only.
+            "413": {"description": "", "content": {MEDIA: {"schema": error}}},
         },
     }
 
