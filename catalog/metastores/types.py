@@ -82,6 +82,7 @@ class HiveTable:
         original_view_text: The statement as its author wrote it.
         retention: A number that Calve only keeps.
         created_at: None for the time at which it is created.
+        id: Of a table in Calve, which no later table of the same name has; None elsewhere.
     """
 
     name: TableName
@@ -100,6 +101,7 @@ class HiveTable:
     created_at: int | None = None
     accessed_at: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
+    id: int | None = field(default=None, compare=False)
 
 
 class HivePartition(NamedTuple):

@@ -179,6 +179,7 @@ def _usual_table(table: Table) -> HiveTable:
         view_text=table.view_text,
         original_view_text=table.view_text,
         created_at=table.created_at_ms // 1000,
+        id=table.id or None,
     )
 
 

@@ -209,6 +209,7 @@ def to_table(table: HiveTable) -> Any:
         rewriteEnabled=table.extra.get("rewriteEnabled", False),
         catName=CATALOG,
         ownerType=OWNER_NUMBERS.get(table.owner_type or "USER", ttypes.PrincipalType.USER),
+        id=table.id,
         **{name: table.extra.get(name) for name in _TABLE_EXTRA[1:]},
     )
 

@@ -148,6 +148,16 @@ def test_tables_are_listed_by_a_pattern(client: Any) -> None:
             client.get_table_objects_by_name_req(request)
 
 
+def test_tables_have_an_id_that_a_later_one_of_the_name_has_not(client: Any) -> None:
+    client.create_table(table("demo", "orders"))
+    first = client.get_table("demo", "orders")
+    client.alter_table("demo", "orders", client.get_table("demo", "orders"))
+    assert client.get_table("demo", "orders").id == first.id is not None
+    client.drop_table("demo", "orders", True)
+    client.create_table(first)
+    assert client.get_table("demo", "orders").id > first.id
+
+
 def test_no_table_is_the_root_of_a_file_system(client: Any) -> None:
     for root in ("hdfs://localhost:8020", "hdfs://localhost:8020/", "s3a://bucket", "/"):
         entry = table("demo", "orders")

@@ -124,7 +124,7 @@ def _plain(entry: Any) -> Any:
         not in ("transient_lastDdlTime", "numFiles", "totalSize", "COLUMN_STATS_ACCURATE", "numRows", "rawDataSize")
     }
     if isinstance(entry, ttypes.Table):
-        entry.temporary = entry.rewriteEnabled = None
+        entry.temporary = entry.rewriteEnabled = entry.id = None
     return entry
 
 
