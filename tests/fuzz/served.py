@@ -39,7 +39,11 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Usage:
-    """The memory, threads, files and connections of the processes of a server."""
+    """The memory, threads, files and connections of the processes of a server.
+
+    Attributes:
+        files: Open files and sockets, without the connections to the database, which are counted of their own.
+    """
 
     memory_bytes: int
     threads: int
@@ -85,6 +89,7 @@ class Served:
                 memory += process.memory_full_info().pss
                 threads += process.num_threads()
                 files += process.num_fds()
+        files -= connections
         return Usage(memory, threads, files, connections, tuple(sorted(process.pid for process in processes)))
 
     @contextmanager
