@@ -30,6 +30,7 @@ from catalog.errors import (
 from catalog.metastores.address import SourceAddress
 from catalog.metastores.hms_connection import advice_of, connect, reason_of
 from catalog.metastores.source import PAGE, Entry
+from catalog.metastores.thrift_keys import read_list_keys
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column, Database
 from catalog.model.identifiers import TableName
@@ -43,6 +44,7 @@ _LOOK_SECONDS = 0.1
 log = logging.getLogger(__name__)
 
 _DDL_TIME = "transient_lastDdlTime"
+_SKEWED_PLACES = "skewed_places"
 _ALL = -1
 
 
@@ -52,6 +54,7 @@ class HiveMetastore:
     def __init__(self, address: SourceAddress) -> None:
         """Connect to the metastore."""
         self.address = address
+        read_list_keys()
         with self._errors():
             self._transport = connect(address)
         self._client: Any = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocolAccelerated(self._transport))
@@ -260,15 +263,25 @@ def _storage(storage: Any) -> HiveStorage:
 
 
 def _as_json(table: Any) -> Entry:
+    table = deepcopy(table)
+    skew = (table.sd and table.sd.skewedInfo) or ttypes.SkewedInfo()
+    if places := skew.skewedColValueLocationMaps:
+        # Thrift writes lists as keys, which is no JSON.
+        skew.skewedColValueLocationMaps = {}
     text = TSerialization.serialize(table, TJSONProtocol.TJSONProtocolFactory())
     entry: Entry = json.loads(text)
-    return entry
+    return {**entry, _SKEWED_PLACES: [[values, place] for values, place in places.items()]} if places else entry
 
 
 def _from_json(entry: Entry) -> Any:
+    entry = dict(entry)
+    places = entry.pop(_SKEWED_PLACES, None)
     # Without blanks, which Thrift's parser does not accept.
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
-    return TSerialization.deserialize(ttypes.Table(), text, TJSONProtocol.TJSONProtocolFactory())
+    table = TSerialization.deserialize(ttypes.Table(), text, TJSONProtocol.TJSONProtocolFactory())
+    if places:
+        table.sd.skewedInfo.skewedColValueLocationMaps = {tuple(values): place for values, place in places}
+    return table
 
 
 def _without_times(table: Any) -> Any:

@@ -12,6 +12,7 @@ from thrift.Thrift import TException
 
 from catalog.doors.hms import release_4
 from catalog.doors.serving.access import Role
+from catalog.metastores.thrift_keys import read_list_keys
 
 _READS = ("get_", "fetch_", "list_", "show_", "partition_name", "find_", "isPartitionMarked", "heartbeat", "check_lock")
 _FREE = frozenset({"getName", "getVersion", "getStatus", "getStatusDetails", "aliveSince", "set_ugi", "flushCache"})
@@ -62,6 +63,7 @@ class Call:
 @cache
 def calls() -> dict[str, Call]:
     """Return all calls that Thrift's processor knows, and those since release 4, by name."""
+    read_list_keys()
     processor = ThriftHiveMetastore.Processor(None)
     shipped = {name: _call(name, *_structures(name)) for name in processor._processMap}
     return shipped | {name: _call(name, *structures) for name, structures in release_4.CALLS.items()}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hive_metastore import ttypes
 
 from catalog import Catalog, FileFormat
 from catalog.errors import (
@@ -204,6 +205,19 @@ def test_the_entry_is_icebergs_and_then_again_what_it_was(metastore: Metastore, 
     assert not restore_source(source, flip)
     assert metastore.table() == before
     assert metastore.thrift.get_partitions(DATABASE, "orders", -1) == partitions
+
+
+def test_folders_of_skewed_values_return_with_the_entry(metastore: Metastore, iceberg: str) -> None:
+    sd = metastore.storage(f"{metastore.root}/orders")
+    sd.skewedInfo = ttypes.SkewedInfo(["id"], [["1"], ["2"]], {("2",): f"{metastore.root}/orders/two"})
+    metastore.create(sd=sd)
+    before, source = metastore.table(), metastore.source
+    assert before.sd.skewedInfo.skewedColValueLocationMaps == sd.skewedInfo.skewedColValueLocationMaps
+    flip = prepare_flip(source, NAME, iceberg, location=f"{metastore.root}/orders")
+    flip = SourceFlip.from_json(json.loads(json.dumps(flip.as_json())))
+    assert flip_source(source, flip)
+    assert restore_source(source, flip)
+    assert metastore.table() == before
 
 
 def test_an_entry_that_somebody_else_changed_is_left_alone(metastore: Metastore, iceberg: str) -> None:

@@ -321,6 +321,19 @@ def test_locks_wait_for_one_another(client: Any, door: HmsDoor) -> None:
         client.unlock(ttypes.UnlockRequest(first.lockid))
 
 
+def test_folders_of_skewed_values_are_kept(client: Any) -> None:
+    entry = table("demo", "orders", {"day": "string"})
+    entry.sd.skewedInfo = ttypes.SkewedInfo(["id"], [["1"], ["2"]], {("1",): "file:/tmp/one"})
+    client.create_table(entry)
+    skew = client.get_table("demo", "orders").sd.skewedInfo
+    assert (skew.skewedColValues, skew.skewedColValueLocationMaps) == ([["1"], ["2"]], {("1",): "file:/tmp/one"})
+    added = partition("demo", "orders", ["2024-05-01"])
+    added.sd.skewedInfo = ttypes.SkewedInfo(["id"], [["2"]], {("2",): "file:/tmp/two"})
+    client.add_partitions([added])
+    [found] = client.get_partitions("demo", "orders", -1)
+    assert found.sd.skewedInfo == added.sd.skewedInfo
+
+
 def test_tables_are_found_by_filters_and_kinds(client: Any) -> None:
     client.create_table(table("demo", "mine", owner="ann", parameters={"k": "v"}))
     client.create_table(

@@ -34,6 +34,15 @@ CLASSES = st.sampled_from(["org.example.Format", "org.apache.hadoop.mapred.TextI
 
 
 @st.composite
+def skews(draw: st.DrawFn, names: list[str]) -> Any:
+    columns = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
+    values = st.lists(TEXTS.filter(bool), min_size=len(columns), max_size=len(columns))
+    frequent = draw(st.lists(values, unique_by=tuple, max_size=2)) if columns else []
+    placed = draw(st.lists(st.sampled_from(frequent), unique_by=tuple)) if frequent else []
+    return ttypes.SkewedInfo(columns, frequent, {tuple(each): f"file:/tmp/{n}" for n, each in enumerate(placed)})
+
+
+@st.composite
 def storages(draw: st.DrawFn) -> Any:
     fields = draw(COLUMNS)
     names = [field.name for field in fields]
@@ -53,7 +62,7 @@ def storages(draw: st.DrawFn) -> Any:
             ).items()
         ],
         parameters=draw(PARAMETERS),
-        skewedInfo=ttypes.SkewedInfo([], [], {}),
+        skewedInfo=draw(skews(names)),
         storedAsSubDirectories=draw(st.booleans()),
     )
 
