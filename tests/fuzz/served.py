@@ -84,9 +84,8 @@ class Served:
         memory = threads = files = 0
         for process in processes:
             # One that has just died is missed in the list of processes.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                # Memory that processes share, such as the table of signatures, counts once.
-                memory += process.memory_full_info().pss
+            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+                memory += _memory(process.pid)
                 threads += process.num_threads()
                 files += process.num_fds()
         files -= connections
@@ -159,6 +158,16 @@ class Served:
                 text = f"{entry.get('event')} {entry.get('operation', '')} {' '.join(where)} {last[0]}"[:400]
                 found[text] = found.get(text, 0) + 1
         return [f"log, {count} times: {text}" for text, count in found.items()]
+
+
+def _memory(process: int) -> int:
+    """Return the bytes of a process that are no file's; memory that processes share, as copies, counts once.
+
+    The share in the pages of files, such as libraries, depends on other processes that use them.
+    """
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    kilobytes = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines[1:])}
+    return 1024 * (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"])
 
 
 @contextmanager
