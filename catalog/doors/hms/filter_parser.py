@@ -21,6 +21,9 @@ MAXIMUM_LENGTH = 4_000_000
 MAXIMUM_DEPTH = 100
 """Maximum nesting depth of parentheses."""
 
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
+"""A literal of a timestamp, which is quoted as other text."""
+
 Value: TypeAlias = str | int | date
 
 _TOKEN = re.compile(
@@ -252,7 +255,7 @@ class _Parser:
                 raise MetaException(f"error parsing partition filter: {token.text[:40]} is not a 64-bit number")
             return int(token.text)
         text = token.text[1:-1] if token.kind == "text" else token.text
-        if token.kind == "text" and not is_date:
+        if token.kind == "text" and (not is_date or TIMESTAMP.fullmatch(text)):
             return text
         try:
             return date.fromisoformat(text)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 
 from hive_metastore.ttypes import MetaException
 
-from catalog.doors.hms.filter_parser import Leaf, Tree, Value, parse_filter
+from catalog.doors.hms.filter_parser import TIMESTAMP, Leaf, Tree, Value, parse_filter
 from catalog.expressions.evaluation import COMPARE, like_pattern
 from catalog.expressions.tree import LikePattern, Operator
 from catalog.model import Column
@@ -24,6 +24,7 @@ INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 _PIECE = re.compile(r"\\.|\.\*|.", re.DOTALL)
 _WILD = {".*": "%", ".": "_"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+_TEXT_TYPE = re.compile(r"string|(var)?char\b.*")
 
 
 def to_expression(text: str | None, keys: Sequence[Column], *, is_of_release_4: bool = False) -> str | None:
@@ -34,7 +35,7 @@ def to_expression(text: str | None, keys: Sequence[Column], *, is_of_release_4: 
 
     Raises:
         MetaException: It cannot be read, names a column that is no partition key, or compares a key with a literal of
-            another type; keys are strings, dates or integers.
+            another type; keys are strings, dates, timestamps or integers.
     """
     if not text or not text.strip():
         return None
@@ -53,17 +54,20 @@ def _leaf(leaf: Leaf, types: Mapping[str, str], as_pattern: Callable[[str], str]
     if name not in types:
         raise MetaException(f"Specified key <{leaf.key}> is not a partitioning key for the table")
     key, key_type = f"`{name}`", types[name]
-    if leaf.operator == "LIKE" and (key_type != "string" or not isinstance(leaf.value, str)):
+    is_text = _TEXT_TYPE.fullmatch(key_type) is not None
+    if leaf.operator == "LIKE" and (not is_text or not isinstance(leaf.value, str)):
         raise MetaException(f"LIKE needs a key of type string and a quoted pattern; {name} is of type {key_type}")
-    if key_type == "string":
+    if is_text:
         return _of_string(key, leaf, as_pattern)
     if key_type in INTEGERS and isinstance(leaf.value, int):
         return _of_integer(key, leaf.operator, leaf.value, INTEGERS[key_type])
     if key_type == "date" and (day := _as_date(leaf.value)):
         return f"{key} {leaf.operator} '{day}'"
+    if key_type == "timestamp" and (moment := _as_timestamp(leaf.value)):
+        return f"{key} {leaf.operator} '{moment}'"
     raise MetaException(
         f"key {name} is of type {key_type} and cannot be compared with {leaf.value!r}; filters compare string keys "
-        "with strings, date keys with dates and integer keys with whole numbers"
+        "with strings, date keys with dates, timestamp keys with timestamps and integer keys with whole numbers"
     )
 
 
@@ -102,6 +106,17 @@ def _as_date(value: Value) -> str | None:
         except ValueError:
             return None
     return None
+
+
+def _as_timestamp(value: Value) -> str | None:
+    if isinstance(value, date):
+        return f"{value.isoformat()} 00:00:00"
+    if not isinstance(value, str) or not TIMESTAMP.fullmatch(value):
+        return None
+    try:
+        return datetime.fromisoformat(value).isoformat(" ")
+    except ValueError:
+        return None
 
 
 def like_of(pattern: str) -> str:

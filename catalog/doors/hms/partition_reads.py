@@ -17,7 +17,7 @@ from catalog.doors.hms.encoding import COLUMNS, EncodedList, encode_names, encod
 from catalog.doors.hms.filters import of_partial_values, to_expression
 from catalog.doors.hms.name_order import in_order
 from catalog.doors.hms.names import exact_values, name_to_pairs, name_to_values, parse_database, partition_name
-from catalog.doors.hms.partition_specs import to_specs
+from catalog.doors.hms.partition_specs import grouped_specs, to_specs
 from catalog.doors.hms.structures import PartitionWriter
 from catalog.errors import LiteralTypeError, NotFoundError
 from catalog.metastores.types import HivePartition, HiveTable
@@ -155,7 +155,7 @@ class PartitionReadCalls(Base):
         else:
             text = " and ".join(f"({part})" for part in filters)
             found = self._found(table, self._expression(text, table), -1)
-        return ttypes.GetPartitionsResponse(partitionSpec=to_specs(table, _written(table, found)))
+        return ttypes.GetPartitionsResponse(partitionSpec=grouped_specs(table, _written(table, found)))
 
     def _encoded(self, table: TableName, translate: Translate, limit: int | None) -> EncodedList:
         try:

@@ -21,6 +21,11 @@ def to_specs(table: HiveTable, partitions: Sequence[Any]) -> list[Any]:
     """Return partitions in the shorter form, grouped if the table asks for it."""
     if table.parameters.get(_GROUPED, "").lower() != "true":
         return [_listed(table, partitions)]
+    return grouped_specs(table, partitions)
+
+
+def grouped_specs(table: HiveTable, partitions: Sequence[Any]) -> list[Any]:
+    """Return partitions in the shorter form; those in the table's folder are grouped by their storage descriptors."""
     root = qualified(table.location) or ""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     elsewhere = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from fb303.ttypes import fb_status
 from hive_metastore import ttypes
@@ -88,7 +89,7 @@ class ServiceCalls(Base):
         raise MetaException(f"Invalid configuration key {key}")
 
     def get_metastore_db_uuid(self) -> str:
-        raise MetaException("the catalog has no UUID of a metastore")
+        return str(uuid5(NAMESPACE_OID, self.catalog.storage.identity))
 
     def flushCache(self) -> None:
         """Accept the request: there is no cache."""

@@ -80,7 +80,7 @@ def _leaf(leaf: Leaf) -> Test:
         name, compare = leaf.key.removeprefix(PARAMETER), _comparison(leaf, str)
         return lambda table: compare(table.parameters.get(name))
     raise MetaException(
-        f"tables cannot be filtered by {leaf.key!r}; use {NAME}, {TYPE}, {OWNER}, {ACCESS} or {PARAMETER}<name>"
+        f"Invalid key name in filter: {leaf.key!r}; use {NAME}, {TYPE}, {OWNER}, {ACCESS} or {PARAMETER}<name>"
     )
 
 

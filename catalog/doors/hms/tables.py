@@ -77,6 +77,7 @@ _TYPES = frozenset(
 _DEFINING = re.compile(r"(EXTERNAL|table_type)\Z|spark\.sql\.sources\.")
 """Parameters that define a table, and not only describe it."""
 
+_NO_DATABASE = "the name of the database is null or empty; send one"
 _ROOT = re.compile(r"([a-z][a-z0-9+.-]*:)?(//[^/]*)?/*", re.IGNORECASE)
 """The location of a whole file system or bucket."""
 
@@ -135,7 +136,7 @@ class TableCalls(Base):
     def get_table_names_by_filter(self, database: str | None, text: str | None, limit: int | None) -> list[str]:
         name = parse_database(database)
         if not name.database:
-            raise UnknownDBException("the name of the database is missing; send one")
+            raise UnknownDBException(_NO_DATABASE)
         if text is None:
             raise InvalidOperationException("the filter is missing; send one")
         try:
@@ -173,7 +174,7 @@ class TableCalls(Base):
         """Return the tables that match a pattern, of the databases that match one."""
         known = parse_database(databases)
         if known.database is None:
-            raise UnknownDBException("the name of the database is missing; send one")
+            raise UnknownDBException(_NO_DATABASE)
         found = []
         if (catalog or known.catalog).lower() == CATALOG:
             found = matching((database.name for database in self.entries.databases()), known.database)
@@ -198,9 +199,9 @@ class TableCalls(Base):
     def _objects(self, database: str | None, names: list[str] | None, catalog: str | None) -> list[Any]:
         known = parse_database(database)
         if not known.database:
-            raise UnknownDBException("the name of the database is missing; send one")
+            raise UnknownDBException(_NO_DATABASE)
         if names is None:
-            raise InvalidOperationException(f"the names of the tables of {known.database} are missing; send them")
+            raise InvalidOperationException(f"{known.database} cannot find null tables; send the names of tables")
         if any(not name for name in names):
             raise MetaException("the name of a table is missing; send one")
         if (catalog or known.catalog).lower() != CATALOG:

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hive_metastore import ThriftHiveMetastore, ttypes
@@ -19,6 +20,7 @@ from catalog import Catalog
 from catalog.doors.hms.calls import calls
 from catalog.doors.serving.access import Access, Client, Key, Role
 from catalog.doors.serving.limits import Limits
+from catalog.model.partition_names import NULL_VALUE
 from tests.support.hms_door import HmsDoor, columns, partition, storage, table
 
 ONE_WAY = {"shutdown", "reinitialize"}
@@ -321,6 +323,51 @@ def test_locks_wait_for_one_another(client: Any, door: HmsDoor) -> None:
         client.unlock(ttypes.UnlockRequest(first.lockid))
 
 
+def test_filters_compare_keys_of_bounded_text_and_times(client: Any) -> None:
+    client.create_table(table("demo", "t", {"v": "varchar(5)", "c": "char(3)", "at": "timestamp"}))
+    values = [["a1", "x", "2024-05-01 10:00:00"], ["b2", "yz", "2024-05-02 00:00:00"], [NULL_VALUE] * 3]
+    client.add_partitions([partition("demo", "t", each) for each in values])
+
+    def found(text: str) -> list[str]:
+        return [each.values[0] for each in client.get_partitions_by_filter("demo", "t", text, -1)]
+
+    assert (
+        found('v = "a1"')
+        == found('v < "b" and v > "a"')
+        == found('v like "a.*"')
+        == found('v <> "b2" and c = "x"')
+        == ["a1"]
+    )
+    assert found('c >= "y" or v = "none"') == found('(c) in ("yz", "w")') == ["b2"]
+    assert found(f'v = "{NULL_VALUE}"') == [NULL_VALUE]
+    assert found('at = "2024-05-01 10:00:00"') == found("at < TIMESTAMP '2024-05-02 00:00:00'") == ["a1"]
+    assert found('at >= "2024-05-02 00:00:00"') == found("at >= DATE '2024-05-02'") == ["b2"]
+    assert found('at between "2024-05-01 10:00:00" and "2024-05-01 10:00:01"') == ["a1"]
+    for wrong in ('at = "soon"', "v = 3", 'at like "2024.*"', "at = TIMESTAMP '2024-13-01 00:00:00'"):
+        with pytest.raises(ttypes.MetaException):
+            found(wrong)
+
+
+def test_the_uuid_of_the_metastore_stays(client: Any, door: HmsDoor) -> None:
+    found = client.get_metastore_db_uuid()
+    assert str(UUID(found)) == found
+    with door.client() as other:
+        assert other.get_metastore_db_uuid() == found
+
+
+def test_partitions_with_specs_share_the_storage_in_the_table_s_folder(client: Any) -> None:
+    client.create_table(table("demo", "t", {"p": "string"}))
+    entry = client.get_table("demo", "t")
+    elsewhere = partition("demo", "t", ["c"])
+    elsewhere.sd.location = f"{entry.sd.location.rpartition('/')[0]}/elsewhere"
+    client.add_partitions([partition("demo", "t", ["a"]), partition("demo", "t", ["b"]), elsewhere])
+    request = ttypes.GetPartitionsRequest(dbName="demo", tblName="t", filterSpec=ttypes.GetPartitionsFilterSpec())
+    shared, listed = client.get_partitions_with_specs(request).partitionSpec
+    assert shared.sharedSDPartitionSpec.sd.location == shared.rootPath == entry.sd.location
+    assert [each.relativePath for each in shared.sharedSDPartitionSpec.partitions] == ["/p=a", "/p=b"]
+    assert [each.values for each in listed.partitionList.partitions] == [["c"]]
+
+
 def test_folders_of_skewed_values_are_kept(client: Any) -> None:
     entry = table("demo", "orders", {"day": "string"})
     entry.sd.skewedInfo = ttypes.SkewedInfo(["id"], [["1"], ["2"]], {("1",): "file:/tmp/one"})
@@ -348,7 +395,7 @@ def test_tables_are_found_by_filters_and_kinds(client: Any) -> None:
     assert client.get_table_names_by_filter("demo", f'{name} like ".*" and {kind} <> "MANAGED_TABLE"', 1) == ["yours"]
     assert client.get_tables_by_type("demo", "*", "EXTERNAL_TABLE") == ["yours"]
     assert [meta.tableName for meta in client.get_table_meta("d*", "m*|x", [])] == ["mine"]
-    with pytest.raises(ttypes.MetaException, match="tables cannot be filtered by 'name'"):
+    with pytest.raises(ttypes.MetaException, match="Invalid key name in filter: 'name'"):
         client.get_table_names_by_filter("demo", 'name = "x"', -1)
     assert [field.name for field in client.get_schema("demo", "mine")] == ["id"]
     with pytest.raises(ttypes.UnknownTableException):
