@@ -84,7 +84,11 @@ def hive_table(table: Table) -> HiveTable:
     if is_own(table) or table.details is None:
         return usual
     storage = _patched(usual.storage, table.details.get(_STORAGE, {}), STORAGE_FIELDS)
-    return replace(_patched(usual, table.details, _TABLE_FIELDS), storage=storage)
+    entry = replace(_patched(usual, table.details, _TABLE_FIELDS), storage=storage)
+    shown, given = table.details.get(COMMENT, (None, None))
+    if given is not None and shown == usual.parameters.get(COMMENT) and given == table.properties.get(COMMENT):
+        entry = replace(entry, parameters={**usual.parameters, COMMENT: given})
+    return entry
 
 
 def partition_storage(table: Table, entry: HiveTable) -> HiveStorage:
@@ -103,9 +107,6 @@ def entry_of(given: HiveTable) -> TableEntry:
         LocationNotAllowedError: A property of the SerDe would make readers read files elsewhere.
     """
     require_properties(given.storage.serde_parameters)
-    given = replace(
-        given, description=given.parameters.get(COMMENT) if given.description is None else given.description
-    )
     kind = _kind(given)
     provider = spark_provider(given.parameters)
     columns = real_columns(given.columns, given.partition_keys, given.parameters)
@@ -121,7 +122,7 @@ def entry_of(given: HiveTable) -> TableEntry:
         location=None if is_view else location,
         properties=dict(given.parameters),
         kind=kind,
-        description=given.description,
+        description=given.parameters.get(COMMENT) if given.description is None else given.description,
         view_text=given.view_text if is_view else None,
         buckets=_buckets(given.storage, columns),
         details=lambda table: details_of(given, table),
@@ -139,6 +140,10 @@ def details_of(given: HiveTable, table: Table) -> dict[str, Any]:
     details = _differences(given, usual, _TABLE_FIELDS)
     if storage := _differences(replace(given.storage, columns=None), usual.storage, STORAGE_FIELDS):
         details[_STORAGE] = storage
+    comments = usual.parameters.get(COMMENT), given.parameters.get(COMMENT)
+    if None not in comments and comments[0] != comments[1]:
+        # In Glue, the description and the parameter differ.
+        details[COMMENT] = list(comments)
     return details
 
 

@@ -15,6 +15,7 @@ from hive_metastore.ttypes import (
     NoSuchObjectException,
 )
 
+from catalog.doors.entries.kept import keep_storage_of_glue
 from catalog.doors.hms.base import Base, key_names
 from catalog.doors.hms.filters import to_expression
 from catalog.doors.hms.names import exact_values, name_to_values
@@ -215,7 +216,7 @@ class PartitionChangeCalls(Base):
         for values, _ in known:
             _require_values(table, values)
         found = self.entries.partitions_by_values(table.name, [values for values, _ in known])
-        before = {partition.values: partition.location for partition in found}
+        before = {partition.values: partition for partition in found}
         changed = []
         for values, partition in known:
             _require_values(table, self._given(partition.values, "list of the values"))
@@ -225,8 +226,10 @@ class PartitionChangeCalls(Base):
                 raise MetaException(f"a partition of {table.name} cannot become one of {'.'.join(own)}")
             new = partition_from(partition, table)
             # As Hive, in which the new name and not the client decides where a renamed partition is.
-            location = None if is_renamed else unqualified(new.location, before.get(values))
-            changed.append((values, new._replace(location=location)))
+            former = before.get(values)
+            location = None if is_renamed or former is None else unqualified(new.location, former.location)
+            storage = new.storage if former is None else keep_storage_of_glue(new.storage, former.storage)
+            changed.append((values, new._replace(location=location, storage=storage)))
         try:
             self.entries.alter_partitions(table.name, changed)
         except (NotFoundError, AlreadyExistsError) as error:

@@ -7,6 +7,8 @@ from typing import Any
 
 from hive_metastore import ttypes
 
+from catalog.doors.entries.forms import COMMENT
+from catalog.doors.entries.kept import hive_parameters
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveSkew, HiveStorage, HiveTable
 from catalog.model import Column
@@ -119,10 +121,10 @@ def to_descriptor(storage: HiveStorage, fields: list[Any] | None, location: str 
     """Return storage as clients get it.
 
     Args:
-        fields: The columns; None for none at all, as of a table whose entry has none.
+        fields: The columns; empty for none at all, if the entry of the table had none.
     """
     return ttypes.StorageDescriptor(
-        cols=None if storage.extra.get(_WITHOUT_COLUMNS) else fields,
+        cols=None if storage.extra.get(_WITHOUT_COLUMNS) and not fields else fields,
         location=qualified(location),
         inputFormat=storage.input_format,
         outputFormat=storage.output_format,
@@ -179,6 +181,7 @@ def table_from(entry: Any) -> HiveTable:
         storage=storage_from(entry.sd),
         location=(entry.sd.location or None) if entry.sd is not None else None,
         parameters=parameters,
+        description=parameters.get(COMMENT),
         view_text=entry.viewExpandedText,
         original_view_text=entry.viewOriginalText,
         owner=entry.owner,
@@ -201,7 +204,7 @@ def to_table(table: HiveTable) -> Any:
         retention=table.retention,
         sd=to_descriptor(table.storage, to_fields(table.columns), table.location),
         partitionKeys=to_fields(table.partition_keys),
-        parameters=dict(table.parameters),
+        parameters=hive_parameters(table),
         viewOriginalText=table.original_view_text,
         viewExpandedText=table.view_text,
         tableType=table.table_type,

@@ -19,7 +19,9 @@ from hive_metastore.ttypes import (
     UnknownTableException,
 )
 
+from catalog.doors.entries.forms import COMMENT
 from catalog.doors.entries.iceberg import TABLE_TYPE, metadata_of
+from catalog.doors.entries.kept import hive_parameters, keep_fields_of_glue, with_hive_comment
 from catalog.doors.hms import release_4
 from catalog.doors.hms.base import Base, key_names, property_of
 from catalog.doors.hms.names import CATALOG, VALID_NAME, matching, parse_database
@@ -123,7 +125,7 @@ class TableCalls(Base):
                     dbName=database,
                     tableName=table.name.name,
                     tableType=table.table_type,
-                    comments=table.parameters.get("comment"),
+                    comments=hive_parameters(table).get(COMMENT),
                     catName=CATALOG if self.is_of_release_4 else None,
                     ownerName=table.owner,
                     ownerType=OWNER_NUMBERS.get(table.owner_type or "USER"),
@@ -332,7 +334,7 @@ class TableCalls(Base):
             location=unqualified(table.location, before.location),
             parameters=with_ddl_time(table.parameters, int(time.time())),
         )
-        table = _typed(table)
+        table = keep_fields_of_glue(with_hive_comment(_typed(table, before), before), before)
 
         def check(current: Table) -> None:
             if _defined(table) != _defined(self.entries.entry(current)):
@@ -424,8 +426,15 @@ def _defined(table: HiveTable) -> tuple[Any, ...]:
     )
 
 
-def _typed(table: HiveTable) -> HiveTable:
-    """Return a table with the type that a metastore derives from its parameters."""
+def _typed(table: HiveTable, before: HiveTable | None = None) -> HiveTable:
+    """Return a table with the type that a metastore derives from its parameters.
+
+    Args:
+        before: The table before a change, which keeps its type if the client changes neither the type nor the
+            parameter: external tables of Glue need not have the parameter.
+    """
+    if before is not None and _kind(table) == _kind(before):
+        return table
     is_external = table.parameters.get(_EXTERNAL, "").upper() == "TRUE"
     if table.table_type in _TABLES or table.table_type is None:
         kind = "EXTERNAL_TABLE" if is_external else "MANAGED_TABLE"
@@ -433,3 +442,7 @@ def _typed(table: HiveTable) -> HiveTable:
             kind = _VIEW
         return replace(table, table_type=kind)
     return table
+
+
+def _kind(table: HiveTable) -> tuple[str | None, str | None]:
+    return table.table_type, table.parameters.get(_EXTERNAL)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.doors.entries.kept import GLUE
 from catalog.doors.glue.names import to_glue
 from catalog.metastores.types import HiveDatabase
-
-GLUE = "glue"
-"""The name of Glue's own fields in `extra`."""
 
 NO_LOCATION = "NoLocationUri"
 """The field that marks a database which was created without a location: Glue shows none, Calve has the default."""

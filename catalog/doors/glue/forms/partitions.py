@@ -8,9 +8,9 @@ from dataclasses import replace
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
+from catalog.doors.entries.kept import COLUMN_PARAMETERS, GLUE
 from catalog.doors.glue.failures import invalid_input
-from catalog.doors.glue.forms.databases import GLUE
-from catalog.doors.glue.forms.storages import COLUMN_PARAMETERS, storage_from_glue, storage_to_glue
+from catalog.doors.glue.forms.storages import storage_from_glue, storage_to_glue
 from catalog.doors.glue.names import to_glue
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.types.memo import Memo

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
+from catalog.doors.entries.kept import GLUE
 from catalog.doors.glue.failures import invalid_input
-from catalog.doors.glue.forms.databases import GLUE
 from catalog.metastores.types import HiveStatistics
 
 _DAY = 86_400

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog.doors.glue.forms.databases import GLUE
+from catalog.doors.entries.kept import COLUMN_PARAMETERS, GLUE, SKEW
 from catalog.metastores.types import HiveSkew, HiveStorage
 from catalog.model import Column
 
-COLUMN_PARAMETERS = "ColumnParameters"
-"""Glue's own field of a storage descriptor: name of a column → its parameters."""
-
 _OWN_FIELDS = ("AdditionalLocations", "SchemaReference")
-_SKEW = "SkewedInfo"
 _UNTYPED = "string"
 
 
@@ -50,10 +46,10 @@ def storage_from_glue(given: Mapping[str, Any], *, with_columns: bool, **own: An
     """
     serde = given.get("SerdeInfo", {})
     own = {**{field: given[field] for field in _OWN_FIELDS if field in given}, **own}
-    columns, skew = given.get("Columns"), _skew_from_glue(given.get(_SKEW, {}))
+    columns, skew = given.get("Columns"), _skew_from_glue(given.get(SKEW, {}))
     written = _skew_to_glue(skew)
-    if any(written[field] != value for field, value in given.get(_SKEW, {}).items()):
-        own[_SKEW] = given[_SKEW]
+    if any(written[field] != value for field, value in given.get(SKEW, {}).items()):
+        own[SKEW] = given[SKEW]
     if with_columns and (parameters := column_parameters(columns or ())):
         own[COLUMN_PARAMETERS] = parameters
     return HiveStorage(
@@ -100,7 +96,7 @@ def storage_to_glue(
         "BucketColumns": list(storage.bucket_columns),
         "SortColumns": [{"Column": name, "SortOrder": order} for name, order in storage.sort_columns],
         "Parameters": dict(storage.parameters),
-        _SKEW: own.get(_SKEW) or _skew_to_glue(storage.skew or HiveSkew()),
+        SKEW: own.get(SKEW) or _skew_to_glue(storage.skew or HiveSkew()),
         "StoredAsSubDirectories": bool(storage.is_stored_as_subdirectories),
         **{field: own[field] for field in _OWN_FIELDS if field in own},
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catalog.doors.glue.forms.databases import GLUE
+from catalog.doors.entries.kept import COLUMN_PARAMETERS, GLUE
 from catalog.doors.glue.forms.storages import (
-    COLUMN_PARAMETERS,
     column_parameters,
     columns_from_glue,
     columns_to_glue,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.doors.entries.kept import GLUE
 from catalog.doors.glue.calls import Answer, Call, Operation
 from catalog.doors.glue.failures import GlueError, invalid_input, not_found
-from catalog.doors.glue.forms.databases import GLUE
 from catalog.doors.glue.names import to_calve, to_glue
 from catalog.doors.glue.operations.databases import find_database
 from catalog.doors.glue.operations.tables import matching

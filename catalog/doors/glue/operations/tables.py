@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from catalog.doors.entries.iceberg import ICEBERG, TABLE_TYPE, metadata_of
+from catalog.doors.entries.kept import keep_fields_of_hive
 from catalog.doors.glue.calls import Answer, Call, Operation
 from catalog.doors.glue.failures import glue_error, invalid_input
 from catalog.doors.glue.forms.tables import table_from_glue
@@ -76,7 +77,7 @@ def _update(call: Call) -> Answer:
     name = table_name(call.members["DatabaseName"], given["Name"])
     if name != before.entry.name:
         raise invalid_input(f"table {before.entry.name} cannot be renamed to {name}; TableInput needs the same Name")
-    entry = table_from_glue(given, name, int(time.time()))
+    entry = keep_fields_of_hive(table_from_glue(given, name, int(time.time())), before.entry)
     is_commit = before.is_iceberg and metadata_of(entry) is not None
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
