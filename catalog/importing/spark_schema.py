@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from catalog.model import Column
 
 PROVIDER = "spark.sql.sources.provider"
-_SCHEMA = "spark.sql.sources.schema"
+SCHEMA = "spark.sql.sources.schema"
 _PLACEHOLDER = (("col", "array<string>"),)
 
 _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
+_SPARK_NAMES = {name: spark_name for spark_name, name in _NAMES.items()}
 OWN_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata field of Spark columns that contain a char or varchar: the complete type."""
 
@@ -32,21 +33,46 @@ def real_columns(
     """
     if tuple((column.name, column.type) for column in columns) != _PLACEHOLDER or spark_provider(parameters) is None:
         return columns
-    text = _schema_text(parameters)
+    text = schema_text(parameters)
     if text is None:
         return columns
     names = {key.name.lower() for key in keys}
     return tuple(_column(field) for field in json.loads(text)["fields"] if field["name"].lower() not in names)
 
 
-def _schema_text(parameters: Mapping[str, str]) -> str | None:
+def spark_parameters(provider: str, columns: Iterable[Column], keys: Iterable[Column]) -> dict[str, str]:
+    """Return the parameters that make a table one of Spark's own, whose types are not nested.
+
+    Source: Spark's `HiveExternalCatalog.tableMetaToTableProps`.
+    """
+    keys = tuple(keys)
+    schema = {"type": "struct", "fields": [_spark_field(column) for column in (*columns, *keys)]}
+    named = {f"{SCHEMA}.partCol.{number}": key.name for number, key in enumerate(keys)}
+    return {
+        PROVIDER: provider,
+        SCHEMA: json.dumps(schema, separators=(",", ":"), ensure_ascii=False),
+        "spark.sql.partitionProvider": "catalog" if keys else "filesystem",
+        **({f"{SCHEMA}.numPartCols": str(len(keys)), **named} if keys else {}),
+    }
+
+
+def _spark_field(column: Column) -> dict[str, Any]:
+    is_sized = column.type.startswith(("char(", "varchar("))
+    metadata = {OWN_TYPE: column.type} if is_sized else {}
+    if column.comment is not None:
+        metadata["comment"] = column.comment
+    spark_type = "string" if is_sized else _SPARK_NAMES.get(column.type, column.type)
+    return {"name": column.name, "type": spark_type, "nullable": True, "metadata": metadata}
+
+
+def schema_text(parameters: Mapping[str, str]) -> str | None:
     """Return the schema as JSON, joined from its parts if it is long."""
-    if (whole := parameters.get(_SCHEMA)) is not None:
+    if (whole := parameters.get(SCHEMA)) is not None:
         return whole
-    count = parameters.get(f"{_SCHEMA}.numParts")
+    count = parameters.get(f"{SCHEMA}.numParts")
     if count is None:
         return None
-    return "".join(parameters[f"{_SCHEMA}.part.{number}"] for number in range(int(count)))
+    return "".join(parameters[f"{SCHEMA}.part.{number}"] for number in range(int(count)))
 
 
 def _column(field: Mapping[str, Any]) -> Column:

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from catalog.doors.entries.csv_tables import CSV_STORAGE, csv_format, is_calves, served, without_added
 from catalog.doors.entries.storages import (
     STORAGE_FIELDS,
     USUAL,
+    VIEW,
     as_json,
     from_json,
     recorded_format,
@@ -48,6 +50,9 @@ _TABLE_FIELDS = (
 _DATABASE_FIELDS = ("location", "owner", "owner_type", "created_at", "extra")
 _STORAGE = "storage"
 
+_UNKNOWN_COLUMNS = (Column("unknown_columns_of_a_view_that_only_calve_reads", "unknown"),)
+"""The columns of a view of a statement, which are not stored: without columns, Spark would return rows without any."""
+
 Entry = TypeVar("Entry", HiveDatabase, HiveTable, HiveStorage)
 
 
@@ -80,6 +85,10 @@ def _usual_database(database: Database) -> HiveDatabase:
 
 def hive_table(table: Table) -> HiveTable:
     """Return the entry of a table or view."""
+    return served(_stored_entry(table), table)
+
+
+def _stored_entry(table: Table) -> HiveTable:
     usual = _usual_table(table)
     if is_own(table) or table.details is None:
         return usual
@@ -116,9 +125,9 @@ def entry_of(given: HiveTable) -> TableEntry:
         location = given.storage.serde_parameters.get(PATH) or location
     is_view = kind is TableKind.VIEW
     return TableEntry(
-        columns=columns,
+        columns=() if columns == _UNKNOWN_COLUMNS else columns,
         partition_keys=() if is_view else given.partition_keys,
-        format=FileFormat.PARQUET if is_view else recorded_format(given.storage, provider),
+        format=FileFormat.PARQUET if is_view else csv_format(given.storage) or recorded_format(given.storage, provider),
         location=None if is_view else location,
         properties=dict(given.parameters),
         kind=kind,
@@ -164,18 +173,23 @@ def _buckets(storage: HiveStorage, columns: Sequence[Column]) -> Buckets | None:
 
 def _usual_table(table: Table) -> HiveTable:
     """Return the entry of a table by its definition alone."""
-    storage = USUAL[table.format]
+    storage = CSV_STORAGE if is_calves(table) else USUAL[table.format]
+    columns = tuple(map(_plain, table.columns))
+    if table.is_view and is_own(table):
+        storage, columns = VIEW, columns or _UNKNOWN_COLUMNS
     if table.buckets is not None:
         storage = replace(storage, bucket_columns=table.buckets.columns, bucket_count=table.buckets.count)
     parameters = without_records(table.properties)
     if COMMENT in parameters and table.description is not None:
         parameters[COMMENT] = table.description
+    if is_calves(table):
+        parameters = without_added(parameters)
     if is_own(table) and table.kind is TableKind.EXTERNAL:
         parameters[EXTERNAL] = "TRUE"
     return HiveTable(
         name=TableName(table.database, table.name),
         table_type=_TYPES[table.kind],
-        columns=tuple(map(_plain, table.columns)),
+        columns=columns,
         partition_keys=tuple(map(_plain, table.partition_keys)),
         storage=storage,
         location=table.location or None,

@@ -10,6 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from catalog.doors.entries.csv_tables import (
+    CSV_STORAGE,
+    csv_format,
+    is_calves,
+    is_refused,
+    own_storage,
+    refused_storage,
+)
 from catalog.doors.entries.forms import hive_table, partition_storage
 from catalog.doors.entries.storages import USUAL, recorded_format, storage_from_json, storage_text
 from catalog.errors import InvalidPartitionError
@@ -61,8 +69,8 @@ class PartitionForms:
         self.table = table
         self.entry = entry
         self._storage = storage
-        self._provider = spark_provider(entry.parameters)
-        self._base = partition_storage(table, entry)
+        self._provider = None if is_calves(table) else spark_provider(entry.parameters)
+        self._base = own_storage(partition_storage(table, entry))
         self._table_columns = entry.columns
         self._base_columns = entry.columns if self._base.columns is None else self._base.columns
         self._descriptors: dict[int, HiveStorage] = {}
@@ -116,11 +124,14 @@ class PartitionForms:
     def _storage_of(self, descriptor: int | None, own_format: FileFormat | None) -> HiveStorage:
         storage = self._base if descriptor is None else self._descriptors.get(descriptor, self._base)
         file_format = own_format or self.table.format
-        if recorded_format(storage, self._provider) is not file_format:
+        if self._recorded(storage) is not file_format:
             # Calve has changed the format of the partition since.
-            storage = USUAL[file_format]
+            storage = self._usual(file_format)
         columns = self._base_columns if storage.columns is None else storage.columns
         storage = replace(storage, columns=None if columns == self._table_columns else columns)
+        if (file_format is FileFormat.CSV) is not (self.table.format is FileFormat.CSV) or is_refused(self.table):
+            # Spark reads all files of a CSV table as CSV, and those of no other one.
+            storage = refused_storage(file_format, storage)
         self._known[descriptor, own_format] = storage
         return storage
 
@@ -195,14 +206,21 @@ class PartitionForms:
         return latest[1]
 
     def _new_descriptor(self, storage: HiveStorage) -> tuple[str | None, FileFormat | None]:
-        own_format: FileFormat | None = recorded_format(storage, self._provider)
+        storage = own_storage(storage)
+        own_format: FileFormat | None = self._recorded(storage)
         columns = self._table_columns if storage.columns is None else storage.columns
         storage = replace(storage, columns=None if columns == self._base_columns else columns)
         if own_format is self.table.format:
             own_format = None
-        is_base = recorded_format(self._base, self._provider) is (own_format or self.table.format)
-        usual = replace(self._base, columns=None) if is_base else USUAL[own_format or self.table.format]
+        is_base = self._recorded(self._base) is (own_format or self.table.format)
+        usual = replace(self._base, columns=None) if is_base else self._usual(own_format or self.table.format)
         return None if storage == usual else storage_text(storage), own_format
+
+    def _recorded(self, storage: HiveStorage) -> FileFormat:
+        return csv_format(storage) or recorded_format(storage, self._provider)
+
+    def _usual(self, file_format: FileFormat) -> HiveStorage:
+        return CSV_STORAGE if file_format is FileFormat.CSV and self._provider is None else USUAL[file_format]
 
 
 class _Named:

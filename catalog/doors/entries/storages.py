@@ -14,7 +14,7 @@ from catalog.model import Column, FileFormat
 
 _HIVE = "org.apache.hadoop.hive."
 _LAZY = f"{_HIVE}serde2.lazy.LazySimpleSerDe"
-_TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
+TEXT_INPUT = "org.apache.hadoop.mapred.TextInputFormat"
 _TEXT_OUTPUT = f"{_HIVE}ql.io.HiveIgnoreKeyTextOutputFormat"
 _CLASSES: Mapping[FileFormat, tuple[str, str, str]] = {
     FileFormat.PARQUET: (
@@ -32,9 +32,9 @@ _CLASSES: Mapping[FileFormat, tuple[str, str, str]] = {
         f"{_HIVE}ql.io.avro.AvroContainerOutputFormat",
         f"{_HIVE}serde2.avro.AvroSerDe",
     ),
-    FileFormat.CSV: (_TEXT_INPUT, _TEXT_OUTPUT, _LAZY),
-    FileFormat.TEXTFILE: (_TEXT_INPUT, _TEXT_OUTPUT, _LAZY),
-    FileFormat.JSONFILE: (_TEXT_INPUT, _TEXT_OUTPUT, "org.apache.hive.hcatalog.data.JsonSerDe"),
+    FileFormat.CSV: (TEXT_INPUT, _TEXT_OUTPUT, _LAZY),
+    FileFormat.TEXTFILE: (TEXT_INPUT, _TEXT_OUTPUT, _LAZY),
+    FileFormat.JSONFILE: (TEXT_INPUT, _TEXT_OUTPUT, "org.apache.hive.hcatalog.data.JsonSerDe"),
     FileFormat.SEQUENCEFILE: (
         "org.apache.hadoop.mapred.SequenceFileInputFormat",
         f"{_HIVE}ql.io.HiveSequenceFileOutputFormat",
@@ -64,6 +64,16 @@ def _usual(file_format: FileFormat) -> HiveStorage:
 
 USUAL: Mapping[FileFormat, HiveStorage] = {file_format: _usual(file_format) for file_format in FileFormat}
 """File format → the storage descriptor of a table or partition that has no details."""
+
+
+VIEW = replace(
+    USUAL[FileFormat.TEXTFILE],
+    input_format=TEXT_INPUT,
+    output_format=_TEXT_OUTPUT,
+    serde=None,
+    serde_parameters={},
+)
+"""The storage descriptor of a view, as Hive writes it."""
 
 
 def recorded_format(storage: HiveStorage, provider: str | None = None) -> FileFormat:

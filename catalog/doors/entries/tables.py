@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from catalog.doors.entries.csv_tables import own_form
 from catalog.doors.entries.databases import DatabaseMethods, is_purgeable
 from catalog.doors.entries.forms import (
     OF_PARTITIONS,
@@ -115,7 +116,7 @@ class TableMethods(DatabaseMethods):
             LocationInUseError: The location overlaps that of another table.
             StorageError: The folder cannot be created, or the metadata of an Iceberg table cannot be read.
         """
-        given = replace(given, name=normalised(given.name))
+        given = own_form(replace(given, name=normalised(given.name)))
         if (metadata := metadata_of(given)) is not None:
             self.catalog.iceberg.register(identifier_of(given.name), metadata)
             return self.table(given.name)
@@ -264,10 +265,11 @@ def _alteration(
         location=before.location if given.location is None else given.location,
         created_at=before.created_at if given.created_at is None else given.created_at,
     )
+    given = own_form(given, before)
     entry = entry_of(given)
     if given.location == before.location:
         entry = replace(entry, location=None)
-    pinned = pinned_storage(table, before, given, cascade=cascade) if has_partitions else None
+    pinned = pinned_storage(table, own_form(before, before), given, cascade=cascade) if has_partitions else None
 
     def details(altered: Table) -> dict[str, Any]:
         # A table that has moved with its name has the location of its definition.

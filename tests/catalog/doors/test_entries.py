@@ -191,3 +191,17 @@ def test_quarantined_partitions_are_not_taken_for_existing_ones(entries: Entries
     assert entries.partition_names(NAME) == ["country=DE/day=1"]
     assert entries.catalog.release_partitions(str(NAME), reason="looked at") == 1
     assert entries.add_partitions(NAME, given, if_not_exists=True).added == 1
+
+
+def test_a_view_of_a_statement_is_no_view_without_columns(entries: Entries) -> None:
+    # Spark would return rows without columns.
+    entries.catalog.create_view("demo.v", "SELECT 1 AS a")
+    entries.catalog.create_view("demo.w", "SELECT 1", columns=[Column("a", "int")])
+    view, with_columns = entries.table(TableName("demo", "v")), entries.table(TableName("demo", "w"))
+    assert [column.type for column in view.columns] == ["unknown"]
+    assert with_columns.columns == (Column("a", "int"),)
+    assert view.storage.input_format == "org.apache.hadoop.mapred.TextInputFormat"
+    assert view.storage.serde is None
+    entries.alter_table(view.name, replace(view, parameters={"by": "me"}))
+    assert entries.catalog.get_table("demo.v").columns == ()
+    assert entries.table(view.name).columns == view.columns

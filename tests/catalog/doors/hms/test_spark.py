@@ -146,3 +146,52 @@ def test_iceberg_tables_of_the_hive_catalog(hive: HiveSpark, catalog: Catalog, d
     assert 'operation="lock"' in door.serving.metrics.text()
     hive.rows("DROP TABLE shop.ice")
     assert "ice" not in [table.name for table in catalog.list_tables("shop")]
+
+
+def test_csv_tables_have_the_same_rows_in_spark(hive: HiveSpark, catalog: Catalog) -> None:
+    columns = [("a", "int"), ("b", "string"), ("t", "timestamp"), ("n", "decimal(5,1)")]
+    table = catalog.create_table("shop.texts", columns=columns, partition_keys=[("k", "string")], format="csv")
+    folder = Path(table.location.removeprefix("file:")) / "k=x"
+    folder.mkdir(parents=True)
+    lines = [
+        "a,b,t,n",
+        '1,"a,b",2024-01-01T00:00:00.123456Z,2.5',
+        '2,"say \\"hi\\"",2024-01-02 03:04:05,',
+        '3,"",,',
+        "4,,,",
+    ]
+    (folder / "one.csv").write_text("\n".join([*lines, ""]))
+    catalog.add_partitions("shop.texts", [NewPartition(("x",))])
+    selected = "SELECT a, b, CAST(t AS string), n FROM shop.texts WHERE k ="
+    assert hive.rows(f"{selected} 'x' ORDER BY a") == [
+        (1, "a,b", "2024-01-01 00:00:00.123456", "2.5"),
+        (2, 'say "hi"', "2024-01-02 03:04:05", None),
+        # As Calve, Spark reads an empty string as null.
+        (3, None, None, None),
+        (4, None, None, None),
+    ]
+    values = "(7, ' sp,\"ark ', TIMESTAMP '2024-01-01 00:00:00.123456', 1.5, 'y'), (8, '', NULL, NULL, 'y')"
+    hive.rows(f"INSERT INTO shop.texts VALUES {values}")
+    expected = [(7, ' sp,"ark ', "2024-01-01 00:00:00.123456", "1.5"), (8, None, None, None)]
+    assert hive.rows(f"{selected} 'y' ORDER BY a") == expected
+    hive.rows("ALTER TABLE shop.texts SET TBLPROPERTIES ('by' = 'me')")
+    hive.rows("ALTER TABLE shop.texts ADD COLUMNS (later date)")
+    after = catalog.get_table("shop.texts")
+    assert (after.format, after.properties["by"], after.columns[-1].name) == ("csv", "me", "later")
+    assert not any(name.startswith("spark.sql.sources") for name in after.properties)
+    assert [found.format for found in catalog.get_partitions("shop.texts")] == [None, None]
+    hive.rows("ALTER TABLE shop.texts RENAME TO shop.lines")
+    assert hive.rows("SELECT count(*), count(later) FROM shop.lines") == [(6, 0)]
+    catalog.alter_table("shop.lines", drop_columns=["b"])
+    with pytest.raises(RuntimeError, match="only_calve_reads_these_files"):
+        hive.rows("SELECT * FROM shop.lines")
+    hive.rows("DROP TABLE shop.lines")
+
+
+def test_views_of_statements_are_not_read_without_columns(hive: HiveSpark, catalog: Catalog) -> None:
+    catalog.create_view("shop.unknown", "SELECT 1 AS a")
+    with pytest.raises(RuntimeError, match="unknown_columns_of_a_view"):
+        hive.rows("SELECT * FROM shop.unknown")
+    catalog.create_view("shop.known", "SELECT 1 AS a", columns=[("a", "int")])
+    assert hive.rows("SELECT * FROM shop.known") == [(1,)]
+    hive.rows("DROP VIEW shop.known")
