@@ -195,3 +195,20 @@ def test_views_of_statements_are_not_read_without_columns(hive: HiveSpark, catal
     catalog.create_view("shop.known", "SELECT 1 AS a", columns=[("a", "int")])
     assert hive.rows("SELECT * FROM shop.known") == [(1,)]
     hive.rows("DROP VIEW shop.known")
+
+
+def test_the_classes_of_hive_read_a_csv_table_and_do_not_write_it(hive: HiveSpark, catalog: Catalog) -> None:
+    # Spark uses them for a table that is not one of its own.
+    hive.rows(
+        "CREATE TABLE shop.plain (a string, b string) ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde' "
+        "WITH SERDEPROPERTIES ('separatorChar' = ',', 'quoteChar' = '\"', 'escapeChar' = '\\\\') STORED AS "
+        "INPUTFORMAT 'org.apache.hadoop.mapred.TextInputFormat' "
+        "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveOutputFormat'"
+    )
+    folder = Path(catalog.get_table("shop.plain").location.removeprefix("file:"))
+    (folder / "one.csv").write_text('1,"a,\\"b\\""\n2,\n')
+    assert hive.rows("SELECT * FROM shop.plain ORDER BY a") == [("1", 'a,"b"'), ("2", "")]
+    with pytest.raises(RuntimeError, match="HiveOutputFormat"):
+        hive.rows("INSERT INTO shop.plain VALUES ('3', 'c')")
+    assert hive.rows("SELECT count(*) FROM shop.plain") == [(2,)]
+    hive.rows("DROP TABLE shop.plain")
