@@ -166,11 +166,12 @@ class TableMethods(Core):
         if table.live_location == table.published_location:
             return table
         from catalog.datafiles.intake import catch_up
+        from catalog.datafiles.refusals import warn
 
         try:
             catch_up(self.storage, self._definitions, table)
         except (UnsupportedCommitError, UnreadableMetadataError, StorageError) as error:
-            log.warning("%s", error)
+            warn(error)
         return self._definitions.get_table(name)
 
     @cached_property

@@ -10,7 +10,6 @@ PyIceberg is imported late: that takes longer than answering a statement.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from catalog.datafiles.history import (
 )
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
+from catalog.datafiles.refusals import warn
 from catalog.errors import ConflictError, InvalidRequestError, UnsupportedCommitError
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
@@ -44,8 +44,6 @@ from catalog.types.key_types import KeyType
 
 if TYPE_CHECKING:
     from catalog.iceberg.differences import Difference, LiveFile
-
-log = logging.getLogger(__name__)
 
 
 def lock_current(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
@@ -121,7 +119,7 @@ def reading_current(
     except UnsupportedCommitError as error:
         if is_strict:
             raise
-        log.warning("%s", error)
+        warn(error)
     with storage.read() as connection:
         yield connection, definitions.get_hive_table(name, connection)
 
@@ -212,8 +210,11 @@ def _require_followable(table: Table, commits: Difference) -> None:
         UnsupportedCommitError: It cannot.
     """
     if (obstacle := commits.obstacle) is not None:
-        remedy = "Undo the change by its engine"
-        raise UnsupportedCommitError(table.full_name, obstacle, commits.snapshot_id, remedy)
+        remedies = [] if commits.is_spec_undone else ["Undo the change by its engine"]
+        if commits.other_spec_id is not None:
+            call = f"rewrite_data_files(table => '{table.full_name}', options => map('rewrite-all', 'true'))"
+            remedies.append(f"Rewrite the files that were written since: CALL spark_catalog.system.{call} in Spark")
+        raise UnsupportedCommitError(table.full_name, obstacle, commits.snapshot_id, ". ".join(remedies))
 
 
 def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedCommitError:

@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 
 from catalog.iceberg.entries import Partitioning
-from catalog.iceberg.metadata import FORMAT_VERSION, lineage, read_metadata
+from catalog.iceberg.metadata import FORMAT_VERSION, has_live_files, lineage, read_metadata
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.storage import file_io
 
@@ -75,8 +75,8 @@ class Difference:
         added: Data files of the current snapshot that the base snapshot did not have.
         removed: Paths of the other way round.
         delete_file_count: The number of delete files in the current snapshot.
-        other_spec_id: A partition spec that the earlier version did not have as its default, of new files or of a live
-            manifest; None if there is none.
+        other_spec_id: A partition spec that the earlier version did not have as its default, of new files or of live
+            ones; None if there is none.
         repeated: The path of a data file that manifests of only the current snapshot list more than once; None without
             any.
     """
@@ -107,6 +107,11 @@ class Difference:
         return last_id if last_id > self.before.last_column_id else 0
 
     @property
+    def is_spec_undone(self) -> bool:
+        """Return whether new files have the earlier version's partition spec, as files of another spec do not."""
+        return self.other_spec_id is not None and self.after.default_spec_id == self.before.default_spec_id
+
+    @property
     def obstacle(self) -> str | None:
         """The reason why Calve cannot follow the commits; None if it can."""
         after = self.after
@@ -117,7 +122,8 @@ class Difference:
             return f"its format version is {after.format_version}, not {FORMAT_VERSION}"
         if self.other_spec_id is not None:
             fields = ", ".join(map(str, after.specs()[self.other_spec_id].fields))
-            return f"it has another partition spec of Iceberg, ({fields})"
+            has = "files of another" if self.is_spec_undone else "another"
+            return f"it has {has} partition spec of Iceberg, ({fields})"
         if after.current_snapshot_id is not None and (main is None or main.snapshot_id != after.current_snapshot_id):
             return f"its current snapshot is not that of the branch {MAIN_BRANCH}"
         return None
@@ -171,7 +177,8 @@ class Versions:
         """
         io = file_io(self.after_location)
         later = {manifest.manifest_path: manifest for manifest in _manifests(self.after, self.after.current_snapshot())}
-        spec_ids = [self.after.default_spec_id, *(manifest.partition_spec_id for manifest in later.values())]
+        live = (manifest.partition_spec_id for manifest in later.values() if has_live_files(manifest))
+        spec_ids = [self.after.default_spec_id, *live]
         other_spec_id = next((spec_id for spec_id in spec_ids if spec_id != self.before.default_spec_id), None)
         deletes = _delete_files(later.values())
         if base_id == self.after.current_snapshot_id:

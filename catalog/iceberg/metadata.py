@@ -265,6 +265,11 @@ def manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_id
     )
 
 
+def has_live_files(manifest: ManifestFile) -> bool:
+    """Return whether a manifest may list a file that the snapshot has, and not only removed ones."""
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
 def dashed(**values: Any) -> dict[str, Any]:
     """Return fields of Iceberg's JSON, given by their Python names."""
     return {name.replace("_", "-"): value for name, value in values.items()}

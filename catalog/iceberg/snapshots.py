@@ -46,6 +46,7 @@ from catalog.iceberg.metadata import (
     VERSION,
     current_manifests,
     dashed,
+    has_live_files,
     manifest_file,
     read_metadata,
 )
@@ -366,7 +367,7 @@ class _SnapshotWriter:
         parent = self._metadata.current_snapshot()
         parent_id = None if parent is None else parent.snapshot_id
         with reading("" if parent is None else parent.manifest_list):
-            before = [manifest for manifest in current_manifests(self._metadata) if _has_live_files(manifest)]
+            before = [manifest for manifest in current_manifests(self._metadata) if has_live_files(manifest)]
         prefix = f"{self._folder}/{self._name}-m"
         with ManifestWriter(self._layout, prefix, _MANIFEST_BYTES, _MANIFEST_ENTRIES) as writer:
             for file in change.added:
@@ -469,8 +470,3 @@ def _is_large(manifest: ManifestFile) -> bool:
     """Return whether a manifest has at least half of the target size."""
     entries = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
     return 2 * manifest.manifest_length >= _MANIFEST_BYTES or 2 * entries >= _MANIFEST_ENTRIES
-
-
-def _has_live_files(manifest: ManifestFile) -> bool:
-    counts = manifest.added_files_count, manifest.existing_files_count
-    return None in counts or any(counts)

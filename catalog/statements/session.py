@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
+from catalog.datafiles.refusals import warnings_once
 from catalog.files.failures import storage_errors
 from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
 from catalog.operations.confirmation import Confirmation
@@ -162,9 +163,9 @@ class Session:
 
     @contextmanager
     def _placed(self, statement: Statement) -> Iterator[None]:
-        """Give the errors of a block their position in the statement."""
+        """Give the errors of a block their position in the statement, and repeat no warning."""
         try:
-            with storage_errors("a file that the statement needs"):
+            with warnings_once(), storage_errors("a file that the statement needs"):
                 yield
         except e.CatalogError as error:
             error.position = position_of(error, statement.places)

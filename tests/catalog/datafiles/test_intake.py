@@ -21,6 +21,7 @@ from catalog.errors import PlanConflictError, UnplacedFilesError, UnsupportedCom
 from catalog.operations.failpoints import Point
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
+from catalog.statements.session import Session
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
@@ -205,6 +206,49 @@ def test_a_changed_partition_spec_is_refused_by_name(catalog: Catalog, catalog_u
     scan = catalog.scan_files(TABLE)
     assert scan.engine_location == catalog.get_table(TABLE).live_location
     assert rows(catalog_url) == [*range(40)]
+
+
+def check_warned_once(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    """Check that a statement that reads the table warns once, and that one that fails does not repeat its error."""
+    caplog.clear()
+    with Session(catalog) as session:
+        session.execute(f"SHOW PARTITIONS {TABLE}")
+        [message] = caplog.messages
+        assert "cannot follow" in message
+        with pytest.raises(UnsupportedCommitError):
+            session.execute(f"ALTER TABLE {TABLE} ADD PARTITION ('50')")
+    assert len(caplog.messages) == 1
+
+
+def test_a_partition_spec_that_was_undone_is_followed_once_its_files_are_rewritten(
+    catalog: Catalog, catalog_url: str, ranges: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def add_field(table: IcebergTable) -> None:
+        with table.update_spec() as update:
+            update.add_identity("c")
+
+    def remove_field(table: IcebergTable) -> None:
+        with table.update_spec() as update:
+            update.remove_field("c")
+
+    def rewrite(table: IcebergTable) -> None:
+        table.overwrite(table.scan().to_arrow())
+
+    engine(catalog_url, add_field)
+    append(catalog_url, [15])
+    check_warned_once(catalog, caplog)
+    with pytest.raises(UnsupportedCommitError, match=r"another partition spec.*Undo the change.*Rewrite the files"):
+        load(catalog, "second", TABLE, [3])
+    engine(catalog_url, remove_field)
+    with pytest.raises(
+        UnsupportedCommitError, match=r"files of another partition spec.*: identity\(1\)\)\. .*'rewrite-all'"
+    ):
+        load(catalog, "second", TABLE, [3])
+    catalog.operations.fail("second", "TEST", "the partition spec was changed")
+    engine(catalog_url, rewrite)
+    load(catalog, "third", TABLE, [3])
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == sorted([3, 15, *range(40)])
 
 
 def test_a_file_outside_the_folder_is_refused_by_name(
