@@ -26,17 +26,21 @@ TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 
 Value: TypeAlias = str | int | date
 
-_TOKEN = re.compile(
-    r"""\s*+(?:
-    (?P<text>"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')
+_TOKEN = r"""\s*+(?:
+    (?P<text>TEXT)
     |(?P<date>\d{4}-\d\d-\d\d(?!\d))
     |(?P<name>`[^`]++`|\w++)
     |(?P<number>-\d++)
     |(?P<sign><>|!=|<=|>=|[=<>(),])
     |(?P<end>\Z)
-    )""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
+    )"""
+_ESCAPED, _PLAIN = (
+    re.compile(_TOKEN.replace("TEXT", text), re.VERBOSE | re.DOTALL | re.ASCII)
+    for text in (r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", r""""[^"]*+"|'[^']*+'""")
 )
+"""Tokens of texts in which backslashes escape, and in which they do not."""
+
+_ESCAPED_QUOTE = re.compile(r"""\\["']""")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPARISONS = frozenset({"=", "<>", "!=", "LIKE", *_MIRRORED})
 _MOST_DIGITS = 19
@@ -81,18 +85,32 @@ class _Token:
 def parse_filter(text: str) -> Tree:
     """Parse a filter that is not empty.
 
+    A quote after a backslash is part of a text in Hive's language. Spark does not escape, so that it ends the text of
+    `endswith`. A filter that can be read both ways is met by what meets either.
+
     Raises:
         MetaException: It cannot be read, is too long, or is nested too deeply.
     """
     if len(text) > MAXIMUM_LENGTH:
         raise MetaException(f"the filter has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are allowed")
-    return _Parser(_tokens(text)).whole()
+    if not _ESCAPED_QUOTE.search(text):
+        return _Parser(_tokens(text, _ESCAPED)).whole()
+    trees: list[Tree] = []
+    refusals = []
+    for pattern in (_ESCAPED, _PLAIN):
+        try:
+            trees.append(_Parser(_tokens(text, pattern)).whole())
+        except MetaException as error:
+            refusals.append(error)
+    if not trees:
+        raise refusals[0]
+    return trees[0] if trees[0] == trees[-1] else Node("or", tuple(trees))
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str, pattern: re.Pattern[str]) -> list[_Token]:
     tokens, place = [], 0
     while True:
-        match = _TOKEN.match(text, place)
+        match = pattern.match(text, place)
         if match is None:
             raise MetaException(f"error parsing partition filter: {text[place : place + 40]!r} cannot be read")
         kind = str(match.lastgroup)

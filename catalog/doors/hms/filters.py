@@ -21,7 +21,9 @@ from catalog.model.partition_names import NULL_VALUE
 INTEGERS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 """Types of integers → the first number that is too large for them."""
 
-_PIECE = re.compile(r"\\.|\.\*|.", re.DOTALL)
+_PIECES = re.compile(r"\\.|\.\*|.", re.DOTALL), re.compile(r"\.\*|.", re.DOTALL)
+"""Parts of a pattern in which backslashes escape, and in which they do not."""
+
 _WILD = {".*": "%", ".": "_"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _TEXT_TYPE = re.compile(r"string|(var)?char\b.*")
@@ -39,17 +41,17 @@ def to_expression(text: str | None, keys: Sequence[Column], *, is_of_release_4: 
     """
     if not text or not text.strip():
         return None
-    as_pattern = str if is_of_release_4 else like_of
-    return _written(parse_filter(text), {key.name.lower(): key.type for key in keys}, as_pattern)
+    as_patterns = _of_release_4 if is_of_release_4 else likes_of
+    return _written(parse_filter(text), {key.name.lower(): key.type for key in keys}, as_patterns)
 
 
-def _written(tree: Tree, types: Mapping[str, str], as_pattern: Callable[[str], str]) -> str:
+def _written(tree: Tree, types: Mapping[str, str], as_patterns: Callable[[str], Sequence[str]]) -> str:
     if isinstance(tree, Leaf):
-        return _leaf(tree, types, as_pattern)
-    return "(" + f" {tree.word} ".join(_written(part, types, as_pattern) for part in tree.parts) + ")"
+        return _leaf(tree, types, as_patterns)
+    return "(" + f" {tree.word} ".join(_written(part, types, as_patterns) for part in tree.parts) + ")"
 
 
-def _leaf(leaf: Leaf, types: Mapping[str, str], as_pattern: Callable[[str], str]) -> str:
+def _leaf(leaf: Leaf, types: Mapping[str, str], as_patterns: Callable[[str], Sequence[str]]) -> str:
     name = leaf.key.lower()
     if name not in types:
         raise MetaException(f"Specified key <{leaf.key}> is not a partitioning key for the table")
@@ -58,7 +60,7 @@ def _leaf(leaf: Leaf, types: Mapping[str, str], as_pattern: Callable[[str], str]
     if leaf.operator == "LIKE" and (not is_text or not isinstance(leaf.value, str)):
         raise MetaException(f"LIKE needs a key of type string and a quoted pattern; {name} is of type {key_type}")
     if is_text:
-        return _of_string(key, leaf, as_pattern)
+        return _of_string(key, leaf, as_patterns)
     if key_type in INTEGERS and isinstance(leaf.value, int):
         return _of_integer(key, leaf.operator, leaf.value, INTEGERS[key_type])
     if key_type == "date" and (day := _as_date(leaf.value)):
@@ -80,14 +82,15 @@ def _of_integer(key: str, comparison: str, number: int, limit: int) -> str:
     )
 
 
-def _of_string(key: str, leaf: Leaf, as_pattern: Callable[[str], str]) -> str:
+def _of_string(key: str, leaf: Leaf, as_patterns: Callable[[str], Sequence[str]]) -> str:
     if isinstance(leaf.value, int):
         raise MetaException(f"key {key} is of type string and is compared with the number {leaf.value}; quote it")
     text = str(leaf.value)
     if leaf.operator == "LIKE":
-        pattern = as_pattern(text)
-        condition = f"{key} like {_quoted(pattern)}"
-        meets = like_pattern(LikePattern(pattern)).fullmatch(NULL_VALUE) is not None
+        patterns = as_patterns(text)
+        condition = " or ".join(f"{key} like {_quoted(pattern)}" for pattern in patterns)
+        condition = condition if len(patterns) == 1 else f"({condition})"
+        meets = any(like_pattern(LikePattern(pattern)).fullmatch(NULL_VALUE) for pattern in patterns)
     elif text == NULL_VALUE and leaf.operator in ("=", "<>"):
         return f"{key} is {'' if leaf.operator == '=' else 'not '}null"
     else:
@@ -119,9 +122,17 @@ def _as_timestamp(value: Value) -> str | None:
         return None
 
 
-def like_of(pattern: str) -> str:
-    """Return an SQL pattern for a pattern of Hive Metastore: `.*` any characters, `.` one, a backslash escapes."""
-    return _PIECE.sub(_as_like, pattern)
+def likes_of(pattern: str) -> Sequence[str]:
+    """Return SQL patterns for a pattern of Hive Metastore; values that match one of them are to be found.
+
+    `.*` is any characters, and `.` one. A backslash escapes in Hive Metastore, but Spark does not escape,
+    and filters what it receives again: a pattern with backslashes is read both ways.
+    """
+    return list(dict.fromkeys(piece.sub(_as_like, pattern) for piece in _PIECES))
+
+
+def _of_release_4(pattern: str) -> Sequence[str]:
+    return [pattern]
 
 
 def _as_like(match: re.Match[str]) -> str:

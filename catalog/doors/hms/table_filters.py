@@ -10,7 +10,7 @@ from typing import Any
 from hive_metastore.ttypes import MetaException
 
 from catalog.doors.hms.filter_parser import Leaf, Tree, parse_filter
-from catalog.doors.hms.filters import like_of
+from catalog.doors.hms.filters import likes_of
 from catalog.expressions.evaluation import COMPARE, like_pattern
 from catalog.expressions.tree import LikePattern, Operator
 from catalog.metastores.types import HiveTable
@@ -87,9 +87,9 @@ def _leaf(leaf: Leaf) -> Test:
 def _comparison(leaf: Leaf, kind: type) -> Callable[[Any], bool]:
     value = leaf.value.isoformat() if isinstance(leaf.value, date) else kind(leaf.value)
     if leaf.operator == "LIKE":
-        pattern = like_pattern(LikePattern(like_of(value.removeprefix(_IGNORING_CASE))))
-        if value.startswith(_IGNORING_CASE):
-            pattern = re.compile(pattern.pattern, pattern.flags | re.IGNORECASE)
-        return lambda given: given is not None and pattern.fullmatch(given) is not None
+        flags = re.IGNORECASE if value.startswith(_IGNORING_CASE) else re.NOFLAG
+        likes = (like_pattern(LikePattern(text)) for text in likes_of(value.removeprefix(_IGNORING_CASE)))
+        patterns = [re.compile(like.pattern, like.flags | flags) for like in likes]
+        return lambda given: given is not None and any(pattern.fullmatch(given) for pattern in patterns)
     compare = COMPARE[Operator(leaf.operator)]
     return lambda given: given is not None and compare(given, value)

@@ -203,6 +203,28 @@ def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
         to_expression(text, COLUMNS)
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (r'country like ".*\.*"', {r"a\b", "\\", "b\\", r"q\"q", "x.*", ".*"}),
+        (r'country like ".*\"', {"\\", "b\\"}),
+        (r'country like "\.*"', {"\\", ".*"}),
+        (r'country like "a\b"', {r"a\b", "ab"}),
+        (r'country like ".*\" and year = 1', {"\\", "b\\"}),
+        (r'country = "b\" or country = "a\b"', {"b\\", r"a\b"}),
+        (r"country = 'b\' and year = 1", {"b\\"}),
+        (r'country like "a\\.*"', {r"a\b"}),
+        (r'country = "q\"q"', {r"q\"q"}),
+    ],
+)
+def test_backslashes_of_clients_that_do_not_escape_lose_no_partition(client: Any, text: str, values: set[str]) -> None:
+    client.create_database(ttypes.Database(name=DATABASE))
+    client.create_table(table(DATABASE, TABLE, KEYS))
+    kept = [r"a\b", "ab", "\\", "b\\", "x.*", ".*", r"q\"q", "a", NULL]
+    client.add_partitions([partition(DATABASE, TABLE, [value, "1", "2020-01-31"]) for value in kept])
+    assert {place for place, *_ in found(client, text)} == values
+
+
 def test_deeply_nested_and_long_filters_are_refused() -> None:
     with pytest.raises(ttypes.MetaException, match="nested more than 100 times"):
         parse_filter("(" * 5_000 + "year = 1" + ")" * 5_000)
