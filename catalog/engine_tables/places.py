@@ -8,6 +8,7 @@ from catalog.errors import InvalidLocationError, InvalidRequestError
 from catalog.files.locations import has_plain_names
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.places import METADATA
 from catalog.settings.places import is_path_property, require_location, require_properties
 
 _STATISTICS = ("statistics", "partition-statistics")
@@ -60,6 +61,12 @@ def folders_of(document: Json) -> list[str]:
     """Return the folders in which engines write files of a table: its location, and those in its properties."""
     properties: dict[str, str] = document.get("properties") or {}
     return [document["location"], *(value for name, value in properties.items() if value and is_path_property(name))]
+
+
+def writing_folders_of(document: Json) -> list[str]:
+    """Return the folders in which engines write files of a table unless its properties say otherwise, and these."""
+    location, *others = folders_of(document)
+    return [f"{location}/data", f"{location}/{METADATA}", *others]
 
 
 def place_of(metadata_location: str) -> str:

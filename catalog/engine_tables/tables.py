@@ -21,16 +21,18 @@ from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
-from catalog.engine_tables.places import check_places, folders_of
+from catalog.engine_tables.places import check_places, folders_of, writing_folders_of
 from catalog.errors import (
     CatalogError,
     CommitOutcomeUnknownError,
     ConflictError,
     EntryModifiedError,
     InvalidRequestError,
+    StorageError,
 )
 from catalog.files.filesystem import Folder
-from catalog.files.locations import comparable
+from catalog.files.folders import has_only_empty_folders, make_folders
+from catalog.files.locations import comparable, is_local
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -86,16 +88,27 @@ class EngineTables(EngineEntries):
     # --- Creation -----------------------------------------------------------------------------------------------------
 
     def stage(self, identifier: Identifier, new: NewTable) -> Loaded:
-        """Return the metadata of a table that a later commit will create; nothing is stored.
+        """Return the metadata of a table that a later commit will create; nothing is stored in the catalog.
+
+        On a local disk its folders are made, as DuckDB, which writes into them before that commit, needs them.
 
         Raises:
             TableAlreadyExistsError: A table or view has the name.
             CatalogError: As for `create`.
         """
+        self._require_new(identifier)
+        document = self._new_document(identifier, new)
+        with self._storage.write() as connection:
+            self._claim(connection, identifier, document, is_view=False)
+        # An engine may be allowed to make a folder that the server cannot make.
+        with suppress(StorageError):
+            make_folders(writing_folders_of(document))
+        return Loaded(None, document)
+
+    def _require_new(self, identifier: Identifier) -> None:
         with self._storage.read() as connection:
             self._refuse_taken(connection, identifier, is_view=False)
             self.namespaces.require(connection, identifier.namespace)
-        return Loaded(None, self._new_document(identifier, new))
 
     def create(self, identifier: Identifier, new: NewTable, also: Also | None = None) -> Loaded:
         """Create a table.
@@ -107,7 +120,7 @@ class EngineTables(EngineEntries):
             InvalidRequestError: The definition is invalid, or a location is not allowed.
             StorageError: The metadata cannot be written.
         """
-        self.stage(identifier, new)
+        self._require_new(identifier)
         document = self._new_document(identifier, new)
         return self._publish([_Prepared(identifier, None, document)], is_view=False, also=also)[0]
 
@@ -228,7 +241,8 @@ class EngineTables(EngineEntries):
             folder = self._definitions.usual_location(quote(".".join(levels), safe="%"))
         usual = f"{folder.rstrip('/')}/{_folder_name(identifier)}"
         # A renamed or dropped table may have left its files there.
-        return usual if Folder(usual).is_empty("") else f"{usual}-{uuid4().hex[:12]}"
+        is_free = Folder(usual).is_empty("") or (is_local(usual) and has_only_empty_folders(usual))
+        return usual if is_free else f"{usual}-{uuid4().hex[:12]}"
 
     def _claim(self, connection: Connection, identifier: Identifier, document: Json, *, is_view: bool) -> None:
         """Lock the name of a new table or view, and check that it is free, and the folders of a table, too."""

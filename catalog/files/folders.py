@@ -45,6 +45,16 @@ def missing_folders(locations: Iterable[str]) -> list[str]:
     return [location for location in locations if is_local(location) and not os.path.isdir(local_path(location))]
 
 
+def has_only_empty_folders(location: str) -> bool:
+    """Return whether a folder on a local disk contains folders without anything in them, and nothing else.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    with os.scandir(local_path(location)) as entries:
+        return all(entry.is_dir(follow_symlinks=False) and not os.listdir(entry.path) for entry in entries)
+
+
 def _make(path: str, made: list[str]) -> None:
     try:
         # Most folders are new, and the folder around them exists.

@@ -36,3 +36,5 @@ def test_duckdb_reads_and_appends(catalog: Catalog, rest: RestCatalog, duck: duc
     assert sum(partition.row_count for partition in partitions) == 3
     duck.execute("CREATE TABLE lake.demo.made (n INTEGER)")
     assert [column.name for column in catalog.get_table("demo.made").columns] == ["n"]
+    duck.execute("CREATE TABLE lake.demo.copied AS SELECT id, note FROM lake.demo.notes")
+    assert rest.load_table("demo.copied").scan().to_arrow().num_rows == 3

@@ -104,3 +104,27 @@ def test_a_table_that_was_dropped_meanwhile_is_not_renamed(
     monkeypatch.setattr("catalog.engine_tables.entries.refuse_awaited_name", drop)
     names = {"source": {"namespace": ["demo"], "name": "t"}, "destination": {"namespace": ["demo"], "name": "u"}}
     assert error_of(http.post("/tables/rename", json=names)) == (404, "NoSuchTableException")
+
+
+def test_folders_of_a_table_that_was_only_staged_are_in_nobodys_way(
+    http: httpx.Client, catalog: Catalog, create: Create, tmp_path: Path
+) -> None:
+    staged = create("later", **{"stage-create": True}).json()["metadata"]["location"]
+    folder = Path(staged.removeprefix("file:"))
+    assert sorted(path.name for path in folder.iterdir()) == ["data", "metadata"]
+    assert create("later", **{"stage-create": True}).json()["metadata"]["location"] == staged
+    assert create("later").json()["metadata"]["location"] == staged
+    assert http.delete("/namespaces/demo/tables/later?purgeRequested=true").status_code == 204
+    create("mine", **{"stage-create": True})
+    assert catalog.create_table("demo.mine", columns=[("id", "int")]).location.endswith("/mine")
+    create("last", **{"stage-create": True})
+    catalog.drop_table("demo.mine")
+    catalog.drop_database("demo")
+
+
+def test_a_table_staged_in_a_folder_of_a_calve_table_makes_none(
+    http: httpx.Client, create: Create, foreign: str
+) -> None:
+    answer = create("new", location=foreign, **{"stage-create": True})
+    assert error_of(answer) == (400, "BadRequestException")
+    assert not Path(foreign.removeprefix("file:"), "data").exists()
