@@ -11,6 +11,13 @@ from catalog.settings.spark_settings import properties, with_storage
 DEFAULT_HMS, DEFAULT_REST = "127.0.0.1:9083", "http://127.0.0.1:8181"
 
 
+_CREDENTIALS = ("spark.sql.catalog.spark_catalog.credential", f"spark.sql.catalog.{CATALOG}.credential")
+_ABOUT_KEYS = """\
+# CALVE_DOOR_KEYS is set: replace <access key> and <secret key> by those of a client in that file. Spark's client for
+# the Hive Metastore knows no keys; it needs a calve serve without CALVE_DOOR_KEYS on 127.0.0.1 of the driver's machine.
+"""
+
+
 def door_settings(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> dict[str, str]:
     """Return the settings of Spark's own catalog and of one named `calve`; they contain no credentials.
 
@@ -43,5 +50,11 @@ def door_settings(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> dict[str,
 
 
 def door_conf(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> str:
-    """Return all settings of such a session, as a properties file for Spark's `--properties-file`."""
-    return properties(with_storage({**package_settings(), **door_settings(hms, rest)}))
+    """Return all settings of such a session, as a properties file for Spark's `--properties-file`.
+
+    With `CALVE_DOOR_KEYS`, they have a placeholder for the keys of a client.
+    """
+    settings = with_storage({**package_settings(), **door_settings(hms, rest)})
+    if not os.environ.get("CALVE_DOOR_KEYS"):
+        return properties(settings)
+    return _ABOUT_KEYS + properties(settings | dict.fromkeys(_CREDENTIALS, "<access key>:<secret key>"))

@@ -22,7 +22,7 @@ from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
 from catalog.files.filesystem import Folder, in_parallel, is_hidden
 from catalog.model import Column
-from catalog.settings.environment import AVRO_PACKAGE
+from catalog.settings.environment import AVRO_PACKAGE, ICEBERG_PACKAGE
 from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
 from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import (
@@ -428,8 +428,8 @@ def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
             ) from error
         if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
             raise InvalidConfigurationError(
-                f"table {table.full_name} is Avro, which Spark does not support by itself; add the package "
-                f"{AVRO_PACKAGE} to `spark.jars.packages`"
+                f"table {table.full_name} is Avro, which Spark does not support by itself; set CALVE_SPARK_PACKAGES to "
+                f"{ICEBERG_PACKAGE},{AVRO_PACKAGE}, or add the latter to spark.jars.packages of a session of your own"
             ) from error
         raise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from catalog.errors import InvalidConfigurationError
-from catalog.settings.environment import AVRO_PACKAGE, spark_packages
+from catalog.settings.environment import AVRO_PACKAGE, ICEBERG_PACKAGE, spark_packages
 
 _ICEBERG_CLASS = "org.apache.iceberg.spark.source.IcebergSource"
 _AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -32,8 +32,9 @@ def require_avro(spark: SparkSession) -> None:
     """
     if not has_class(spark, _AVRO_CLASS):
         raise InvalidConfigurationError(
-            f"Spark was started without the package to read Avro files; add {AVRO_PACKAGE} to spark.jars.packages, or "
-            "put its jar into Spark's own folder"
+            "Spark was started without the package to read Avro files; set CALVE_SPARK_PACKAGES to "
+            f"{ICEBERG_PACKAGE},{AVRO_PACKAGE}, add the latter to spark.jars.packages of a session of your own, or put "
+            "its jar into Spark's own folder"
         )
 
 

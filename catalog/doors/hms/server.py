@@ -32,10 +32,13 @@ _LOOK_SECONDS = 0.2
 _FIRST_SECONDS = 1.0
 """How long a server that stops waits for the first message of a new connection."""
 
+_REFUSAL_SECONDS = 1.0
+"""How often, at most, a process logs that a client was refused for its credentials."""
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """The errors of a process or system that has too much open."""
 
-_ENDED = (OSError, EOFError, TProtocolException, TTransportException, CredentialsError)
+_ENDED = (OSError, EOFError, TProtocolException, TTransportException)
 """Errors that end only their own connection: invalid bytes, exceeded limits, and clients that have disconnected.
 
 Thrift's decoder raises the built-in errors, too, for bytes that are no message.
@@ -63,6 +66,7 @@ class HmsServer:
         self._new: set[socket.socket] = set()
         self._idle: set[socket.socket] = set()
         self._threads: dict[threading.Thread, socket.socket] = {}
+        self._refusal_logged = -_REFUSAL_SECONDS
 
     def serve(self, listener: socket.socket) -> None:
         """Accept connections until `Serving.stop` is set; then finish the requests that have begun, and return."""
@@ -121,6 +125,8 @@ class HmsServer:
                     self._threads[threading.current_thread()] = connection
             with connection:
                 self._converse(connection, address)
+        except CredentialsError as error:
+            self._warn_of_refusal(address, error)
         except _ENDED as error:
             log.debug("a connection from %s ends: %s", address, error)
         except Exception as error:
@@ -132,6 +138,14 @@ class HmsServer:
                 self._threads.pop(threading.current_thread(), None)
             self._connections.close()
             self._serving.metrics.connected(DOOR, -1)
+
+    def _warn_of_refusal(self, address: str, error: CredentialsError) -> None:
+        # A client that cannot log in must not be able to fill the log.
+        with self._lock:
+            now = monotonic()
+            is_due = now >= self._refusal_logged + _REFUSAL_SECONDS
+            self._refusal_logged = now if is_due else self._refusal_logged
+        log.log(logging.WARNING if is_due else logging.DEBUG, "refused a connection from %s: %s", address, error)
 
     def _converse(self, connection: socket.socket, address: str) -> None:
         if connection.family != socket.AF_UNIX:

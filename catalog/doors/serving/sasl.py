@@ -57,7 +57,10 @@ def authenticate(connection: socket.socket, access: Access) -> tuple[Stream, Cli
     if client is None:
         client = access.anonymous
     if client is None:
-        raise CredentialsError("the client has neither a certificate nor SASL credentials")
+        raise CredentialsError(
+            "the client has neither a certificate nor SASL credentials, which CALVE_DOOR_KEYS asks for; give it one of "
+            "them, or, if it knows neither, run a calve serve without CALVE_DOOR_KEYS on 127.0.0.1 of its machine"
+        )
     return _Continued(connection, first), client
 
 

@@ -91,6 +91,13 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
     assert json.loads(calve("operations", "--json").stdout)["state"] == "PLANNED"
 
 
+def test_spark_gets_a_place_for_the_keys_of_a_client_where_the_doors_need_them() -> None:
+    assert "access key" not in calve("spark-conf", CALVE_DOOR_KEYS="").stdout
+    lines = calve("spark-conf", CALVE_DOOR_KEYS="keys.yaml").stdout.splitlines()
+    assert "spark.sql.catalog.spark_catalog.credential <access key>:<secret key>" in lines
+    assert "without CALVE_DOOR_KEYS on 127.0.0.1" in " ".join(line for line in lines if line.startswith("#"))
+
+
 def test_spark_gets_the_settings_of_the_catalogs_iceberg_tables(catalog: Catalog, catalog_url: str) -> None:
     done = calve("spark-conf", "--jdbc", CALVE_WAREHOUSE="s3://lake/a b", CALVE_SPARK_PACKAGES="")
     assert (done.exit_code, done.stderr) == (0, "")
