@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from catalog import Catalog
 from catalog.cli.main import main
 from catalog.errors import CatalogError
+from tests.support.published import duckdb_reader
+from tests.support.rest_server import rest_server
 from tests.support.snippets import PAGES, REPOSITORY, Command, Snippet, commands, snippets, statements
-
-if TYPE_CHECKING:
-    from catalog import Catalog
 
 NOT_RUN = {
     ("make",): "sets up the machine, or runs all of Airflow and Spark: tests/standalone and tests/end_to_end",
@@ -33,15 +34,21 @@ NOT_RUN = {
 """The first words of a command → the reason why this module does not run it."""
 
 
+_REST = "http://127.0.0.1:8181"
+"""The address of the REST door in snippets."""
+
+
 class Reader:
     """Runs the blocks of a page in order in an empty folder, as a reader would.
 
     Attributes:
         names: The names that Python blocks have defined.
+        rest: The address of the REST door that takes the place of the usual one.
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder = folder
+        self.rest = _REST
         self._patch = patch
         self.names: dict[str, Any] = {"__name__": "snippet"}
 
@@ -78,7 +85,8 @@ class Reader:
             )
 
     def _follow_python(self, snippet: Snippet) -> None:
-        exec(compile(snippet.text, str(snippet), "exec"), self.names)
+        text = snippet.text.replace(_REST, self.rest)
+        exec(compile(text, str(snippet), "exec"), self.names)
 
     def _follow_sql(self, snippet: Snippet) -> None:
         from catalog.statements.parser import parse_statement
@@ -147,8 +155,20 @@ def test_snippets_do_what_their_page_says(
         from spark_jobs.sessions.session import configure
 
         reader.names["spark"] = configure(request.getfixturevalue("spark"))
-    for block in blocks:
-        reader.follow(block)
+    with _front_door(reader, blocks):
+        for block in blocks:
+            reader.follow(block)
+
+
+@contextmanager
+def _front_door(reader: Reader, blocks: list[Snippet]) -> Iterator[None]:
+    """Serve the REST door, and provide DuckDB with its extensions, for a page whose Python blocks use them."""
+    if not any(_REST in block.text for block in blocks if block.language == "python"):
+        yield
+        return
+    reader.names["duck"] = duckdb_reader("httpfs")
+    with Catalog.open() as catalog, rest_server(catalog) as reader.rest:
+        yield
 
 
 @pytest.mark.parametrize(
