@@ -162,16 +162,16 @@ class Conditions:
         return {key: set(texts or {packed.split("/")[key] for packed in sample}) for key, texts in known.items()}
 
     def _read_strings(
-        self, connection: Connection, table: Table, first: Mapping[int, set[str]]
+        self, connection: Connection, table: Table, strings: Mapping[int, set[str]]
     ) -> dict[int, Sequence[str]]:
         """Return the strings of some keys: of all partitions, and perhaps of some that were dropped.
 
         Args:
-            first: The strings that are looked for first; others are added.
+            strings: The strings that are looked for first; others are added.
         """
-        if not first:
+        if not strings:
             return {}
-        strings, own = first, PartitionRow.table_id == table.id
+        own = PartitionRow.table_id == table.id
         # Null for a string that is known, so that few rows are distinct.
         unseen = (case((not_(is_among(connection, piece(key), texts)), piece(key))) for key, texts in strings.items())
         query = select(*unseen).where(own, _unseen(connection, strings)).distinct()

@@ -12,14 +12,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from catalog.doors.entries.storages import TEXT_INPUT, USUAL
+from catalog.doors.entries.storages import PATH, TEXT_INPUT, USUAL, qualified
 from catalog.importing.spark_schema import PROVIDER, SCHEMA, schema_text, spark_parameters, spark_provider
 from catalog.metastores.types import HiveStorage, HiveTable
 from catalog.model import FileFormat, Table
 from catalog.tables.columns import NESTED_TYPE
 from catalog.tables.table_versions import is_own
 
-_PATH = "path"
 _SERDE = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
 _NO_WRITER = "org.apache.hadoop.hive.ql.io.HiveOutputFormat"
 """An interface: engines that read do not need an instance of it, and those that write cannot get one."""
@@ -74,7 +73,7 @@ def csv_format(storage: HiveStorage) -> FileFormat | None:
 def _is_served(storage: HiveStorage) -> bool:
     if (storage.serde, storage.input_format) != (_SERDE, TEXT_INPUT):
         return False
-    options = {name: value for name, value in storage.serde_parameters.items() if name not in (_PATH, _FORMAT)}
+    options = {name: value for name, value in storage.serde_parameters.items() if name not in (PATH, _FORMAT)}
     return options == _OPTIONS
 
 
@@ -87,11 +86,8 @@ def served(entry: HiveTable, table: Table) -> HiveTable:
         return entry
     if is_refused(table):
         return replace(entry, storage=refused_storage(FileFormat.CSV, entry.storage))
-    location = entry.location
-    if location is not None and location.startswith("/"):
-        # To Spark, a plain path would be one of its default file system.
-        location = f"file:{location}"
-    options = entry.storage.serde_parameters if location is None else {**CSV_STORAGE.serde_parameters, _PATH: location}
+    location = qualified(entry.location)
+    options = entry.storage.serde_parameters if location is None else {**CSV_STORAGE.serde_parameters, PATH: location}
     parameters = {**entry.parameters, **_HEADER, **spark_parameters("csv", entry.columns, entry.partition_keys)}
     return replace(entry, parameters=parameters, storage=replace(entry.storage, serde_parameters=options))
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from catalog.doors.entries.csv_tables import CSV_STORAGE, csv_format, is_calves, served, without_added
 from catalog.doors.entries.storages import (
+    PATH,
     STORAGE_FIELDS,
     USUAL,
     VIEW,
@@ -31,7 +32,7 @@ from catalog.tables.entries import TableEntry
 from catalog.tables.own_properties import without_records
 from catalog.tables.table_versions import is_own
 
-COMMENT, EXTERNAL, PATH = "comment", "EXTERNAL", "path"
+COMMENT, EXTERNAL = "comment", "EXTERNAL"
 """Parameters of Hive's tables and Spark's SerDes."""
 
 OF_PARTITIONS = "of_partitions"

@@ -1,4 +1,4 @@
-"""What a client of one protocol cannot express, and therefore cannot change: it stays as a client of another set it."""
+"""Fields that clients of one protocol cannot express: their changes leave them as a client of another one set them."""
 
 from __future__ import annotations
 

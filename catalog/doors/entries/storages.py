@@ -66,6 +66,9 @@ USUAL: Mapping[FileFormat, HiveStorage] = {file_format: _usual(file_format) for 
 """File format → the storage descriptor of a table or partition that has no details."""
 
 
+PATH = "path"
+"""The parameter of the SerDe in which Spark stores the location of its own tables."""
+
 VIEW = replace(
     USUAL[FileFormat.TEXTFILE],
     input_format=TEXT_INPUT,
@@ -165,3 +168,8 @@ def without_columns(text: str) -> str:
 def storage_text(storage: HiveStorage) -> str:
     """Return a descriptor as JSON, always spelled in the same way."""
     return json.dumps(storage_json(storage), sort_keys=True, separators=(",", ":"))
+
+
+def qualified(location: str | None) -> str | None:
+    """Return a location as a URI: to clients, a plain path would be one of their default file system."""
+    return f"file:{location}" if location is not None and location.startswith("/") else location

@@ -9,9 +9,9 @@ from hive_metastore.ttypes import NoSuchObjectException
 
 from catalog.catalog import Catalog
 from catalog.doors.entries import Entries
+from catalog.doors.entries.storages import qualified
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
-from catalog.doors.hms.structures import qualified
 from catalog.doors.serving.access import Client
 from catalog.errors import InvalidIdentifierError
 from catalog.metastores.types import HiveTable

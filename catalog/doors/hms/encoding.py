@@ -27,8 +27,9 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from catalog.doors.entries.partition_forms import COUNTS, PartitionForms, with_counts
+from catalog.doors.entries.storages import qualified
 from catalog.doors.hms.names import CATALOG
-from catalog.doors.hms.structures import qualified, to_descriptor, to_fields
+from catalog.doors.hms.structures import to_descriptor, to_fields
 from catalog.metastores.types import HivePartition, HiveStorage
 from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, folder_template, unescape
 from catalog.partitions.names import SortedNames

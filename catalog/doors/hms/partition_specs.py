@@ -8,9 +8,9 @@ from typing import Any
 from hive_metastore import ttypes
 from hive_metastore.ttypes import MetaException
 
+from catalog.doors.entries.storages import qualified
 from catalog.doors.hms.exceptions import MissingArgumentException
 from catalog.doors.hms.names import CATALOG
-from catalog.doors.hms.structures import qualified
 from catalog.metastores.types import HiveTable
 
 _GROUPED = "hive.hcatalog.partition.spec.grouping.enabled"

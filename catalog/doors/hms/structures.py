@@ -9,6 +9,7 @@ from hive_metastore import ttypes
 
 from catalog.doors.entries.forms import COMMENT
 from catalog.doors.entries.kept import hive_parameters
+from catalog.doors.entries.storages import qualified
 from catalog.doors.hms.names import CATALOG, DatabaseName, parse_database
 from catalog.metastores.types import HiveDatabase, HivePartition, HiveSkew, HiveStorage, HiveTable
 from catalog.model import Column
@@ -28,11 +29,6 @@ _DEFAULT_DESCRIPTION = "Default Hive database"
 _TABLE_EXTRA = ("rewriteEnabled", "accessType", "requiredReadCapabilities", "requiredWriteCapabilities")
 _WITHOUT_COLUMNS = "without_columns"
 _SERDE_EXTRA = ("description", "serializerClass", "deserializerClass", "serdeType")
-
-
-def qualified(location: str | None) -> str | None:
-    """Return a location as a URI: to clients, a plain path would be one of their default file system."""
-    return f"file:{location}" if location is not None and location.startswith("/") else location
 
 
 def unqualified(location: str | None, before: str | None) -> str | None:

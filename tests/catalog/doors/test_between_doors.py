@@ -1,4 +1,4 @@
-"""What a client of one door sets is there for clients of the others, and stays when they change something else."""
+"""Fields that a client of one door sets are there for clients of the others, whose other changes keep them."""
 
 from __future__ import annotations
 

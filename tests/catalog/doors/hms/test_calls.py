@@ -326,10 +326,10 @@ def test_locks_wait_for_one_another(client: Any, door: HmsDoor) -> None:
 def test_filters_compare_keys_of_bounded_text_and_times(client: Any) -> None:
     client.create_table(table("demo", "t", {"v": "varchar(5)", "c": "char(3)", "at": "timestamp"}))
     values = [["a1", "x", "2024-05-01 10:00:00"], ["b2", "yz", "2024-05-02 00:00:00"], [NULL_VALUE] * 3]
-    client.add_partitions([partition("demo", "t", each) for each in values])
+    client.add_partitions([partition("demo", "t", row) for row in values])
 
     def found(text: str) -> list[str]:
-        return [each.values[0] for each in client.get_partitions_by_filter("demo", "t", text, -1)]
+        return [found.values[0] for found in client.get_partitions_by_filter("demo", "t", text, -1)]
 
     assert (
         found('v = "a1"')
@@ -364,8 +364,8 @@ def test_partitions_with_specs_share_the_storage_in_the_table_s_folder(client: A
     request = ttypes.GetPartitionsRequest(dbName="demo", tblName="t", filterSpec=ttypes.GetPartitionsFilterSpec())
     shared, listed = client.get_partitions_with_specs(request).partitionSpec
     assert shared.sharedSDPartitionSpec.sd.location == shared.rootPath == entry.sd.location
-    assert [each.relativePath for each in shared.sharedSDPartitionSpec.partitions] == ["/p=a", "/p=b"]
-    assert [each.values for each in listed.partitionList.partitions] == [["c"]]
+    assert [found.relativePath for found in shared.sharedSDPartitionSpec.partitions] == ["/p=a", "/p=b"]
+    assert [found.values for found in listed.partitionList.partitions] == [["c"]]
 
 
 def test_folders_of_skewed_values_are_kept(client: Any) -> None:

@@ -135,7 +135,7 @@ def test_tables_are_listed_by_a_pattern(client: Any) -> None:
     client.create_table(table("other", "orders_of_june"))
     request.dbName = "@hive#*"
     found = client.get_table_objects_by_name_req(request).tables
-    assert [(each.dbName, each.tableName) for each in found] == [
+    assert [(table.dbName, table.tableName) for table in found] == [
         *(("demo", "orders"), ("demo", "orders_of_may"), ("other", "orders_of_june"))
     ]
     request.dbName = "demo|default"
