@@ -41,7 +41,7 @@ os.environ.update(AIRFLOW)
 
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
-_LONGEST = ("tests/end_to_end/", "tests/spark_jobs/")
+_LONGEST = ("tests/end_to_end/", "tests/on_s3/", "tests/spark_jobs/", "tests/dags/runs/")
 """Folders whose tests share what is slow to start: each is run by one process, and these come first."""
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.

@@ -1,4 +1,4 @@
-"""Sensors wait in Airflow's triggerer for partitions and operations, and tell why they cannot."""
+"""Sensors wait in Airflow's triggerer for partitions, operations and indexes, and tell why they cannot."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog import Catalog, NewPartition
+from catalog import Catalog, IndexState, NewPartition
 from catalog.operations.records import OperationKind
 
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)),
+    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+]
 
 TABLE, OPERATION = "waiting.visits", "somebody/else"
 
 
-@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
 def test_sensors_wait_in_the_triggerer(catalog: Catalog, stack: Stack, start_dag: Callable[..., Any]) -> None:
     catalog.create_database("waiting", if_not_exists=True)
     catalog.create_table(TABLE, columns=[("id", "int")], partition_keys=[("day", "int"), ("hour", "int")])
@@ -39,3 +41,17 @@ def test_sensors_wait_in_the_triggerer(catalog: Catalog, stack: Stack, start_dag
     assert f"operation {OPERATION} (add_partitions) on {TABLE} FAILED: RUN_FAILED: the disk was full" in run.log(
         "operation", run.tries("operation")
     )
+
+
+def test_a_sensor_waits_without_a_worker_slot_until_an_index_is_active(
+    catalog: Catalog, start_dag: Callable[..., Any]
+) -> None:
+    table, index = "waiting.months", "by_month"
+    catalog.create_database("waiting", if_not_exists=True)
+    catalog.create_table(table, columns=[("id", "int")], partition_keys=[("month", "int")])
+    catalog.add_partitions(table, [NewPartition(("1",))])
+    catalog.create_partition_index(table, index, ["month"])
+    run = start_dag("waiter", {"table": table, "index": index})
+    run.wait_for("wait", "deferred")
+    assert catalog.build_partition_index(table, index).state is IndexState.ACTIVE
+    assert run.wait().result("wait") == {index: "ACTIVE"}

@@ -1,31 +1,30 @@
-"""From raw files to an indexed, checked table, with Airflow and Spark.
+"""From raw files to an indexed, checked table, by the DAG of a listed table and Spark.
 
-One table has this history: two months are loaded, no new files arrive, an invalid file is refused, a third month
-arrives with a defect in one partition, and a file with an unreadable line is refused. Each fixture is one step of it,
+One table has this history: two months are loaded, no new files arrive, a third month arrives with a defect in one
+partition, and an invalid file and one with an unreadable line are refused. Each fixture is one step of it,
 with the state of the table after the step.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from catalog import Catalog, IndexState
 from catalog.operations.records import OperationState
-from standalone.errors import AirflowApiError
+from tests.dags.runs.conftest import LISTED as TABLE
 
-if TYPE_CHECKING:
-    from standalone.stack import Stack
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own
+]
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-TABLE, LOAD, INDEX = "demo.flights", "add_partitions.demo.flights", "by_month"
+LOAD, INDEX = f"add_partitions.{TABLE}", "by_month"
 KEYS = ("origin", "carrier", "year", "month")
 OTHER_TABLE = "shop.departures"
 DEFECT = "origin=LGA/carrier=YV/year=2013/month=3"
@@ -40,8 +39,8 @@ class Step:
 
 
 @pytest.fixture(scope="module")
-def landing(stack: Stack) -> Path:
-    return stack.home / "landing" / "flights"
+def landing(home: Path) -> Path:
+    return home / "landing" / "flights"
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +62,9 @@ def nothing_new(two_months: Step, run_dag: Callable[..., Any], state_of: Callabl
 
 
 @pytest.fixture(scope="module")
-def foo(
-    nothing_new: Step,
-    months: dict[int, Any],
-    deliver: Callable[..., Path],
-    run_dag: Callable[..., Any],
-    state_of: Callable[..., Any],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Step:
-    """A file with rows of the month `foo` and valid rows."""
-    flights = [*months[3][:5], {**months[3][5], "month": "foo"}]
-    source = deliver(tmp_path_factory.mktemp("foo") / "foo.csv", flights)
-    form = {"table": TABLE, "source": str(source), "dry_run": False}
-    return Step(run_dag("add_partitions", form, "failed"), state_of(TABLE))
-
-
-@pytest.fixture(scope="module")
 def third_month(
     landing: Path,
-    foo: Step,
+    nothing_new: Step,
     months: dict[int, Any],
     deliver: Callable[..., Path],
     run_dag: Callable[..., Any],
@@ -91,6 +74,22 @@ def third_month(
     flights = [{**row, "time_hour": "" if row["carrier"] == "YV" else row["time_hour"]} for row in months[3]]
     deliver(landing / "flights-2013-03.csv", flights)
     return Step(run_dag(LOAD), state_of(TABLE))
+
+
+@pytest.fixture(scope="module")
+def foo(
+    third_month: Step,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Step:
+    """A file with rows of the month `foo` and valid rows."""
+    flights = [*({**row, "month": "4"} for row in months[3][:5]), {**months[3][5], "month": "foo"}]
+    source = deliver(tmp_path_factory.mktemp("foo") / "foo.csv", flights)
+    form = {"table": TABLE, "source": str(source), "dry_run": False}
+    return Step(run_dag("add_partitions", form, "failed"), state_of(TABLE))
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +118,6 @@ def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -
         assert text in step.run.log("validate")
     assert step.run.tries("validate") == 1
     assert step.run.states()["write"] == "upstream_failed"
-
-
-def wait_until_failed(catalog: Catalog, operation_id: str) -> None:
-    deadline = time.monotonic() + 900
-    while catalog.operations.get(operation_id).state is not OperationState.FAILED:
-        assert time.monotonic() < deadline, catalog.operations.get(operation_id)
-        time.sleep(0.2)
 
 
 # --- the first load ---------------------------------------------------------------------------------------------
@@ -166,7 +158,7 @@ def test_index_of_the_list_is_active_with_one_item_per_partition(
 
 def test_operation_is_finished_and_says_who_asked(two_months: Step, catalog: Catalog) -> None:
     operation = catalog.operations.get(two_months.run.operation_id)
-    assert (operation.state, operation.table, operation.requested_by) == (OperationState.CLEANED, TABLE, "admin")
+    assert (operation.state, operation.table, operation.requested_by) == (OperationState.CLEANED, TABLE, "dag_test")
     assert operation.report["register"]["partitions"] == 8
 
 
@@ -191,71 +183,11 @@ def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: 
     assert nothing_new.table == two_months.table
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------
-
-
-def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
-    nothing_new: Step, foo: Step, catalog: Catalog
-) -> None:
-    expect_refusal(
-        catalog, foo, "InvalidPartitionError", TABLE, "'month'", "'foo'", "int", "INVALID_PARTITION_TYPE_DATA_ERROR"
-    )
-    assert foo.table == nothing_new.table
-
-
-@pytest.mark.long
-def test_line_that_cannot_be_read_fails_the_run_and_is_named(
-    third_month: Step, unreadable: Step, catalog: Catalog
-) -> None:
-    expect_refusal(catalog, unreadable, "SourceFileError", "unreadable.csv, line 4: column distance: 'far' is no int")
-    assert unreadable.table == third_month.table
-
-
-def test_failed_run_does_not_hold_its_table(foo: Step, catalog: Catalog) -> None:
-    wait_until_failed(catalog, foo.run.operation_id)
-    operation = catalog.operations.get(foo.run.operation_id)
-    assert operation.failure_code == "RUN_FAILED"
-    assert "Spark job validate_source: " in (operation.failure_detail or "")
-
-
-def test_reason_of_a_failure_is_recorded_for_the_page_of_its_run(foo: Step) -> None:
-    # The worker reports the failure first.
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            reason = foo.run.api.xcom(foo.run.dag_id, foo.run.id, "validate", "failure")
-            break
-        except AirflowApiError as error:
-            if error.status != 404 or time.monotonic() > deadline:
-                raise
-            time.sleep(0.3)
-    assert reason.startswith("Spark job validate_source: ")
-
-
-@pytest.mark.parametrize(
-    ("dag_id", "form", "field"),
-    [
-        ("add_partitions", {"table": "flights"}, "table"),
-        ("add_partitions", {"invalid_partitions": "drop"}, "invalid_partitions"),
-        ("add_partitions", {"dry_run": "no"}, "dry_run"),
-        ("add_partitions", {"keys": {"month": "int"}}, "keys"),
-        (LOAD, {"table": "demo.other"}, "table"),
-        ("build_partition_index", {"keys": []}, "keys"),
-    ],
-)
-def test_wrong_field_of_a_form_is_refused_by_name(
-    start_dag: Callable[..., Any], dag_id: str, form: dict[str, object], field: str
-) -> None:
-    with pytest.raises(AirflowApiError, match=f"\\b{field}\\b") as refusal:
-        start_dag(dag_id, form)
-    assert refusal.value.status == 400
-
-
 # --- the next month ---------------------------------------------------------------------------------------------
 
 
-def test_new_month_is_all_that_is_added(foo: Step, third_month: Step) -> None:
-    before, after = foo.table, third_month.table
+def test_new_month_is_all_that_is_added(nothing_new: Step, third_month: Step) -> None:
+    before, after = nothing_new.table, third_month.table
     assert before.visible.items() <= after.visible.items()
     assert before.files.items() <= after.files.items()
     added = {*after.visible, *after.quarantined} - before.visible.keys()
@@ -282,25 +214,34 @@ def test_partition_that_fails_its_checks_stays_invisible(
     assert f"QUARANTINED: 1 partition(s) of {TABLE} failed" in third_month.run.log("quarantined")
 
 
-def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_month: Step) -> None:
-    expected = sorted(third_month.table.visible)
-    deadline = time.monotonic() + 900
-    while True:
-        runs = stack.api.dag_runs("consumer")
-        if len(runs) >= len(expected) or time.monotonic() > deadline:
-            break
-        time.sleep(0.5)
-    assert sorted(run["partition_key"] for run in runs) == expected
+# --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def test_a_load_is_an_event_with_its_counts(stack: Stack, third_month: Step) -> None:
-    runs = stack.api.dag_runs("loads")
-    assets = {asset["name"]: asset["id"] for asset in stack.api.get("/assets?limit=1000")["assets"]}
-    events = stack.api.get(f"/assets/events?asset_id={assets[f'{TABLE} (loaded)']}")["asset_events"]
-    (extra,) = (event["extra"] for event in events if event["extra"]["operation"] == third_month.run.operation_id)
-    report = third_month.run.result("register")
-    assert (extra["rows"], extra["partitions_added"], extra["partitions_quarantined"]) == (report["row_count"], 4, 1)
-    assert len(runs) <= len(events), "Airflow starts one run for several events, but none without an event"
+def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
+    third_month: Step, foo: Step, catalog: Catalog
+) -> None:
+    expect_refusal(
+        catalog, foo, "InvalidPartitionError", TABLE, "'month'", "'foo'", "int", "INVALID_PARTITION_TYPE_DATA_ERROR"
+    )
+    assert foo.table == third_month.table
+
+
+@pytest.mark.long
+def test_line_that_cannot_be_read_fails_the_run_and_is_named(
+    third_month: Step, unreadable: Step, catalog: Catalog
+) -> None:
+    expect_refusal(catalog, unreadable, "SourceFileError", "unreadable.csv, line 4: column distance: 'far' is no int")
+    assert unreadable.table == third_month.table
+
+
+def test_failed_run_does_not_hold_its_table(foo: Step, catalog: Catalog) -> None:
+    operation = catalog.operations.get(foo.run.operation_id)
+    assert (operation.state, operation.failure_code) == (OperationState.FAILED, "RUN_FAILED")
+    assert "Spark job validate_source: " in (operation.failure_detail or "")
+
+
+def test_reason_of_a_failure_is_recorded_for_the_page_of_its_run(foo: Step) -> None:
+    assert foo.run.result("validate", "failure").startswith("Spark job validate_source: ")
 
 
 # --- a table that is not in the list ----------------------------------------------------------------------------
@@ -314,18 +255,18 @@ def dry_run(
     state_of: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Step:
-    """A load by hand is a dry run by default; test_kill.py has one that is not."""
+    """A load by hand is a dry run by default; tests/end_to_end/test_kill.py has one that is not."""
     source = deliver(tmp_path_factory.mktemp("other") / "january.csv", months[1])
     form = {"table": OTHER_TABLE, "source": str(source), "keys": ["carrier string", "month int"]}
     return Step(run_dag("add_partitions", form), state_of(OTHER_TABLE))
 
 
 @pytest.mark.long
-def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], stack: Stack) -> None:
+def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], home: Path) -> None:
     states = dry_run.run.states()
     assert {states.pop("discover"), states.pop("validate")} == {"success"}
     assert set(states.values()) == {"skipped"}
     report = dry_run.run.result("validate")
     assert (report["files"], report["rows"], report["partitions"]) == (1, len(months[1]), 4)
     assert dry_run.table is None
-    assert not (Path(stack.warehouse) / "shop").exists()
+    assert not (home / "warehouse" / "shop").exists()

@@ -1,24 +1,25 @@
-"""A partition index is built through Airflow and Spark while the table is in use."""
+"""A partition index is built by a DAG and Spark while the table is in use."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from catalog import Catalog, IndexState, NewPartition
 from catalog.errors import PartitionProblem
 
-if TYPE_CHECKING:
-    from standalone.stack import Stack
-
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own
+]
 
 BUILD = "build_partition_index"
 TABLE, INDEX = "index.events", "by_month"
@@ -56,11 +57,13 @@ def make_table(catalog: Catalog) -> Callable[..., None]:
 
 
 @contextmanager
-def adding_partitions(stack: Stack, table: str, folder: Path) -> Iterator[Path]:
+def adding_partitions(table: str, environment: dict[str, str], folder: Path) -> Iterator[Path]:
     """Run a process that adds partitions before and during the block; its output is in the file."""
     stop, output = folder / "stop", folder / "output"
     with output.open("wb") as file:
-        adder = subprocess.Popen([sys.executable, "-c", ADDER, table, str(stop)], env=stack.environment, stdout=file)
+        adder = subprocess.Popen(
+            [sys.executable, "-c", ADDER, table, str(stop)], env={**os.environ, **environment}, stdout=file
+        )
     try:
         while not output.stat().st_size and adder.poll() is None:
             time.sleep(0.05)
@@ -72,14 +75,14 @@ def adding_partitions(stack: Stack, table: str, folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def built(
-    stack: Stack,
     make_table: Callable[..., None],
+    environment: dict[str, str],
     run_dag: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Any, list[str]]:
     """The run that built the index, and the states of the index that another process saw after each of its batches."""
     make_table(TABLE, (("old", str(number), str(number % 12 + 1)) for number in range(PARTITIONS_BEFORE)))
-    with adding_partitions(stack, TABLE, tmp_path_factory.mktemp("adder")) as output:
+    with adding_partitions(TABLE, environment, tmp_path_factory.mktemp("adder")) as output:
         run = run_dag(BUILD, {"table": TABLE, "index": INDEX, "keys": ["month", "source"]})
     return run, output.read_text().split()
 
@@ -142,15 +145,3 @@ def test_build_over_partitions_that_do_not_fit_fails_with_the_code(
     assert run.tries("wait_until_active") == 1
     assert PartitionProblem.INVALID_TYPE in run.log("wait_until_active")
     assert "'foo'" in run.log("wait_until_active")
-
-
-def test_sensor_waits_without_a_worker_slot_until_the_index_is_active(
-    make_table: Callable[..., None], catalog: Catalog, start_dag: Callable[..., Any]
-) -> None:
-    table = "index.waiting"
-    make_table(table, iter([("old", "1", "1")]))
-    catalog.create_partition_index(table, INDEX, ["month"])
-    run = start_dag("waiter", {"table": table, "index": INDEX})
-    run.wait_for("wait", "deferred")
-    assert catalog.build_partition_index(table, INDEX).state is IndexState.ACTIVE
-    assert run.wait().result("wait") == {INDEX: "ACTIVE"}

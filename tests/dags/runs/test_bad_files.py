@@ -1,24 +1,20 @@
-"""Files that cannot be loaded, through Airflow; and files that change a table, or lose rows, by its contract."""
+"""Files that cannot be loaded, by a DAG; and files that change a table, or lose rows, by its contract."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from catalog import Catalog
 from catalog.schemes.ranges import RangeScheme
 
-if TYPE_CHECKING:
-    from standalone.stack import Stack
-
 pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own
+    pytest.mark.parametrize("database", ["postgresql"], indirect=True),
 ]
 
 TABLE = "lake.orders"
@@ -26,20 +22,19 @@ TABLE = "lake.orders"
 
 @pytest.mark.long
 def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
-    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+    home: Path, catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:
-    landing = stack.home / "landing" / "orders"
+    landing = home / "landing" / "orders"
     landing.mkdir(parents=True)
     for day in range(1, 4):
         (landing / f"{day}.csv").write_text(f"day,id,amount\n2026-01-0{day},{day},1.5\n")
     form = {"table": TABLE, "source": str(landing), "keys": ["day date"], "bad_files": "skip", "dry_run": False}
-    start_dag("add_partitions", form).wait()
+    run_dag("add_partitions", form)
     (landing / "4.csv").write_text("day,id,amount\n2026-01-04,4,1.5\n")
     bad = landing / "5.csv"
     bad.write_text("day,id,amount\n2026-01-05,5,1.5\n2026-01-05,six,1.5\n")
 
-    run = start_dag("add_partitions", form)
-    run.wait()
+    run = run_dag("add_partitions", form)
     report = run.result("register")
     assert (report["partitions"], report["row_count"]) == (1, 1)
     expected = {"file": str(bad), "line": 3, "column": "id", "value": "six", "type": "bigint"}
@@ -52,35 +47,32 @@ def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
     [aside] = catalog.set_aside_files(TABLE)
     assert (aside.path, aside.bad_row_count, aside.operation_id) == (str(bad), 1, run.operation_id)
 
-    again = start_dag("add_partitions", form)
-    again.wait()
+    again = run_dag("add_partitions", form)
     assert again.states()["validate"] == "skipped"
     assert "or has set them aside" in again.log("discover")
 
     bad.write_text("day,id,amount\n2026-01-05,5,1.5\n2026-01-05,6,1.5\n")
-    corrected = start_dag("add_partitions", form)
-    corrected.wait()
+    corrected = run_dag("add_partitions", form)
     assert corrected.result("register")["row_count"] == 2
     assert catalog.set_aside_files(TABLE) == []
     assert sum(partition.row_count or 0 for partition in catalog.get_partitions(TABLE)) == 6
 
 
 def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
-    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+    home: Path, catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:
-    landing = stack.home / "landing" / "visits"
+    landing = home / "landing" / "visits"
     landing.mkdir(parents=True)
     (landing / "1.csv").write_text("id,at\n1,2026-01-01 10:00:00\n2,2026-01-02 11:00:00\n")
     keys = ["day date from to_date(at)"]
     form = {"table": "lake.visits", "source": str(landing), "keys": keys, "mode": "append", "dry_run": False}
-    start_dag("add_partitions", form).wait()
+    run_dag("add_partitions", form)
     assert sorted(partition.values for partition in catalog.get_partitions("lake.visits")) == [
         ("2026-01-01",),
         ("2026-01-02",),
     ]
     (landing / "2.csv").write_text("id,at,page\n3,2026-01-02 12:00:00,/home\nfour,2026-01-03 12:00:00,/\n")
-    run = start_dag("add_partitions", {**form, "contract_columns": "evolve", "contract_types": "discard_row"})
-    run.wait()
+    run = run_dag("add_partitions", {**form, "contract_columns": "evolve", "contract_types": "discard_row"})
     report = run.result("register")
     assert (report["row_count"], report["partitions"], report["partitions_extended"]) == (1, 0, 1)
     assert report["evolution"]["added"] == [{"name": "page", "type": "string", "id": 4}]
@@ -93,9 +85,9 @@ def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
 
 @pytest.mark.long
 def test_files_are_loaded_into_a_table_with_a_partition_scheme(
-    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]
+    home: Path, catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:
-    landing, table = stack.home / "landing" / "ranges", "lake.ranges"
+    landing, table = home / "landing" / "ranges", "lake.ranges"
     landing.mkdir(parents=True)
     (landing / "1.csv").write_text("id,amount\n1,5\n2,15\n3,25\n")
     (landing / "2.csv").write_text("id,amount\n4,5\n5,\n")
@@ -104,8 +96,7 @@ def test_files_are_loaded_into_a_table_with_a_partition_scheme(
     catalog.create_table(table, columns=[("id", "int"), ("amount", "int")], scheme=scheme)
 
     form = {"table": table, "source": str(landing), "bad_files": "skip", "dry_run": False}
-    run = start_dag("add_partitions", form)
-    run.wait()
+    run = run_dag("add_partitions", form)
     report = run.result("register")
     assert (report["row_count"], report["partitions_extended"], report["set_aside"]["rows"]) == (3, 3, 1)
     assert (run.result("check_quality")["checked"], run.states()["announce"]) == (3, "success")
@@ -113,5 +104,5 @@ def test_files_are_loaded_into_a_table_with_a_partition_scheme(
     assert {partition.id: partition.row_count for partition in catalog.scheme_partitions(table)} == {0: 1, 1: 1, 2: 1}
 
     (landing / "1.csv").write_text("id,amount\n1,5\n6,6\n")
-    start_dag("add_partitions", {**form, "source": str(landing / "1.csv"), "mode": "replace"}).wait()
+    run_dag("add_partitions", {**form, "source": str(landing / "1.csv"), "mode": "replace"})
     assert {partition.id: partition.row_count for partition in catalog.scheme_partitions(table)} == {0: 1, 1: 2, 2: 1}
