@@ -20,9 +20,9 @@ from tests.support.rest_server import rest_server
 from tests.support.snippets import PAGES, REPOSITORY, Command, Snippet, commands, snippets, statements
 
 NOT_RUN = {
-    ("make",): "sets up the machine, or runs all of Airflow and Spark: tests/standalone and tests/end_to_end",
+    ("make",): "sets up the machine, or runs all of Airflow and Spark: tests/standalone and tests/on_s3",
     ("airflow",): "changes a running Airflow",
-    (".calve/bin/airflow",): "needs a running stack; tests/end_to_end/test_stack.py runs it",
+    (".calve/bin/airflow",): "needs a running stack; tests/on_s3/test_stack.py runs it",
     ("pip",): "installs packages; tests/plugins/test_wheel.py builds and installs the wheel",
     ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
     ("pg_dump",): "needs a PostgreSQL client",

@@ -65,10 +65,10 @@ PLANTED = {
 }
 """Secrets in the environment of the stack, none of which may be found anywhere else."""
 
-_USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
-_BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
+USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
+BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
-_SCHEDULING_PAUSE = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
+SCHEDULING_PAUSE = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
 
 
 def _listed_tables() -> dict[str, Any]:
@@ -106,6 +106,18 @@ def _listed_tables() -> dict[str, Any]:
     return listed
 
 
+def bundles(folder: Path) -> str:
+    """Return Airflow's list of the folders of DAGs: its own, and another one."""
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    of_tests = {"path": str(folder), "refresh_interval": 3600}
+    return json.dumps(
+        [
+            {"name": "dags-folder", "classpath": local, "kwargs": {}},
+            {"name": "tests", "classpath": local, "kwargs": of_tests},
+        ]
+    )
+
+
 @pytest.fixture(scope="package", params=["postgresql", "sqlite"])
 def stack(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_configuration: Path
@@ -118,25 +130,19 @@ def stack(
     from standalone.stack import Stack
 
     database, _, scope = request.param.partition("-")
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 3600}
-    bundles = [
-        {"name": "dags-folder", "classpath": local, "kwargs": {}},
-        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
-    ]
     home = tmp_path_factory.mktemp("stack")
     tables = home / "tables.yaml"
     tables.write_text(yaml.safe_dump(_listed_tables(), sort_keys=False))
     # No file changes, and parsing them as often as usual takes half of a core.
     environment = {
-        _BUNDLES: json.dumps(bundles),
+        BUNDLES: bundles(Path(__file__).parent / "dags"),
         _PARSING_PAUSE: "3600",
-        _SCHEDULING_PAUSE: "0.5",
+        SCHEDULING_PAUSE: "0.5",
         "CALVE_TABLES": str(tables),
         # The default, which the stack replaces.
         "CALVE_SPARK_SESSION": scope or "load",
         "CALVE_SELF_APPROVAL": str(scope != "shared").lower(),
-        _USERS: ",".join([f"{ADMIN}:admin", f"{VIEWER}:viewer", *(f"{person}:op" for person in PEOPLE)]),
+        USERS: ",".join([f"{ADMIN}:admin", f"{VIEWER}:viewer", *(f"{person}:op" for person in PEOPLE)]),
         **PLANTED,
     }
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())
@@ -206,16 +212,16 @@ class Run:
         detail = self.api.get(self._approval)
         return detail["subject"], detail["body"]
 
-    def answer(self, option: str) -> None:
-        """Answer as a person does: not at once, and again, when it is asked again.
+    def answer(self, option: str, expected: str = "success") -> None:
+        """Answer as a person does: not at once, and again, when it is asked again; `expected` is the task's last state.
 
         Of an answer that comes before the worker has left the task, which nobody can see from outside, Airflow takes it
         that the task was killed.
         """
         deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
-        while (state := self.states()["approve"]) != "success":
+        while (state := self.states()["approve"]) != expected:
             assert time.monotonic() < deadline, f"approve is {state}"
-            assert state not in {"failed", "upstream_failed", "skipped"}, state
+            assert state not in {"success", "failed", "upstream_failed", "skipped"}, state
             if state == "awaiting_input":
                 time.sleep(2)
                 self.api.patch(self._approval, {"chosen_options": [option], "params_input": {}})

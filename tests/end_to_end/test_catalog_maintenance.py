@@ -10,7 +10,7 @@ import pytest
 from catalog import Catalog
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 TABLE = "maintenance.h"
 

@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(1800),
     pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
 ]

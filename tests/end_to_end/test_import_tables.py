@@ -10,7 +10,7 @@ import pytest
 from catalog import Catalog
 from tests.support.hive_metastore import HiveMetastoreServer, Metastore
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 TABLE = "imported.orders"
 

@@ -15,7 +15,7 @@ from tests.support.iceberg_tables import append, expected_rows, iceberg_rows, ma
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 MIGRATE, MAINTAIN = "migrate_hive_to_iceberg", "maintain_iceberg"
 GOOD, DAMAGED = "migration.good", "migration.damaged"
@@ -48,7 +48,6 @@ def looked(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
     return run_dag(MIGRATE, FORM, "failed")
 
 
-@pytest.mark.long
 def test_the_form_is_a_dry_run_that_reads_every_footer(looked: Any, catalog: Catalog, stack: Stack) -> None:
     said = outcomes(looked)
     assert (said[GOOD]["files"], said[GOOD]["rows"], said[GOOD]["outcome"]) == (4, 7, "can be migrated")
@@ -92,7 +91,6 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
     }
 
 
-@pytest.mark.long
 def test_icebergs_own_procedures_put_small_files_together(
     looked: Any, catalog: Catalog, stack: Stack, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
 ) -> None:

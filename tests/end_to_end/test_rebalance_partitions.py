@@ -25,7 +25,7 @@ from tests.support.killing import job_of, jvm_of, wait_until_running
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 REBALANCE = "rebalance_partitions"
 SPLIT, DROPPED, SPARED, MOVING, FREE = (

@@ -13,7 +13,7 @@ from standalone.errors import AirflowApiError
 from tests.support.delays import make_delays, read_delays, row_counts
 from tests.support.killing import kill_task, wait_until_running
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 RUN = "run_statement"
 TABLE, DROPPED, SPARED = "statement.delays", "statement.dropped", "statement.spared"

@@ -18,8 +18,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import Catalog
 from catalog.files import object_stores
-from standalone.environment import REPOSITORY
-from tests.end_to_end.conftest import CARRIERS, Run
+from standalone.airflow_api import AirflowApi
+from standalone.environment import ADMIN, REPOSITORY, VIEWER
+from standalone.state import read_passwords
+from tests.end_to_end.conftest import BUNDLES, CARRIERS, PEOPLE, SCHEDULING_PAUSE, USERS, Run, bundles
 from tests.support.cluster_stack import cluster_stack
 from tests.support.iceberg_tables import PARTITIONS
 from tests.support.object_store import ObjectStore, StoreClient
@@ -63,8 +65,12 @@ def _local_stack(home: Path, listed: str, storage: Mapping[str, str]) -> Iterato
         **storage,
         "CALVE_TABLES": str(tables),
         DAGS: "3600",
+        SCHEDULING_PAUSE: "0.5",
         "CALVE_ALLOWED_LOCATIONS": LANDING,
         "CALVE_QUALITY_PAGES": "s3://lake/quality",
+        "CALVE_SELF_APPROVAL": "false",
+        USERS: ",".join([f"{ADMIN}:admin", f"{VIEWER}:viewer", *(f"{person}:op" for person in PEOPLE)]),
+        BUNDLES: bundles(Path(__file__).parent / "dags"),
     }
     with mock.patch.dict(os.environ):
         use_storage(storage)
@@ -108,6 +114,22 @@ def start_dag(stack: Stack) -> Callable[..., Run]:
         return Run(stack.api, dag_id, stack.api.trigger(dag_id, form))
 
     return start
+
+
+@pytest.fixture(scope="package")
+def approve(stack: Stack) -> Callable[[Run], None]:
+    """A function that approves what a run asks for, as another person than who has started it, if there is one."""
+
+    def answer(run: Run) -> None:
+        name = PEOPLE[1] if PEOPLE[1] in read_passwords(stack.home) else ADMIN
+        Run(user_api(stack, name), run.dag_id, run.id).answer("Approve")
+
+    return answer
+
+
+def user_api(stack: Stack, name: str) -> AirflowApi:
+    """Return Airflow's REST API as a user of the stack."""
+    return AirflowApi(stack.url, name, read_passwords(stack.home)[name])
 
 
 @pytest.fixture(scope="package")

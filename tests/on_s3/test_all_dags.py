@@ -21,7 +21,7 @@ from tests.support.object_store import StoreClient
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 RANGES, ORDERS, STATED = "lake.delays", "lake.orders", "lake.stated"
 INDEX = "by_month"
@@ -92,13 +92,14 @@ def test_other_engines_read_the_snapshot(loads: dict[str, Loads], stack: Stack) 
     assert Counter(row["tailnum"] for row in rows) == Counter(row["tailnum"] or None for row in flights)
 
 
-@pytest.mark.long
 def test_an_index_is_built_verified_and_backfilled(
     loads: dict[str, Loads], catalog: Catalog, start_dag: Callable[..., Any]
 ) -> None:
     form = {"table": HIVE_STYLE, "index": "by_carrier", "keys": ["carrier"]}
     start_dag("build_partition_index", form).wait()
     assert catalog.get_partition_index(HIVE_STYLE, "by_carrier").state is IndexState.ACTIVE
+    start_dag("backfill_partition_indexes", {"tables": [HIVE_STYLE], "indexes": ["by_origin: origin"]}).wait()
+    assert catalog.get_partition_index(HIVE_STYLE, "by_origin").state is IndexState.ACTIVE
     said = start_dag("verify_partition_indexes", {"tables": [HIVE_STYLE]}).wait().result("summarise")
     assert {row["outcome"] for row in said} == {"exact"}
 
@@ -118,9 +119,12 @@ def delays(stack: Stack) -> list[int]:
     return sorted(row["delay"] for row in iceberg_rows(stack, RANGES))
 
 
-@pytest.mark.long
 def test_partitions_are_split_merged_and_dropped(
-    ranges: str, catalog: Catalog, stack: Stack, start_dag: Callable[..., Any]
+    ranges: str,
+    catalog: Catalog,
+    stack: Stack,
+    start_dag: Callable[..., Any],
+    approve: Callable[[Any], None],
 ) -> None:
     assert delays(stack) == list(DELAYS)
     form = {"table": ranges, "dry_run": False}
@@ -134,8 +138,7 @@ def test_partitions_are_split_merged_and_dropped(
     assert delays(stack) == list(DELAYS)
     drop = {**form, "operation": "drop", "partition_ids": [3], "with_data": True}
     dropping = start_dag("rebalance_partitions", drop)
-    dropping.question()
-    dropping.answer("Approve")
+    approve(dropping)
     dropping.wait()
     assert delays(stack) == [delay for delay in DELAYS if not 30 <= delay < 60]
 
@@ -163,12 +166,15 @@ def test_statements_are_answered(loads: dict[str, Loads], start_dag: Callable[..
 
 
 def test_maintenance_leaves_what_is_referenced(
-    loads: dict[str, Loads], ranges: str, catalog: Catalog, stack: Stack, start_dag: Callable[..., Any]
+    loads: dict[str, Loads],
+    ranges: str,
+    stack: Stack,
+    start_dag: Callable[..., Any],
+    approve: Callable[[Any], None],
 ) -> None:
     before = delays(stack)
     cleaning = start_dag("catalog_maintenance", {"grace_hours": 0})
-    cleaning.question()
-    cleaning.answer("Approve")
+    approve(cleaning)
     cleaning.wait()
     assert delays(stack) == before
     rows = iceberg_rows(stack, STORED_AS_ICEBERG)

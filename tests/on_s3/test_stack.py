@@ -17,8 +17,9 @@ from standalone.environment import SPARK_POOL, VIEWER
 from standalone.errors import AirflowApiError, StackError
 from standalone.stack import Stack
 from standalone.state import HEALTHY, StackState, airflow_command, read_passwords, shell_file
+from tests.on_s3.conftest import HIVE_STYLE
 
-pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["postgresql"], indirect=True)]
+pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["local"], indirect=True)]
 
 
 def test_all_components_are_healthy(stack: Stack) -> None:
@@ -86,12 +87,34 @@ def test_wrong_password_is_refused(stack: Stack) -> None:
     assert refusal.value.status == 401
 
 
+@pytest.mark.parametrize(
+    ("dag_id", "form", "field"),
+    [
+        ("add_partitions", {"table": "flights"}, "table"),
+        ("add_partitions", {"invalid_partitions": "drop"}, "invalid_partitions"),
+        ("add_partitions", {"dry_run": "no"}, "dry_run"),
+        ("add_partitions", {"keys": {"month": "int"}}, "keys"),
+        (f"add_partitions.{HIVE_STYLE}", {"table": "demo.other"}, "table"),
+        ("build_partition_index", {"keys": []}, "keys"),
+        ("rebalance_partitions", {"table": "lake.delays", "operation": "rename"}, "operation"),
+        ("run_statement", {"statement": ""}, "statement"),
+    ],
+)
+def test_wrong_field_of_a_form_is_refused_by_name(
+    stack: Stack, dag_id: str, form: dict[str, object], field: str
+) -> None:
+    with pytest.raises(AirflowApiError, match=f"\\b{field}\\b") as refusal:
+        stack.api.trigger(dag_id, form)
+    assert refusal.value.status == 400
+
+
 def test_unknown_dag_is_reported_with_its_status(stack: Stack) -> None:
     with pytest.raises(AirflowApiError, match="no_such_dag") as refusal:
         stack.api.trigger("no_such_dag", timeout_seconds=0)
     assert refusal.value.status == 404
 
 
+@pytest.mark.long
 def test_the_airflow_command_is_that_of_the_stack(stack: Stack, tmp_path: Path) -> None:
     """From any folder, with an environment in which nothing of the stack is set."""
     command = [str(airflow_command(stack.home)), "dags", "list", "--output", "plain", "--columns", "dag_id"]
@@ -111,11 +134,12 @@ def test_shell_file_leads_to_the_catalog(stack: Stack) -> None:
 
 
 def test_running_stack_is_used_by_another_process_and_left_running(stack: Stack) -> None:
-    # Attaching replaces all variables of AWS: the stack's session token must not stay for the tests that follow.
-    with mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": "http://elsewhere"}):
+    elsewhere = {"AWS_ENDPOINT_URL": "http://elsewhere", "AWS_PROFILE": "another"}
+    with mock.patch.dict(os.environ, elsewhere):
         other = Stack(stack.home)
         assert other.attach()
-        assert "AWS_ENDPOINT_URL" not in os.environ
+        assert os.environ["AWS_ENDPOINT_URL"] == stack.environment["AWS_ENDPOINT_URL"]
+        assert "AWS_PROFILE" not in os.environ
     assert (other.url, other.catalog_url, other.warehouse) == (stack.url, stack.catalog_url, stack.warehouse)
     assert other.api.get("/dags")["dags"]
     other.stop()
@@ -128,7 +152,7 @@ def test_second_stack_in_the_same_folder_is_refused(stack: Stack) -> None:
     assert set(stack.api.health().values()) == {HEALTHY}
 
 
-@pytest.mark.parametrize("name", ["scheduler", "triggerer"])
+@pytest.mark.parametrize("name", ["triggerer", pytest.param("scheduler", marks=pytest.mark.long)])
 def test_killed_component_is_started_again(stack: Stack, name: str) -> None:
     pid = stack.component_pid(name)
     assert pid is not None
