@@ -4,7 +4,7 @@ SCALE ?= full
 AUDIT ?= pypi
 MINUTES ?= 10
 BIN := .calve/venv/bin
-IN_PARALLEL := --numprocesses 3 --no-loadscope-reorder --durations 50 --durations-min 5
+IN_PARALLEL := --numprocesses 3 --no-loadscope-reorder
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -36,8 +36,8 @@ cluster-down: ## Stop the cluster
 test: checked ## Run the checks and the tests, in three processes
 	$(BIN)/pytest $(IN_PARALLEL) -m "not long and not trino"
 
-test-all: checked ## Run the checks, the tests and the long tests, which take hours
-	CALVE_TEST_EFFORT=all $(BIN)/pytest $(IN_PARALLEL) -m "not trino"
+test-all: checked ## Run all tests, which take hours, in parts; PART=3 runs one, PART=list shows which have passed
+	$(BIN)/python -m tests.parts $(PART)
 
 test-peers: setup ## Run the suites of Hive's client, moto's Glue and Iceberg's REST client on `calve serve`; needs Maven
 	$(BIN)/python -m tests.peers $(PEERS)

@@ -18,6 +18,8 @@ from standalone.class_archive import jvm_options
 from standalone.java import require_java
 from standalone.postgres import PostgresServer
 from standalone.state import write_private
+from tests.support import durations
+from tests.support.durations import SLOWEST
 from tests.support.effort import effort
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ os.environ.update(AIRFLOW)
 
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
-_LONGEST = ("tests/end_to_end/", "tests/on_s3/", "tests/spark_jobs/", "tests/dags/runs/")
-"""Folders whose tests share what is slow to start: each is run by one process, and these come first."""
+_SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/")
+"""Folders whose tests share what is slow to start: each is run by one process. These come first."""
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
@@ -56,14 +58,28 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute tests among the processes by file; all files of a folder of `_LONGEST` go to one process."""
+    """Distribute tests among the processes by file; all files of a folder that shares a stack go to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Sharing(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next(filter(nodeid.startswith, _LONGEST), None) or str(super()._split_scope(nodeid))
+            return next(filter(nodeid.startswith, _SHARING_A_STACK), None) or str(super()._split_scope(nodeid))
 
     return Sharing(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the slowest tests, and the time of each folder."""
+    reports = [
+        report
+        for outcome in ("passed", "failed", "error", "skipped", "")
+        for report in terminalreporter.getreports(outcome)
+        if isinstance(report, pytest.TestReport)
+    ]
+    if len({report.nodeid for report in reports}) > SLOWEST:
+        terminalreporter.section("time")
+        for line in durations.lines(reports):
+            terminalreporter.line(line)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,7 +96,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 on_sqlite.add_marker(pytest.mark.long)
     _leave_first_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in _LONGEST])
+        _sort_by_length(items)
+
+
+def _sort_by_length(items: list[pytest.Item]) -> None:
+    """Begin with the folders that share a stack, then the files that use Spark; these take longest."""
+    with_spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (not item.nodeid.startswith(_SHARING_A_STACK), item.path not in with_spark))
 
 
 def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[pytest.Item, pytest.Item]]]:
@@ -324,6 +346,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", effort("1g", "4g"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "WARN")
+        # Generated code is compiled for each small query, which takes longer than to interpret it; `make test-all` has it.
+        .config("spark.sql.codegen.wholeStage", effort("false", "true"))
+        .config("spark.sql.codegen.factoryMode", effort("NO_CODEGEN", "FALLBACK"))
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))

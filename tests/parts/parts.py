@@ -1,0 +1,69 @@
+"""The parts of `make test-all`: each takes at most half an hour on two processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the tests.
+
+    Attributes:
+        title: What the tests are about.
+        paths: Folders and files; a file of a folder may be named by another part, too, which then has it.
+        keywords: An expression by which pytest selects tests of these files (its option `-k`).
+        processes: How many run at once.
+    """
+
+    title: str
+    paths: Sequence[str]
+    keywords: str = ""
+    processes: int = 3
+
+
+def _split(title: str, paths: Sequence[str], *keywords: str) -> list[Part]:
+    """Return a part for each expression of keywords, and one for the tests that none of them selects."""
+    rest = f"not ({' or '.join(keywords)})"
+    return [Part(f"{title}: {selected}", paths, selected) for selected in (*keywords, rest)]
+
+
+_CATALOG = "tests/catalog/"
+_SPARK = "tests/spark_jobs/"
+
+
+def _below(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}{name}" for name in names)
+
+
+_IN_ORDER = [
+    Part("front doors", ("tests/catalog/doors",)),
+    Part(
+        "catalog, from advice to indexes",
+        _below(
+            _CATALOG,
+            *("advice", "cli", "datafiles", "errors", "expressions", "files", "iceberg", "importing", "indexes"),
+        ),
+    ),
+    Part(
+        "catalog, from loading to operations",
+        _below(_CATALOG, "loading", "maintenance", "metastores", "migration", "model", "operations"),
+    ),
+    Part(
+        "catalog, from partitions to types",
+        _below(
+            _CATALOG,
+            *("partitions", "rebalancing", "schemes", "settings", "statements", "storage", "tables", "types"),
+        ),
+    ),
+    Part("Airflow's tasks, pages and DAGs", ("tests/plugins", "tests/dags")),
+    Part("set-up, documentation, benchmarks", ("tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts")),
+    Part("Spark: sources", ("tests/spark_jobs/reading",)),
+    Part("Spark: changed rows", ("tests/spark_jobs/changing",)),
+    Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
+    Part("Spark: jobs", ("tests/spark_jobs",)),
+]
+
+PARTS = dict(enumerate(_IN_ORDER, 1))
+"""Number → part."""

@@ -1,0 +1,70 @@
+"""Which parts have passed, on which commit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.parts.parts import PARTS
+
+
+def current_commit(repository: Path) -> str | None:
+    """Return the commit that is checked out; None if files differ from it, so that a result is of no commit."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(repository), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    return None if git("status", "--porcelain") else git("rev-parse", "HEAD")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The last run of a part.
+
+    Attributes:
+        commit: None if the files were those of no commit.
+    """
+
+    commit: str | None
+    has_passed: bool
+    seconds: float
+
+
+class State:
+    """The results of parts, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the results, if there are any."""
+        self._path = path
+        self._results: dict[int, Result] = {}
+        if path.exists():
+            self._results = {int(number): Result(**values) for number, values in json.loads(path.read_text()).items()}
+
+    def missing(self, commit: str | None) -> list[int]:
+        """Return the parts that have not passed on a commit, in their order."""
+        passed = {number for number, result in self._results.items() if result.has_passed and result.commit == commit}
+        return [number for number in PARTS if commit is None or number not in passed]
+
+    def record(self, number: int, commit: str | None, *, has_passed: bool, seconds: float) -> None:
+        """Replace the result of a part."""
+        self._results[number] = Result(commit, has_passed, round(seconds, 1))
+        self._path.parent.mkdir(exist_ok=True)
+        text = json.dumps({number: asdict(result) for number, result in sorted(self._results.items())}, indent=1)
+        partial = self._path.with_suffix(".part")
+        partial.write_text(text)
+        partial.replace(self._path)
+
+    def table(self) -> Iterator[str]:
+        """Yield a line for each part: number, result, minutes, commit and title."""
+        for number, part in PARTS.items():
+            result = self._results.get(number)
+            if result is None:
+                yield f"{number:4}  not run                           {part.title}"
+                continue
+            outcome = "passed" if result.has_passed else "FAILED"
+            commit = (result.commit or "no commit")[:9]
+            yield f"{number:4}  {outcome}  {result.seconds / 60:6.1f} min  {commit:9}    {part.title}"
