@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from tests.parts.parts import PARTS
-
 from tests.parts.running import run
 from tests.parts.state import State, current_commit
 

@@ -38,7 +38,9 @@ def test_each_file_of_tests_is_run_by_one_part_or_by_complementary_ones() -> Non
 def is_split(parts: list[Part]) -> bool:
     """Return whether the last of these parts runs what the others do not, of the same files."""
     *first, rest = parts
-    return len({part.paths for part in parts}) == 1 and rest.keywords == f"not ({' or '.join(p.keywords for p in first)})"
+    return (
+        len({part.paths for part in parts}) == 1 and rest.keywords == f"not ({' or '.join(p.keywords for p in first)})"
+    )
 
 
 def test_each_path_of_a_part_exists() -> None:

@@ -128,6 +128,7 @@ def test_an_operation_that_builds_no_index_is_not_ended(spark: Any, orders: Cata
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["postgresql"], indirect=True)
 def test_executors_open_a_bounded_number_of_connections(
     spark: Any, orders: Catalog, monkeypatch: pytest.MonkeyPatch

@@ -128,6 +128,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_files_from_before_a_column_became_wider_are_checked(
     check: Callable[..., dict[str, Any]], catalog: Catalog

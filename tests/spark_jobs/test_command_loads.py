@@ -116,6 +116,7 @@ def test_a_listed_table_is_loaded_checked_and_indexed_like_by_its_dag(
     assert [row[0] for row in rows(spark, catalog)] == [1, 2, 4, 5]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_file_that_changed_after_it_was_loaded_does_not_stop_the_others(
@@ -270,6 +271,7 @@ def test_a_later_load_that_is_refused_leaves_the_table(
     assert len(list(catalog.get_partitions(TABLE))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("file_format", ["parquet", "iceberg"])

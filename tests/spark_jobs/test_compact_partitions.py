@@ -96,6 +96,7 @@ def test_small_files_are_compacted_once_and_again_after_they_changed(
     assert [each.name for each in plan(catalog, min_files=2).partitions] == ["day=2"]
 
 
+@pytest.mark.long
 def test_files_have_about_the_target_size(spark: SparkSession, catalog: Catalog, orders: Append) -> None:
     from spark_jobs.writing.file_sizes import ADVISORY
     from spark_jobs.writing.value_loading import append_rows

@@ -99,6 +99,7 @@ def test_rows_that_spark_inserts_are_read_and_kept(placed: Placed, engine: Spark
     assert engine.table(f"calve.{TABLE}").count() == 9
 
 
+@pytest.mark.long
 def test_rows_are_changed_beside_unplaced_files_and_delete_files(placed: Placed, engine: SparkSession) -> None:
     from spark_jobs.changing.row_changes import delete_rows, overwrite_rows, update_rows
 
@@ -410,6 +411,7 @@ COLUMNS = (
 )
 
 
+@pytest.mark.long
 def test_each_type_that_engines_write_is_read(
     iceberg_spark: SparkSession, catalog: Catalog, catalog_url: str, engine: SparkSession
 ) -> None:
@@ -464,6 +466,7 @@ def test_each_type_that_engines_write_is_read(
     check()
 
 
+@pytest.mark.long
 def test_two_sessions_append_while_calve_loads_and_splits(
     placed: Placed, iceberg_spark: SparkSession, catalog_url: str
 ) -> None:

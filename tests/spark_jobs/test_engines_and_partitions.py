@@ -184,6 +184,7 @@ def test_a_partition_whose_rows_are_all_in_delete_files(orders: Orders, engine: 
     assert orders.catalog.get_table(TABLE).delete_file_count == 0
 
 
+@pytest.mark.long
 def test_filters_on_keys_of_all_types_beside_delete_files(
     session: Session, engine: SparkSession, iceberg_spark: SparkSession, catalog: Catalog
 ) -> None:

@@ -39,6 +39,7 @@ LOADED = 1_000_000
 MOST_ATTEMPTS = 10
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("engine", sampled(["pyiceberg", "spark"], ["pyiceberg"]))
 def test_no_row_is_lost_or_doubled(

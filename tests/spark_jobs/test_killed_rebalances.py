@@ -220,6 +220,7 @@ def fresh(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sampled(CASES, ["load", "split a range"]))
 def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_nobody_disturbed(
     spark: SparkSession, fresh: Catalog, catalog_url: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

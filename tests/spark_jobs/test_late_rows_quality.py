@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWar
 RULES = {"columns": {"amount": {"min": 0, "max_null_ratio": 0.2}}, "row_count": {"min": 50}, "agree": {"day": "number"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_bad_late_rows_are_found_and_few_late_rows_are_no_small_partition(
     make_loader: Callable[..., Loader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str

@@ -277,6 +277,7 @@ def test_a_null_key_is_refused_with_its_place_unless_it_is_allowed(
         assert None in {value for partition in catalog.get_partitions("shop.orders") for value in partition.values}
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_null_key_of_a_parquet_file_is_refused(
     make_loader: Callable[..., Any], spark: SparkSession, tmp_path: Path

@@ -123,6 +123,7 @@ def test_the_latest_rows_of_each_key_stay(
         assert current() == after
 
 
+@pytest.mark.long
 def test_rows_are_merged_within_their_partitions_if_the_keys_have_the_partition_keys(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_merge_is_refused_while_a_quarantined_partition_has_its_keys(
     assert found == [(1, 50), (2, 2), *([(3, 3)] if table_format == "parquet" else []), (9, 9)]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_null_among_the_keys_of_a_merge_is_refused(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -204,6 +206,7 @@ def test_a_null_among_the_keys_of_a_merge_is_refused(
     assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_chars_identify_rows_whether_padded_or_not(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -258,6 +261,7 @@ def test_a_wrong_merge_adds_nothing(
     assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [1]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("bad", "problem"),
@@ -296,6 +300,7 @@ def test_after_the_grace_period_every_reader_of_the_folder_sees_the_corrected_da
     assert sorted(map(tuple, listed.collect())) == corrected
 
 
+@pytest.mark.long
 def test_an_iceberg_table_can_refuse_rows_of_existing_partitions(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_booleans_stored_as_runs_are_read_after_a_migration_and_an_addition(
     assert sorted(session.execute("SELECT id FROM plain WHERE flag").rows) == [[1], [2]]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_snapshot_stands_beside_the_table_that_goes_on(session: Session, catalog: Catalog, catalog_url: str) -> None:
     session.execute("CALL iceberg.system.snapshot('shop', 'orders', 'trial')")
@@ -163,6 +164,7 @@ def test_what_stands_against_it_is_pointed_at_and_holds_no_table(session: Sessio
     assert f"  {folder}/empty.parquet: " in "\n".join(as_text(said))
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_migration_of_one_call_that_is_done_again_has_the_same_report(
     session: Session, catalog: Catalog, iceberg_spark: SparkSession
@@ -235,6 +237,7 @@ def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: 
     assert "shop.orders is now an Iceberg table with 3 file(s) and 3 row(s)" in ended.stdout
 
 
+@pytest.mark.long
 @on_sqlite
 def test_forget_keeps_files_of_dropped_partitions_that_a_snapshot_reads(
     session: Session, catalog: Catalog, catalog_url: str

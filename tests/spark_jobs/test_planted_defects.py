@@ -144,6 +144,7 @@ SAMPLED: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_rows_that_fail_are_kept_for_rules_that_allow_it_and_never_told_elsewhere(
     make_shop: Callable[[str], Shop], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
@@ -202,6 +203,7 @@ def test_late_row_that_repeats_one_of_its_partition_is_found(make_shop: Callable
     assert shop.load("more", [shop.day(2, 1)])["failed"] == 0
 
 
+@pytest.mark.long
 def test_partitions_are_compared_with_those_of_the_same_keys(
     make_loader: Callable[..., Loader], tmp_path: Path
 ) -> None:

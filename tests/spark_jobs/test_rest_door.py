@@ -37,6 +37,7 @@ def make_visits(catalog: Catalog) -> None:
     catalog.create_table("shop.visits", columns=columns, scheme=scheme)
 
 
+@pytest.mark.long
 def test_append_and_merge_into_a_table_with_a_scheme(session: Session, catalog: Catalog, lake: SparkSession) -> None:
     make_visits(catalog)
     lake.sql("INSERT INTO lake.shop.visits VALUES ('/a', 1.0D, 1), ('/b', 2.0D, 15), ('/c', 3.0D, 25)")

@@ -158,6 +158,7 @@ def test_rows_equal_a_model(make: Callable[[str], Loads], kind: str, seed: int) 
     check_disk(loads.catalog)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_file_is_loaded_once_and_a_changed_one_is_noticed(make: Callable[[str], Loads]) -> None:
     loads = make("range")
@@ -177,6 +178,7 @@ def test_a_file_is_loaded_once_and_a_changed_one_is_noticed(make: Callable[[str]
     loads.check()
 
 
+@pytest.mark.long
 @on_sqlite
 def test_bad_rows_are_named_or_their_files_set_aside(make: Callable[[str], Loads]) -> None:
     loads = make("list")
@@ -236,6 +238,7 @@ def test_json_records_need_the_partition_column(make: Callable[[str], Loads]) ->
     loads.check()
 
 
+@pytest.mark.long
 @on_sqlite
 def test_contracts_add_columns_while_rows_of_the_default_partition_move(make: Callable[[str], Loads]) -> None:
     loads = make("interval")
@@ -291,6 +294,7 @@ def test_settings_that_a_scheme_does_not_have_are_refused(
     assert loads.catalog.operations.list(TABLE) == []
 
 
+@pytest.mark.long
 @on_sqlite
 def test_rules_are_checked_by_partition_and_for_the_new_rows(make: Callable[[str], Loads]) -> None:
     loads = make("range")

@@ -248,6 +248,7 @@ def loaded(session: Session, path: Path, options: str = "") -> list[list[Cell]]:
     return rows(session, "SELECT id, name, day FROM logs ORDER BY id")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession, tmp_path: Path) -> None:
     expected: list[list[Cell]] = [[1, "a", "2014-05-05"], [2, None, "2015-06-07"], [3, "c;,", None]]
@@ -282,6 +283,7 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
     assert len(rows(session, "SHOW PARTITIONS v")) == 3
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     "table",
@@ -344,6 +346,7 @@ def test_values_without_names_stand_for_columns_in_their_order(session: Session,
     assert list(answer.rows) == [*[[number, *rest] for number, _, *rest in expected], [5, "e", "2017-06-06"]]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("source_format", ["json", "parquet", "orc"])
 def test_rows_without_a_key_are_not_loaded(

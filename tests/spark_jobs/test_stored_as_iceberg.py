@@ -64,6 +64,7 @@ def test_inserts_and_drops_are_snapshots_that_all_engines_read(
     assert [row[0] for row in check(iceberg_spark, duck, catalog)] == [2, 4]
 
 
+@pytest.mark.long
 def test_keys_of_all_types_are_the_same_for_all_engines(
     iceberg_spark: SparkSession, duck: duckdb.DuckDBPyConnection, catalog: Catalog, session: Session
 ) -> None:
@@ -109,6 +110,7 @@ def test_instants_in_keys_do_not_depend_on_the_time_zone(
     check(iceberg_spark, duck, catalog)
 
 
+@pytest.mark.long
 def test_source_files_are_loaded_as_by_the_dag(
     iceberg_spark: SparkSession,
     duck: duckdb.DuckDBPyConnection,

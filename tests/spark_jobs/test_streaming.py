@@ -102,6 +102,7 @@ def test_rows_become_files(session: Session, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*rows*")} == {"rows.jsonl", "rows.csv", "rows.parquet"}
 
 
+@pytest.mark.long
 def test_a_file_is_whole_or_as_before(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("before")

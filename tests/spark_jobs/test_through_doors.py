@@ -44,6 +44,7 @@ EVENTS = (
 )
 
 
+@pytest.mark.long
 def test_tables_of_all_kinds_are_natural_in_one_session(
     session: HiveSpark, server: CalveServer, catalog: Catalog, catalog_url: str
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_wrong_manifest_list_is_named_by_key_and_file(
         migrator.verify(operation_id)
 
 
+@pytest.mark.long
 def test_rows_that_a_footer_hides_from_filters_are_named_by_column_and_file(
     migrator: Migrator, orders: Path, iceberg_spark: SparkSession
 ) -> None:
@@ -181,6 +182,7 @@ def test_rows_that_a_footer_hides_from_filters_are_named_by_column_and_file(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_questions_are_answered_for_every_type_of_column(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, file_format: str

@@ -86,6 +86,7 @@ def forget(session: Session, statement: str) -> dict[str, Any]:
     return {**dict(zip(answer.columns, answer.rows[0], strict=True)), "text": answer.text}
 
 
+@pytest.mark.long
 def test_no_file_has_the_rows_afterwards(orders: Session, catalog: Catalog) -> None:
     folder = catalog.get_table("shop.orders").location
     orders.execute("UPDATE orders SET name = 'ann' WHERE id = 4")

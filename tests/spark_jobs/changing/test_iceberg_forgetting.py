@@ -45,6 +45,7 @@ def holders(folder: Path) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_no_file_has_the_rows_afterwards(session: Session, catalog: Catalog, mode: str) -> None:  # noqa: F811
     folder = Path(catalog.get_table("demo.orders").location)

@@ -140,6 +140,7 @@ def die(
             run(STATEMENTS[change], "operation")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "change"), sampled(CASES, [("range", "merge"), ("hive", "delete"), ("migrated", "update")])
 )

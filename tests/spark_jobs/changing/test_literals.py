@@ -61,6 +61,7 @@ def test_a_string_that_is_no_value_of_its_column_is_refused(orders: Session) -> 
     assert count(orders) == 2
 
 
+@pytest.mark.long
 def test_all_statements_that_change_rows_refuse_it(orders: Session) -> None:
     condition = "orders.day = 'today'"
     for statement in (
@@ -76,6 +77,7 @@ def test_all_statements_that_change_rows_refuse_it(orders: Session) -> None:
     assert count(orders, "name = 'a'") == 1
 
 
+@pytest.mark.long
 def test_a_string_that_spark_reads_as_a_value_is_accepted(orders: Session) -> None:
     # Also a column of a subquery, whose table is another one.
     condition = " AND ".join([*ACCEPTED, "name IN (SELECT 'b' AS day FROM orders o WHERE name = 'b' AND id = 2)"])

@@ -126,6 +126,7 @@ def test_a_merge_into_an_empty_table_inserts(session: Session) -> None:
     assert rows_of(session) == sorted(SOURCE)
 
 
+@pytest.mark.long
 def test_a_merge_reads_only_files_that_may_have_such_rows(
     session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.long
 def test_wrong_merges_change_nothing(session: Session) -> None:
     create(session, "range")
     for clause, error, message in WRONG:
@@ -202,6 +204,7 @@ def merges(draw: st.DrawFn) -> tuple[list[Row], str]:
     return target, f"MERGE INTO t USING {source(rows)} AS s ON {on} {' '.join(clauses)}"
 
 
+@pytest.mark.long
 @quick
 @given(merge=merges(), kind=st.sampled_from(["range", "hash", "hive"]))
 def test_random_merges_do_what_duckdb_does(session: Session, merge: tuple[list[Row], str], kind: str) -> None:

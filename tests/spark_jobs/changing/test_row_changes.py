@@ -161,6 +161,7 @@ def test_changes_follow_each_other(orders: Session, catalog: Catalog) -> None:
     assert_consistent(orders, catalog, expected)
 
 
+@pytest.mark.long
 def test_small_files_become_one_for_each_partition(orders: Session, catalog: Catalog) -> None:
     for number in range(3):
         orders.execute(f"INSERT INTO orders VALUES ({10 + number}, 'n', 1, 'US', '2026-01-01')")
@@ -212,6 +213,7 @@ def test_wrong_changes_change_nothing(session: Session, catalog: Catalog) -> Non
     assert_consistent(session, catalog, BEFORE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["hive", "iceberg"])
 def test_rows_that_move_elsewhere_than_foreseen_replace_no_others(session: Session, kind: str) -> None:
     """The time is another one when the partitions are looked for that get rows, and when these are written."""
@@ -225,6 +227,7 @@ def test_rows_that_move_elsewhere_than_foreseen_replace_no_others(session: Sessi
     assert [list(row) for row in session.execute("SELECT count(*) FROM moving").rows] == [[40]]
 
 
+@pytest.mark.long
 def test_a_key_that_is_too_long_for_a_folder_is_named_with_the_reason(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     with pytest.raises(EngineError, match=r"Task failed while writing rows .*Mkdirs failed to create .*country=xxx"):
@@ -252,6 +255,7 @@ def test_a_repair_leaves_the_folders_of_deleted_partitions_to_vacuum(session: Se
     assert (report.added, report.unfit_count) == (0, 0)
 
 
+@pytest.mark.long
 def test_rows_of_a_partition_that_cannot_be_found_by_its_value_refuse_the_change(
     session: Session, catalog: Catalog
 ) -> None:

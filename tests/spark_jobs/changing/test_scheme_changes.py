@@ -225,6 +225,7 @@ def test_wrong_changes_change_nothing(
     assert_consistent(session, catalog, BEFORE)
 
 
+@pytest.mark.long
 @quick
 @given(data=st.data())
 def test_random_deletions_leave_the_rows_that_duckdb_leaves(

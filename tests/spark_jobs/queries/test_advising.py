@@ -83,6 +83,7 @@ def test_columns_are_measured_in_one_pass(engine: SparkEngine, catalog: Catalog,
     assert found["day"].quantiles(3) == ["2024-04-10", "2024-07-19"]
 
 
+@pytest.mark.long
 def test_queries_are_understood_as_spark_understands_them(engine: SparkEngine, catalog: Catalog, spark: Any) -> None:
     table = make(catalog, spark, "scheme")
     catalog.create_view("shop.v", "SELECT * FROM t WHERE price > 5")

@@ -87,6 +87,7 @@ QUERIES: list[tuple[str, list[tuple[int, int]]]] = [
 """Queries, and the partitions and files that they read of each table."""
 
 
+@pytest.mark.long
 def test_the_explained_files_are_those_that_are_read(shop: Session, spark: SparkSession, catalog: Catalog) -> None:
     for query, read in QUERIES:
         text, plan = explained(shop, query)

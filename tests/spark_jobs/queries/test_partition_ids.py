@@ -89,6 +89,7 @@ def shop(spark: SparkSession, catalog: Catalog) -> Iterator[Catalog]:
     spark.catalog.dropTempView("t")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_ids_are_those_of_the_rows_wherever_they_are_named(spark: SparkSession, shop: Catalog) -> None:
     from spark_jobs.queries.query import prune_query, query

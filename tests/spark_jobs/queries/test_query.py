@@ -355,6 +355,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sql", sampled(STATEMENTS, [STATEMENTS[0], *STATEMENTS[2::9]]))
 def test_unknown_release_of_spark_reads_all_partitions_with_the_same_result(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sql: str
@@ -447,6 +448,7 @@ def test_braces_in_a_statement_are_text(shop: Shop) -> None:
     shop.check("SELECT '{x}' AS b", [])
 
 
+@pytest.mark.long
 @settings(max_examples=effort(1, 3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(joins=st.lists(JOINED, min_size=5, max_size=5, unique=True))
 def test_any_join_under_any_conditions_answers_as_the_whole_tables_do(shop: Shop, joins: list[str]) -> None:

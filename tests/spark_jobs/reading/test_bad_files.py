@@ -144,6 +144,7 @@ def test_a_bad_file_is_set_aside_until_it_changes(
     assert settings is PARQUET or catalog.set_aside_files(TABLE) == []
 
 
+@pytest.mark.long
 def test_a_new_table_has_the_columns_of_its_good_files(
     make_loader: Callable[..., Any], spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_later_load_in_the_same_session_sees_the_files_as_they_are_then(
         assert report["rows"] == 2 - number
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.usefixtures("table")
 def test_a_file_is_tried_again_when_the_table_gets_its_column(

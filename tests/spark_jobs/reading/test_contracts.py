@@ -91,6 +91,7 @@ def test_columns_and_types_evolve_in_the_commit(
     ]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("mode", ["new", "replace", "merge"])
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
@@ -114,6 +115,7 @@ def test_a_table_evolves_in_each_mode(
     assert sorted(rows_of(spark, catalog), key=str) == sorted([*kept, (1, None, "x")], key=str)
 
 
+@pytest.mark.long
 def test_a_load_that_is_quarantined_evolves_its_table(
     loader: Any, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None]
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_column_that_is_dropped_and_added_again_is_another(
     assert rows_of(spark, catalog) == [(1, 10, None), (2, 20, "new")]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_types_are_widened_as_far_as_values_need(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None]
@@ -203,6 +206,7 @@ def test_types_are_widened_as_far_as_values_need(
         loader.load(tmp_path / "c.csv", **CSV, contract={"types": "evolve"}, mode="append")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_only_good_files_evolve_a_table(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None]

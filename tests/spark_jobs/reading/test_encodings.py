@@ -32,6 +32,7 @@ def settings(source_format: str, encoding: str | None) -> dict[str, Any]:
     return {"source_format": source_format, "source_options": options, "columns": [["id", "int"]]}
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("source_format", "python", "encoding"),
@@ -63,6 +64,7 @@ def test_rows_are_read_and_the_lines_of_bad_ones_are_found(
     assert names(spark, catalog) == ["Müller", "Zoë"]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_text_that_is_not_in_the_named_encoding_is_refused(
     catalog: Catalog, make_loader: Callable[..., Any], tmp_path: Path
@@ -77,6 +79,7 @@ def test_text_that_is_not_in_the_named_encoding_is_refused(
         loader.load(path, **settings("json", "UTF-16"))
 
 
+@pytest.mark.long
 @on_sqlite
 def test_json_with_null_keys_may_have_an_encoding(
     spark: SparkSession, catalog: Catalog, make_loader: Callable[..., Any], tmp_path: Path

@@ -94,6 +94,7 @@ def test_a_column_and_a_folder_that_agree_are_one_key(
     assert rows_of(spark, catalog) == {("2024-06-01", "5"): [1, 2]}
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("options", "text", "words"),

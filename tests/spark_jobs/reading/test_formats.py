@@ -51,6 +51,7 @@ def loader(make_loader: Callable[..., Any]) -> Any:
     return make_loader(keys={"day": "int"})
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("suffix", PACKED)
 def test_compressed_files_are_loaded_and_their_lines_named(
@@ -114,6 +115,7 @@ def test_no_types_are_inferred_without_rows(loader: Any, spark: SparkSession, ca
     assert rows_of(spark, catalog) == [(1, "x", 1)]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_values_with_line_breaks_keep_their_lines(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path
@@ -131,6 +133,7 @@ def test_values_with_line_breaks_keep_their_lines(
     assert "b.csv, line 7: partition key day is null" in str(refused.value)
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("separator", ["\t", r"\t", r"\\", ";"])
 def test_lines_with_any_delimiter_are_named(loader: Any, tmp_path: Path, separator: str) -> None:
@@ -146,6 +149,7 @@ LINES = '{"id": 3, "note": "z", "day": 3}\n{"id": 4, "note": null, "day": 4}\n'
 RECORD = '{\n  "id": 5,\n  "note": "long",\n  "day": 5\n}\n'
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("options", [{}, {"multiLine": "true"}, {"multiline": "false"}])
 def test_arrays_and_lines_of_json_are_told_apart_by_file(
@@ -211,6 +215,7 @@ def _decodes(decoder: json.JSONDecoder, text: str, at: int, record: object) -> b
         return False
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("avro_package")
 @on_sqlite
 def test_avro_files_are_loaded(loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:

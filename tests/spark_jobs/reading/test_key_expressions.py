@@ -73,6 +73,7 @@ def test_keys_are_computed_from_columns_of_every_format(
     assert sorted(names) == ["id", "ordered_at", "shop"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["append", "replace", "merge"])
 def test_keys_are_computed_in_each_mode(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path, mode: str
@@ -124,6 +125,7 @@ def test_a_computed_key_that_an_index_refuses_is_found_in_its_file(
         loader.load(tmp_path / "a.csv", **settings)
 
 
+@pytest.mark.long
 def test_a_key_may_be_computed_from_the_column_of_its_name(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:

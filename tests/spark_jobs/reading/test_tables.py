@@ -236,6 +236,7 @@ def test_parquet_equals_everything_filtered(make_lake: Callable[[str], Lake]) ->
     check_format(make_lake("parquet"), effort(FILTERS[::3], FILTERS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["orc", "csv"])
 def test_other_formats_equal_everything_filtered(make_lake: Callable[[str], Lake], file_format: str) -> None:
     check_format(make_lake(file_format), FILTERS[: effort(2, 4)])
@@ -407,6 +408,7 @@ def test_a_location_with_a_colon_and_a_wildcard_is_refused(
         read_table(spark, TABLE, catalog=catalog)
 
 
+@pytest.mark.long
 def test_csv_of_any_column_order_is_read_right_after_a_load(
     spark: SparkSession, catalog: Catalog, make_loader: Callable[..., Any], tmp_path: Path
 ) -> None:

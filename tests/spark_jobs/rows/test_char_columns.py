@@ -124,6 +124,7 @@ def answers(frame: Any) -> list[tuple[Any, ...]]:
 BOTH = pytest.mark.parametrize("tables", ["value_tables", "scheme_tables"], indirect=True)
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
@@ -186,6 +187,7 @@ def test_partitions_are_found_by_chars_as_spark_finds_them(catalog: Catalog, ses
     assert found() == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_char_fits_a_shorter_varchar_without_its_blanks(catalog: Catalog, session: Any, value_tables: Pair) -> None:
     catalog.create_table("d.short", columns=[("id", "int"), ("v", "varchar(3)")], partition_keys=[("k", "varchar(2)")])

@@ -69,6 +69,7 @@ def test_spellings_of_one_value_become_one(spark: SparkSession, catalog_url: str
     assert not several or (text == "decimal(10,2)" and list(several.values()) == [{"1e1", "10.00"}])
 
 
+@pytest.mark.long
 def test_files_may_spell_a_partition_in_several_ways(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_files_are_parsed_once(spark: SparkSession, catalog: Catalog, load: Load
     assert not kept_rows._kept
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("change_before_write")
 def test_files_of_a_table_with_a_partition_scheme_are_parsed_once(
     spark: SparkSession, catalog: Catalog, load: Load
@@ -126,6 +127,7 @@ def test_files_of_the_shuffle_are_deleted_with_the_rows(spark: SparkSession) -> 
     wait_until(lambda: not shuffle_files(spark) & own, "Spark has deleted the files of the shuffle")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("change_before_write")
 def test_small_files_are_parsed_twice(
     spark: SparkSession, catalog: Catalog, load: Load, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +137,7 @@ def test_small_files_are_parsed_twice(
     assert amounts(spark, catalog) == [20.0, 99.0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("change_before_write")
 def test_files_that_are_read_with_other_types_are_parsed_again(
     spark: SparkSession, catalog: Catalog, load: Load

@@ -54,6 +54,7 @@ def rows_of(draw: st.DrawFn, kinds: dict[str, str], usual: dict[str, Sequence[An
     return draw(st.lists(row, min_size=draw(st.sampled_from([0, 6, 6, 6])), max_size=14))
 
 
+@pytest.mark.long
 @quick
 @given(data=st.data())
 def test_no_row_is_lost_or_doubled_and_each_is_in_its_partition(
