@@ -45,6 +45,17 @@ CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/")
 """Folders whose tests share what is slow to start: each is run by one process. These come first."""
+_SHARING_A_METASTORE = tuple(
+    f"tests/catalog/{path}.py"
+    for path in (
+        "doors/hms/test_round_trips",
+        "doors/hms/test_filters",
+        "metastores/test_hms",
+        "metastores/test_hms_connection",
+        "migration/test_source_entries",
+    )
+)
+"""Files whose tests use the fixture `hive_metastore`: all are run by the process that starts it."""
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
@@ -58,12 +69,15 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute tests among the processes by file; all files of a folder that shares a stack go to one process."""
+    """Distribute tests among the processes by file; files that share a stack or a metastore go to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Sharing(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next(filter(nodeid.startswith, _SHARING_A_STACK), None) or str(super()._split_scope(nodeid))
+            file = str(super()._split_scope(nodeid))
+            if file in _SHARING_A_METASTORE:
+                return "hive_metastore"
+            return next(filter(nodeid.startswith, _SHARING_A_STACK), file)
 
     return Sharing(config, log)
 
