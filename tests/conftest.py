@@ -43,7 +43,7 @@ os.environ.update(AIRFLOW)
 
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
-_SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/")
+_SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/", "tests/plugins/pages/")
 """Folders whose tests share what is slow to start: each is run by one process. These come first."""
 _SHARING_A_METASTORE = tuple(
     f"tests/catalog/{path}.py"

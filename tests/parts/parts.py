@@ -14,12 +14,14 @@ class Part:
         title: What the tests are about.
         paths: Folders and files; a file of a folder may be named by another part, too, which then has it.
         keywords: An expression by which pytest selects tests of these files (its option `-k`).
+        markers: The same for its option `-m`.
         processes: How many run at once.
     """
 
     title: str
     paths: Sequence[str]
     keywords: str = ""
+    markers: str = "not trino and not compose"
     processes: int = 3
 
 
@@ -31,6 +33,7 @@ def _split(title: str, paths: Sequence[str], *keywords: str) -> list[Part]:
 
 _CATALOG = "tests/catalog/"
 _SPARK = "tests/spark_jobs/"
+_STACK = "tests/end_to_end/"
 
 
 def _below(folder: str, *names: str) -> tuple[str, ...]:
@@ -57,12 +60,30 @@ _IN_ORDER = [
             *("partitions", "rebalancing", "schemes", "settings", "statements", "storage", "tables", "types"),
         ),
     ),
-    Part("Airflow's tasks, pages and DAGs", ("tests/plugins", "tests/dags")),
+    Part("Airflow's tasks and pages", ("tests/plugins", "tests/dags")),
+    Part("runs of DAGs in the process", ("tests/dags/runs",)),
     Part("set-up, documentation, benchmarks", ("tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts")),
     Part("Spark: sources", ("tests/spark_jobs/reading",)),
     Part("Spark: changed rows", ("tests/spark_jobs/changing",)),
     Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
+    Part(
+        "Spark: random sequences, engines, killed operations",
+        _below(
+            _SPARK,
+            *("test_column_sequences.py", "test_filters_of_random_tables.py", "test_open_tables.py"),
+            *("test_engine_commits.py", "test_engines_and_partitions.py", "test_engines_beside_loads.py"),
+            *("test_killed_migrations.py", "test_killed_rebalances.py", "test_killed_upkeep.py"),
+        ),
+    ),
     Part("Spark: jobs", ("tests/spark_jobs",)),
+    *_split("operations killed by kill -9", ("tests/killed",), "files and hive", "files and not hive", "s3 and hive"),
+    *_split("a stack on S3", ("tests/on_s3",), "test_outages", "cluster and not test_outages"),
+    Part(
+        "the walk, the shop and the demo", _below(_STACK, "test_walk.py", "test_shop.py", "test_demo.py"), processes=1
+    ),
+    Part("a stack on local files", ("tests/end_to_end",)),
+    Part("clusters", ("tests/on_cluster", "tests/on_yarn"), processes=1),
+    Part("containers", ("tests/compose",), markers="compose", processes=1),
 ]
 
 PARTS = dict(enumerate(_IN_ORDER, 1))

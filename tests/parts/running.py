@@ -12,7 +12,7 @@ from tests.parts.parts import PARTS, Part
 
 def command(part: Part) -> list[str]:
     """Return the command that runs the tests of a part, without those that other parts name."""
-    options = ["--numprocesses", str(part.processes), "--no-loadscope-reorder", "-m", "not trino"]
+    options = ["--numprocesses", str(part.processes), "--no-loadscope-reorder", "-m", part.markers]
     if part.keywords:
         options += ["-k", part.keywords]
     others = {path for other in PARTS.values() if other.paths != part.paths for path in other.paths}

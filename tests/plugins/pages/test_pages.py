@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +25,7 @@ from catalog.expressions.parser import parse_expression
 from catalog.storage.upgrade import VERSION_TABLE, newest_revision
 from standalone.environment import REPOSITORY
 from tests.support.browser import serious_problems
+from tests.support.effort import sampled
 from tests.support.pages_server import ROLES, PagesServer
 
 if TYPE_CHECKING:
@@ -281,8 +282,9 @@ def test_the_overview_shows_proposals_with_their_forms_filled_in(open_page: Call
     assert "files of" in small.inner_text()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("path", "dark"), sampled(product(PAGES, [False, True]), [*((path, False) for path in PAGES), (PAGES[0], True)])
+)
 def test_pages_are_accessible_and_fit_narrow_screens(open_page: Callable[..., Page], path: str, dark: bool) -> None:
     page = open_page(path, width=400, dark=dark)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
