@@ -72,7 +72,7 @@ class LocalImages:
                 files(context / f"{name}.tar")
                 for path in IMAGES.glob(f"{name}*"):
                     shutil.copy(path, context)
-                self._build(image, context, "--network=none", f"--file={name}.Dockerfile")
+                self._build(image, context, "--network=none", f"--file={context / f'{name}.Dockerfile'}")
                 shutil.rmtree(context)
         return PYTHON, POSTGRES
 
@@ -80,6 +80,8 @@ class LocalImages:
         """Build a Dockerfile of stand-ins; this machine's settings of package indexes are mounted meanwhile."""
         mounts = [f"--volume={source}:{target}" for target, source in self._client_settings().items()]
         self._build(image, project, "--network=host", "--pull=never", *mounts)
+        built = f"--build-arg=IMAGE={_LIBRARY}/{image}"
+        self._build(image, IMAGES, "--network=none", f"--file={IMAGES / 'without-mounts.Dockerfile'}", built)
 
     @contextmanager
     def saved(self, image: str) -> Iterator[subprocess.Popen[bytes]]:
