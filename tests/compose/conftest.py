@@ -12,6 +12,9 @@ from standalone.environment import REPOSITORY
 from tests.support.deployment import Deployment
 from tests.support.docker_engine import Engine, running_engine
 
+CPUS = os.environ.get("CALVE_COMPOSE_CPUS", "2")
+"""The processors of the scheduler; fixtures of all tests remove the variable."""
+
 _RUN = pytest.StashKey[Deployment]()
 
 
@@ -35,7 +38,7 @@ def deployment(
     engine: Engine, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Deployment]:
     """The containers, all healthy; those that the tests have not removed are removed at the end."""
-    deployed = Deployment(engine, tmp_path_factory.mktemp("deployed"), os.environ.get("CALVE_COMPOSE_CPUS", "2"))
+    deployed = Deployment(engine, tmp_path_factory.mktemp("deployed"), CPUS)
     pytestconfig.stash[_RUN] = deployed
     deployed.load_tables_from_s3()
     try:
@@ -53,9 +56,7 @@ def deployment(
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the duration of each step, and the largest memory of each service."""
     if deployed := config.stash.get(_RUN, None):
-        terminalreporter.section(
-            f"the containers, with {deployed.values['SCHEDULER_CPUS']} processors for the scheduler"
-        )
+        terminalreporter.section(f"the containers, with {CPUS} processors for the scheduler")
         for step, seconds in deployed.seconds.items():
             terminalreporter.write_line(f"{step:<60}{seconds:>8.0f} s")
         for service, peak in sorted(deployed.peaks.items()):

@@ -139,6 +139,11 @@ def dockerfile() -> str:
     return (REPOSITORY / "Dockerfile").read_text()
 
 
+def test_the_scheduler_has_the_processors_of_env(deployment: Deployment) -> None:
+    limits = {service: entry["HostConfig"]["NanoCpus"] / 1e9 for service, entry in deployment.containers().items()}
+    assert limits == {**dict.fromkeys(limits, 2), "scheduler": int(deployment.values["SCHEDULER_CPUS"])}
+
+
 def test_no_process_is_of_root(deployment: Deployment) -> None:
     for service, container in deployment.containers().items():
         if container["State"]["Running"]:
