@@ -40,7 +40,7 @@ def deployment(
     """The containers, all healthy; those that the tests have not removed are removed at the end."""
     deployed = Deployment(engine, tmp_path_factory.mktemp("deployed"), CPUS)
     pytestconfig.stash[_RUN] = deployed
-    deployed.load_tables_from_s3()
+    deployed.list_tables("demo.flights", "demo.migrated")
     try:
         with deployed.step("build the image"):
             deployed.build()

@@ -22,8 +22,11 @@ from tests.support.deployment import ACCESS_KEY, Deployment, wait
 from tests.support.hms_door import connected
 from tests.support.image_scan import places, settings_of_this_machine
 
-TABLE, KEYS = "demo.flights", ("origin", "carrier", "year", "month")
-LOAD, MIGRATE = f"add_partitions.{TABLE}", "migrate_hive_to_iceberg"
+DATABASE, NAME, KEYS = "demo", "flights", ("origin", "carrier", "year", "month")
+TABLE, MIGRATED = f"{DATABASE}.{NAME}", f"{DATABASE}.migrated"
+"""A table that is loaded every now and then, and one that becomes an Iceberg table after its first load."""
+
+MIGRATE = "migrate_hive_to_iceberg"
 RUN_SECONDS = 1800
 
 GROUPS = [
@@ -38,24 +41,26 @@ class Flights:
 
     Attributes:
         rows: How many there are.
+        migrated_rows: How many there were when a table was migrated.
         partitions: Their partitions.
     """
 
     def __init__(self, deployment: Deployment, folder: Path) -> None:
-        self.rows = 0
+        self.rows = self.migrated_rows = 0
         self.partitions: set[tuple[str, ...]] = set()
         self._deployment = deployment
         self._folder = folder
         self._months = iter(range(1, 13))
 
-    def load(self, what: str) -> None:
-        """Deliver the flights of the next month, and load them through Airflow's API."""
+    def load(self, what: str, *tables: str) -> None:
+        """Deliver the flights of the next month, and load them into tables through Airflow's API."""
         (path,) = land_flights(self._folder, [next(self._months)])
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
         self._deployment.storage.put_object(Bucket="lake", Key=f"landing/flights/{path.name}", Body=path.read_bytes())
         with self._deployment.step(f"load a month {what}"):
-            run_dag(self._deployment, LOAD, {})
+            for table in tables or (TABLE,):
+                run_dag(self._deployment, f"add_partitions.{table}", {})
         self.rows += len(rows)
         self.partitions |= {tuple(row[key] for key in KEYS) for row in rows}
 
@@ -106,18 +111,28 @@ def rest(deployment: Deployment, secret: str) -> RestCatalog:
     )
 
 
-def assert_all_flights_are_there(deployment: Deployment, flights: Flights) -> None:
-    """Compare the partitions that two doors list, and the rows of the files that the third one names."""
+def assert_loaded(deployment: Deployment, flights: Flights) -> None:
+    """Compare the partitions that two doors list, and the rows of their files."""
     secret = deployment.values["DOOR_SECRET_KEY"]
-    database, _, name = TABLE.partition(".")
     with metastore(deployment, secret) as client:
-        assert {tuple(part.values) for part in client.get_partitions(database, name, -1)} == flights.partitions
-        assert client.get_partitions_by_filter(database, name, "month = 12", -1) == []
-    pages = glue(deployment, secret).get_paginator("get_partitions").paginate(DatabaseName=database, TableName=name)
+        partitions = client.get_partitions(DATABASE, NAME, -1)
+        assert client.get_partitions_by_filter(DATABASE, NAME, "month = 12", -1) == []
+    assert {tuple(part.values) for part in partitions} == flights.partitions
+    pages = glue(deployment, secret).get_paginator("get_partitions").paginate(DatabaseName=DATABASE, TableName=NAME)
     assert {tuple(part["Values"]) for page in pages for part in page["Partitions"]} == flights.partitions
-    catalog = rest(deployment, secret)
-    if catalog.table_exists(TABLE):
-        assert catalog.load_table(TABLE).scan(selected_fields=("flight",)).to_arrow().num_rows == flights.rows
+    assert deployment.parquet_rows(part.sd.location for part in partitions) == flights.rows
+
+
+def rows_of_pyiceberg(deployment: Deployment) -> int:
+    """Return the number of rows that PyIceberg reads of the migrated table, which the other doors have to name."""
+    secret = deployment.values["DOOR_SECRET_KEY"]
+    table = rest(deployment, secret).load_table(MIGRATED)
+    name = MIGRATED.partition(".")[2]
+    with metastore(deployment, secret) as client:
+        assert client.get_table(DATABASE, name).parameters["metadata_location"] == table.metadata_location
+    shown = glue(deployment, secret).get_table(DatabaseName=DATABASE, Name=name)["Table"]
+    assert shown["Parameters"]["metadata_location"] == table.metadata_location
+    return int(table.scan(selected_fields=("flight",)).to_arrow().num_rows)
 
 
 def test_the_image_has_nothing_of_this_machine(deployment: Deployment) -> None:
@@ -154,8 +169,8 @@ def test_no_process_is_of_root(deployment: Deployment) -> None:
 
 
 def test_files_on_s3_are_loaded_through_the_api_of_airflow(deployment: Deployment, flights: Flights) -> None:
-    flights.load("into a new table")
-    assert_all_flights_are_there(deployment, flights)
+    flights.load("into two new tables", TABLE, MIGRATED)
+    assert_loaded(deployment, flights)
 
 
 def test_the_doors_refuse_wrong_keys(deployment: Deployment) -> None:
@@ -168,11 +183,11 @@ def test_the_doors_refuse_wrong_keys(deployment: Deployment) -> None:
 
 
 def test_a_table_is_migrated_and_read_by_pyiceberg(deployment: Deployment, flights: Flights) -> None:
-    assert not rest(deployment, deployment.values["DOOR_SECRET_KEY"]).table_exists(TABLE)
-    with deployment.step("migrate the table"):
-        run_dag(deployment, MIGRATE, {"tables": [TABLE], "dry_run": False})
-    assert rest(deployment, deployment.values["DOOR_SECRET_KEY"]).table_exists(TABLE)
-    assert_all_flights_are_there(deployment, flights)
+    assert not rest(deployment, deployment.values["DOOR_SECRET_KEY"]).table_exists(MIGRATED)
+    with deployment.step("migrate a table"):
+        run_dag(deployment, MIGRATE, {"tables": [MIGRATED], "dry_run": False})
+    flights.migrated_rows = flights.rows
+    assert rows_of_pyiceberg(deployment) == flights.migrated_rows
 
 
 @pytest.mark.parametrize("services", GROUPS, ids=" ".join)
@@ -185,7 +200,7 @@ def test_a_restarted_service_is_healthy_again(deployment: Deployment, services: 
 
 def test_loads_work_after_all_restarts(deployment: Deployment, flights: Flights) -> None:
     flights.load("after the restarts")
-    assert_all_flights_are_there(deployment, flights)
+    assert_loaded(deployment, flights)
 
 
 @pytest.mark.parametrize("services", GROUPS, ids=" ".join)
@@ -200,7 +215,7 @@ def test_a_killed_service_recovers(deployment: Deployment, services: tuple[str, 
 def test_loads_work_after_all_kills(deployment: Deployment, flights: Flights) -> None:
     wait(lambda: 2 - alive_workers(deployment), "workers are missing at Spark's master", 120)
     flights.load("after the kills")
-    assert_all_flights_are_there(deployment, flights)
+    assert_loaded(deployment, flights)
 
 
 def alive_workers(deployment: Deployment) -> int:
@@ -222,9 +237,10 @@ def test_an_upgraded_image_has_the_data_of_the_former_one(deployment: Deployment
         assert after[service]["Config"]["Image"] == expected, service
     version = deployment.compose("exec", "--no-TTY", "doors", "calve", "--version")
     assert ".post1" in version
-    assert_all_flights_are_there(deployment, flights)
+    assert_loaded(deployment, flights)
+    assert rows_of_pyiceberg(deployment) == flights.migrated_rows
     flights.load("after the upgrade")
-    assert_all_flights_are_there(deployment, flights)
+    assert_loaded(deployment, flights)
 
 
 def test_nothing_is_left(deployment: Deployment) -> None:

@@ -9,13 +9,15 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import boto3
 import yaml
+from pyarrow.dataset import dataset
+from pyarrow.fs import S3FileSystem
 
 from standalone.airflow_api import AirflowApi
 from standalone.environment import ADMIN, REPOSITORY
@@ -93,6 +95,18 @@ class Deployment:
             "aws_secret_access_key": self.values["S3_SECRET_KEY"],
         }
 
+    def parquet_rows(self, locations: Iterable[str]) -> int:
+        """Return the number of rows of the Parquet files in folders of the S3 server."""
+        options = self.storage_options
+        store = S3FileSystem(
+            access_key=options["aws_access_key_id"],
+            secret_key=options["aws_secret_access_key"],
+            endpoint_override=options["endpoint_url"],
+            region=options["region_name"],
+        )
+        folders = [location.removeprefix("s3://") for location in locations]
+        return sum(dataset(folder, filesystem=store, format="parquet").count_rows() for folder in folders)
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure a step."""
@@ -100,10 +114,11 @@ class Deployment:
         yield
         self.seconds[name] = time.monotonic() - started
 
-    def load_tables_from_s3(self) -> None:
-        """Have the sources of the list of tables on S3, below the folder that is allowed for them."""
-        path = self.folder / "tables.yaml"
-        path.write_text(path.read_text().replace("${CALVE_HOME}/landing", "s3://lake/landing"))
+    def list_tables(self, *names: str) -> None:
+        """Give the list of tables these entries, all like that of the repository, with their source on S3."""
+        text = (REPOSITORY / "tables.yaml").read_text().replace("${CALVE_HOME}/landing", "s3://lake/landing")
+        (entry,) = yaml.safe_load(text)["tables"].values()
+        (self.folder / "tables.yaml").write_text(json.dumps({"tables": dict.fromkeys(names, entry)}))
 
     def build(self) -> str:
         """Build the image under a new name, which the next `up` uses; return it."""
