@@ -196,6 +196,7 @@ def test_a_restarted_service_is_healthy_again(deployment: Deployment, services: 
     with deployment.step(f"restart {' '.join(services)}"):
         deployment.compose("restart", "--no-deps", *services)
         deployment.wait_until_healthy(before)
+        deployment.wait_for_heartbeats()
 
 
 def test_loads_work_after_all_restarts(deployment: Deployment, flights: Flights) -> None:
@@ -210,6 +211,7 @@ def test_a_killed_service_recovers(deployment: Deployment, services: tuple[str, 
         for service in services:
             deployment.kill(service)
         deployment.wait_until_healthy(before)
+        deployment.wait_for_heartbeats()
 
 
 def test_loads_work_after_all_kills(deployment: Deployment, flights: Flights) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,11 @@ class Deployment:
         """
         wait(lambda: self._unready(since or {}), "are not healthy", _START_SECONDS)
 
+    def wait_for_heartbeats(self) -> None:
+        """Wait until each component of Airflow has sent a heartbeat after now: those of before count as health, too."""
+        now = datetime.now(UTC)
+        wait(lambda: [name for name, time in self._heartbeats().items() if time < now], "have no heartbeat", 120)
+
     def starts(self) -> dict[str, str]:
         """Return the time at which each container was started."""
         return {service: container["State"]["StartedAt"] for service, container in self.containers().items()}
@@ -211,6 +217,11 @@ class Deployment:
                 self.engine.run("image", "ls", "--quiet", self.name),
             ]
         )
+
+    def _heartbeats(self) -> dict[str, datetime]:
+        entries = self.api.get("/monitor/health").values()
+        fields = [field for entry in entries for field in entry.items()]
+        return {name: datetime.fromisoformat(text) for name, text in fields if name.endswith("_heartbeat")}
 
     def _unready(self, since: Mapping[str, str]) -> list[str]:
         states = {service: container["State"] for service, container in self.containers().items()}
