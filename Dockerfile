@@ -1,6 +1,7 @@
 # The image of all services of docker-compose.yaml except PostgreSQL: Airflow, Spark, SeaweedFS and Calve with the same
 # locked requirements. Nothing is downloaded when a container runs.
-FROM python:3.11-slim-bookworm AS requirements
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE} AS requirements
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \

@@ -10,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers test-trino fuzz ui up down cluster cluster-down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers test-trino test-compose fuzz ui up down cluster cluster-down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ cluster-down: ## Stop the cluster
 	@! test -x $(BIN)/python || $(BIN)/python -m standalone down --cluster
 
 test: checked ## Run the checks and the tests, in three processes
-	$(BIN)/pytest $(IN_PARALLEL) -m "not long and not trino"
+	$(BIN)/pytest $(IN_PARALLEL) -m "not long and not trino and not compose"
 
 test-all: checked ## Run all tests, which take hours, in parts; PART=3 runs one, PART=list shows which have passed
 	$(BIN)/python -m tests.parts $(PART)
@@ -44,6 +44,9 @@ test-peers: setup ## Run the suites of Hive's client, moto's Glue and Iceberg's 
 
 test-trino: setup ## Run Trino, which is downloaded, on `calve serve`; needs Maven and Java 24 or later
 	$(BIN)/pytest -m trino tests/trino
+
+test-compose: setup ## Run docker-compose.yaml in containers; CPUS=4 gives the scheduler four processors
+	CALVE_COMPOSE_CPUS=$(or $(CPUS),2) $(BIN)/pytest -m compose tests/compose
 
 fuzz: setup ## Send broken requests to the front doors for MINUTES=10 each, then 100,000 good ones; RUNS="rest glue" runs those
 	$(BIN)/python -m tests.fuzz $(RUNS) --minutes $(MINUTES)

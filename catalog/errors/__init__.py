@@ -115,6 +115,7 @@ CatalogError
 └── CatalogUnavailableError          no catalog is configured, reachable or initialised
     ├── CommitOutcomeUnknownError    the connection was lost during a commit; check the state before acting
     ├── CatalogVersionError          its schema belongs to another version of Calve
+    ├── CatalogEncodingError         its database has another encoding than UTF8
     ├── CatalogReadOnlyError         its database or its disk is read-only
     ├── CatalogAccessError           its database denies access
     ├── CatalogFullError             its disk is full
@@ -123,6 +124,7 @@ CatalogError
 
 from catalog.errors.availability import (
     CatalogAccessError,
+    CatalogEncodingError,
     CatalogFullError,
     CatalogReadOnlyError,
     CatalogRefusedError,
@@ -278,6 +280,7 @@ __all__ = [
     "BoundOutsideRangeError",
     "BoundsNotAscendingError",
     "CatalogAccessError",
+    "CatalogEncodingError",
     "CatalogError",
     "CatalogFullError",
     "CatalogReadOnlyError",

@@ -26,6 +26,12 @@ class CatalogVersionError(CatalogUnavailableError):
     retryable: ClassVar[bool] = False
 
 
+class CatalogEncodingError(CatalogUnavailableError):
+    """The catalog's PostgreSQL database has another encoding than UTF8."""
+
+    retryable: ClassVar[bool] = False
+
+
 class CatalogReadOnlyError(CatalogUnavailableError):
     """The catalog's database, or its file, is read-only."""
 

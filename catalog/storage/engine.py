@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
+from catalog.errors import CatalogEncodingError, CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.arrays import register_arrays
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import commit_translated, lost_connection_errors, translated
@@ -72,6 +72,8 @@ class Storage:
             # Not the server's default: with a snapshot, a writer that waited for a lock would miss the other's changes.
             arguments = {"application_name": "calve"}
             engine = _new_engine(self.url, connect_args=arguments, isolation_level=isolation, **options)
+            # Before SQLAlchemy's own first queries, which fail if the driver cannot decode the texts of the server.
+            event.listen(engine, "connect", lambda connection, _record: _require_utf8(connection), insert=True)
             if isolation == "AUTOCOMMIT":
                 event.listen(engine, "connect", _pin_isolation)
             event.listen(engine, "connect", lambda connection, _record: register_arrays(connection))
@@ -225,6 +227,21 @@ class Storage:
         """Close all connections."""
         self.engine.dispose()
         self._alone.dispose()
+
+
+def _require_utf8(connection: psycopg.Connection[Any]) -> None:
+    """Check the encoding of the database, which the server has reported with the connection.
+
+    Raises:
+        CatalogEncodingError: It is not UTF8.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise CatalogEncodingError(
+            f"the catalog's database {name} has the encoding {encoding}, expected UTF8; create it with CREATE DATABASE "
+            f"{name} ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _pin_isolation(connection: psycopg.Connection[Any], _record: Any) -> None:

@@ -1,4 +1,7 @@
-"""docker-compose.yaml has the processes, settings and health checks of `make cluster`; no Docker engine is needed."""
+"""docker-compose.yaml has the processes, settings and health checks of `make cluster`; no Docker engine is needed.
+
+`tests/compose` runs the containers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from standalone.environment import REPOSITORY, SPARK_POOL, StackSettings
 from standalone.preparation import SPARK_POOL_SLOTS
 from standalone.services import AIRFLOW_COMPONENTS, ObjectStore, Service, SparkCluster, user, users_file
 
-VALUES = {"S3_ACCESS_KEY": "key", "S3_SECRET_KEY": "s3-secret", "SPARK_SECRET": "spark-secret"}
+VALUES = {"S3_ACCESS_KEY": "s3-access", "S3_SECRET_KEY": "s3-secret", "SPARK_SECRET": "spark-secret"}
 SPARK_HOME = "/usr/local/lib/python3.11/site-packages/pyspark"
 SHORT_LIVED = {"set-up"}
 
@@ -35,8 +38,26 @@ NATIVE = {
     # A container has its ports for itself.
     *("API__HOST", "API__PORT"),
 }
-SECRETS = {"CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET"}
+AIRFLOW_SECRETS = {"CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET"}
 """On one machine, Airflow generates them into its home folder."""
+
+STORAGE, DATABASES = {"S3_ACCESS_KEY", "S3_SECRET_KEY"}, {"AIRFLOW_DATABASE_PASSWORD", "CALVE_DATABASE_PASSWORD"}
+CONNECTIONS, TOKENS = {"AIRFLOW_FERNET_KEY"}, {"AIRFLOW_JWT_SECRET"}
+SECRETS = {
+    "postgres": {"POSTGRES_PASSWORD", *DATABASES},
+    "s3": STORAGE,
+    "set-up": {*STORAGE, *DATABASES},
+    "api-server": {
+        *(*STORAGE, *DATABASES, *CONNECTIONS, *TOKENS),
+        *("AIRFLOW_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD"),
+    },
+    "scheduler": {*STORAGE, *DATABASES, *CONNECTIONS, *TOKENS, "SPARK_SECRET"},
+    "dag-processor": {"AIRFLOW_DATABASE_PASSWORD", *CONNECTIONS},
+    "triggerer": {*STORAGE, *DATABASES, *CONNECTIONS},
+    "doors": {*STORAGE, "CALVE_DATABASE_PASSWORD", "DOOR_SECRET_KEY"},
+    **{name: {"SPARK_SECRET"} for name in ("spark-master", *WORKERS)},
+}
+"""The secrets that each container needs."""
 
 
 def interpolated(text: str) -> str:
@@ -98,15 +119,16 @@ def test_airflow_has_the_settings_of_the_stack(compose: dict[str, Any]) -> None:
         return {name.removeprefix(prefix): text for name, text in variables.items() if name.startswith(prefix)}
 
     native = of_airflow(settings.variables({}, {}))
-    deployed = of_airflow(compose["services"]["scheduler"]["environment"])
+    services = compose["services"]
+    deployed = of_airflow({**services["scheduler"]["environment"], **services["api-server"]["environment"]})
     assert native.keys() - deployed.keys() == NATIVE
-    assert deployed.keys() - native.keys() == SECRETS
+    assert deployed.keys() - native.keys() == AIRFLOW_SECRETS
     assert {name for name in native.keys() & deployed.keys() if native[name] != deployed[name]} <= OF_THE_MACHINE
 
 
 def test_secrets_are_where_the_processes_read_them(compose: dict[str, Any]) -> None:
     files = {name: config["content"] for name, config in compose["configs"].items()}
-    assert json.loads(files["s3-users"]) == json.loads(users_file(user("calve", "key", "s3-secret")))
+    assert json.loads(files["s3-users"]) == json.loads(users_file(user("calve", "s3-access", "s3-secret")))
     lines = files["spark-defaults"].splitlines()
     assert dict(line.split(" ", 1) for line in lines) == SparkCluster.defaults("spark-secret")
     for name in ("scheduler", "spark-master", *WORKERS):
@@ -114,6 +136,17 @@ def test_secrets_are_where_the_processes_read_them(compose: dict[str, Any]) -> N
         folder, _, file = config["target"].rpartition("/")
         assert (config["source"], file) == ("spark-defaults", "spark-defaults.conf")
         assert compose["services"][name]["environment"]["SPARK_CONF_DIR"] == folder
+
+
+def test_a_container_has_only_the_secrets_that_it_needs(compose: dict[str, Any]) -> None:
+    names = re.findall(r"(?<!\$)\$\{(\w+):\?", (REPOSITORY / "docker-compose.yaml").read_text())
+    values = {name: VALUES.get(name, f"value-of-{name}") for name in names}
+    found = {}
+    for service, entry in compose["services"].items():
+        files = [compose["configs"][config["source"]]["content"] for config in entry.get("configs", ())]
+        text = json.dumps([entry, files])
+        found[service] = {name for name, value in values.items() if value in text}
+    assert found == SECRETS
 
 
 def test_airflow_submits_to_the_cluster_and_the_bucket(compose: dict[str, Any]) -> None:
@@ -134,7 +167,8 @@ def test_the_set_up_makes_the_pool_of_the_stack(compose: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("path", "pattern"),
     [
-        ("docker-compose.yaml", r"image: calve:(.*)"),
+        ("docker-compose.yaml", r"CALVE_IMAGE:-calve:(.*?)}"),
+        (".env.example", r"CALVE_IMAGE=calve:(.*)"),
         ("deploy/airflow-values.yaml", r'defaultAirflowTag: "(.*)"'),
         ("docs/kubernetes.md", r"/calve:(.*)"),
         ("docs/airflow.md", r"dist/calve-(.*)-py3-none-any\.whl"),

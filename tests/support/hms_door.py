@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.metrics import Metrics
 
 HOST = "127.0.0.1"
+_START, _OK, _COMPLETE = 1, 2, 5
+"""Statuses of SASL's negotiation in Thrift."""
+
 PARQUET = (
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
@@ -79,14 +83,31 @@ class HmsDoor:
 
 
 @contextmanager
-def connected(port: int) -> Iterator[Any]:
-    """Yield a client of a metastore on this machine."""
-    transport = TTransport.TBufferedTransport(TSocket.TSocket(HOST, port))
+def connected(port: int, keys: tuple[str, str] | None = None) -> Iterator[Any]:
+    """Yield a client of a metastore on this machine, which proves access key and secret key, if it has them.
+
+    Raises:
+        AssertionError: The server refuses the keys; the message is its own.
+    """
+    socket = TSocket.TSocket(HOST, port)
+    # SASL's frames of messages without protection are those of Thrift's framed transport.
+    transport = TTransport.TFramedTransport(socket) if keys else TTransport.TBufferedTransport(socket)
     transport.open()
     try:
+        if keys:
+            _prove(socket, *keys)
         yield ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocolAccelerated(transport))
     finally:
         transport.close()
+
+
+def _prove(socket: TSocket.TSocket, access_key: str, secret_key: str) -> None:
+    """Do SASL's negotiation of the mechanism PLAIN."""
+    for status, text in ((_START, b"PLAIN"), (_OK, f"\0{access_key}\0{secret_key}".encode())):
+        socket.write(struct.pack("!BI", status, len(text)) + text)
+    status, length = struct.unpack("!BI", socket.readAll(5))
+    message = socket.readAll(length) if length else b""
+    assert status == _COMPLETE, message.decode()
 
 
 def columns(**types: str) -> list[Any]:

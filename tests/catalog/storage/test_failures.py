@@ -18,6 +18,7 @@ from sqlalchemy import event, text
 from catalog import Catalog, NewPartition
 from catalog.errors import (
     CatalogAccessError,
+    CatalogEncodingError,
     CatalogError,
     CatalogFullError,
     CatalogReadOnlyError,
@@ -106,6 +107,28 @@ def test_a_server_that_only_reads_is_named(
     with pytest.raises(CatalogReadOnlyError, match="read-only") as refused:
         catalog.create_database("demo")
     assert_says(refused.value, retryable=False)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_is_not_utf8_is_refused_with_the_statement_that_creates_a_right_one(
+    postgres: PostgresServer, encoding: str
+) -> None:
+    name = "other_encoding"
+    with postgres.connect() as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")  # type: ignore[call-overload]
+    try:
+        for open_catalog in (Catalog.initialise, Catalog.open):
+            with pytest.raises(CatalogEncodingError, match=f"{name} has the encoding {encoding}") as refused:
+                open_catalog(postgres.url(name, user="postgres"))
+            assert_says(refused.value, retryable=False)
+        postgres.drop_database(name)
+        _, _, statement = str(refused.value).partition("create it with ")
+        with postgres.connect() as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+        with Catalog.initialise(postgres.url(name, user="postgres")) as catalog:
+            assert catalog.list_databases() == []
+    finally:
+        postgres.drop_database(name)
 
 
 def test_a_lacking_privilege_is_named(
