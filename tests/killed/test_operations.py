@@ -3,8 +3,7 @@
     undone       killed at each place before the commit; then it is cancelled, and vacuum leaves what was there before
     done again   killed at each place, one after the other, and then run to its end, which is that of the other table
 
-The other table has the same rows, and nothing disturbs the operation on it; it tells the places. In `make test`, one
-operation of each mode is killed at one place, on S3.
+The other table has the same rows, and nothing disturbs the operation on it; it tells the places.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from catalog.files import object_stores
 from catalog.operations.failpoints import Point
 from standalone.class_archive import jvm_options
 from standalone.java import require_java
-from tests.support.effort import IS_THOROUGH, sampled
 from tests.support.object_store import ObjectStore
 from tests.support.places import PLACES
 from tests.support.published import reachable_files
 from tests.support.warm_spark import WarmSpark
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
 NOW = timedelta(0)
 Row = tuple[int, int, int]
@@ -105,7 +103,6 @@ CASES = [
     for table_format in FORMATS
     if what.load is None or table_format != "range"
 ]
-SAMPLE = [("load merge", "hive")]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +156,7 @@ class Lake:
         }
 
 
-@pytest.fixture(params=[pytest.param("files", marks=pytest.mark.long), "s3"])
+@pytest.fixture(params=["files", "s3"])
 def lake(
     request: pytest.FixtureRequest,
     spark: WarmSpark,
@@ -256,7 +253,7 @@ def data_files_of(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path.endswith(".parquet")]
 
 
-@pytest.mark.parametrize(("mode", "table_format"), sampled(CASES, SAMPLE))
+@pytest.mark.parametrize(("mode", "table_format"), CASES)
 def test_an_operation_that_is_killed_is_undone_or_done_again(lake: Lake, mode: str, table_format: str) -> None:
     what = MODES[mode]
     after = RANGE_OVERWRITE if (mode, table_format) == ("overwrite", "range") else what.after
@@ -267,18 +264,17 @@ def test_an_operation_that_is_killed_is_undone_or_done_again(lake: Lake, mode: s
     assert not lake.is_on_s3 or set(places) >= set(PLACES.get((mode, table_format), ()))
     commits = (number for number, place in enumerate(places) if place.endswith(f": {Point.COMMITTED}"))
     committed = next(commits, len(places))
-    for place in places[:committed] if IS_THOROUGH else ():
+    for place in places[:committed]:
         lake.run(what.work("t", source, str(uuid4())), place)
         assert rows_of(lake, "t") == sorted(BEFORE), place
         lake.catalog.operations.fail(lake.catalog.operations.list("demo.t")[0].id, "CANCELLED", "by the test")
         check(lake, "t", BEFORE)
     expected = [sorted(BEFORE)]
-    for number, place in enumerate(places):
-        if IS_THOROUGH or number == committed - 1:
-            lake.run(what.work("t", source, "again"), place)
-            # Once the rows are the new ones, they stay.
-            expected = [rows for rows in (expected[0], sorted(after)) if rows == rows_of(lake, "t")]
-            assert expected, place
+    for place in places:
+        lake.run(what.work("t", source, "again"), place)
+        # Once the rows are the new ones, they stay.
+        expected = [rows for rows in (expected[0], sorted(after)) if rows == rows_of(lake, "t")]
+        assert expected, place
     results = [lake.run(what.work("t", source, "again"))["results"] for _ in range(2)]
     # A compaction that is repeated finds no small files.
     assert results[1] == ([[None, False]] if what.load else results[0]) or (mode, results[1]) == (
