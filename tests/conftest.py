@@ -20,7 +20,7 @@ from standalone.postgres import PostgresServer
 from standalone.state import write_private
 from tests.support import durations
 from tests.support.durations import SLOWEST
-from tests.support.effort import effort
+from tests.support.effort import CODE_GENERATION, effort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -364,6 +364,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     session = (
         SparkSession.builder.master("local[2]")
+        .config(map=CODE_GENERATION)
         .config("spark.jars", ",".join(map(str, spark_jars())))
         .appName("calve-tests")
         .config("spark.ui.enabled", "false")
@@ -371,9 +372,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", effort("1g", "4g"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "WARN")
-        # To compile generated code takes longer than to interpret a small query. `make test-all` generates code.
-        .config("spark.sql.codegen.wholeStage", effort("false", "true"))
-        .config("spark.sql.codegen.factoryMode", effort("NO_CODEGEN", "FALLBACK"))
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))

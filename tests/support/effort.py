@@ -28,3 +28,10 @@ def sampled(cases: Iterable[Any], sample: Iterable[Any]) -> list[Any]:
 def _long(case: Any) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.long)
+
+
+CODE_GENERATION = {
+    "spark.sql.codegen.wholeStage": effort("false", "true"),
+    "spark.sql.codegen.factoryMode": effort("NO_CODEGEN", "FALLBACK"),
+}
+"""Settings of Spark: to compile the code of a small query takes longer than to interpret it."""

@@ -31,6 +31,7 @@ from tests.end_to_end.conftest import read_source as read_source
 from tests.end_to_end.conftest import read_table as read_table
 from tests.end_to_end.conftest import state_of as state_of
 from tests.plugins.conftest import airflow_database as airflow_database
+from tests.support.effort import CODE_GENERATION
 from tests.support.killing import wait_until
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def home(database: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed: dict[str, Any] = yaml.safe_load((REPOSITORY / "tables.yaml").read_text())
     tables = {LISTED: listed["tables"][LISTED], COMPACTED: {"compaction": {"min_files": 3, "min_age": "0m"}}}
     (home / "tables.yaml").write_text(yaml.safe_dump({**listed, "tables": tables}, sort_keys=False))
-    (home / "spark-defaults.conf").write_text(f"spark.jars {','.join(map(str, spark_jars()))}\n")
+    settings = {"spark.jars": ",".join(map(str, spark_jars())), **CODE_GENERATION}
+    (home / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     return home
 
 

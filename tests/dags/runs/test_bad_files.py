@@ -58,6 +58,7 @@ def test_a_bad_file_is_set_aside_and_loaded_when_it_is_corrected(
     assert sum(partition.row_count or 0 for partition in catalog.get_partitions(TABLE)) == 6
 
 
+@pytest.mark.long
 def test_keys_are_computed_and_the_contract_of_a_run_is_followed(
     home: Path, catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:

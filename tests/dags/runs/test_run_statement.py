@@ -43,6 +43,7 @@ def test_error_fails_the_run_at_once_and_shows_the_place(catalog: Catalog, run_d
     assert row_counts(catalog, TABLE) == {0: 100, 1: 200, 2: 300, 3: 300}
 
 
+@pytest.mark.long
 def test_rows_are_added_by_spark(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     run = run_dag(RUN, {"statement": f"INSERT INTO {TABLE} VALUES (1000, 5), (1001, 40);"})
     assert [row for row in read_delays(catalog, TABLE) if row[0] >= 1000] == [(1000, 5), (1001, 40)]

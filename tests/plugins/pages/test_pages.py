@@ -425,6 +425,7 @@ def test_counts_and_durations_are_short() -> None:
     ]
 
 
+@pytest.mark.long
 def test_no_page_names_the_database_that_cannot_be_reached(tmp_path: Path) -> None:
     with PagesServer(tmp_path, "postgresql+psycopg://keeper:hidden@127.0.0.1:1/lake") as server:
         headers = {"Authorization": f"Bearer {server.token('viewer')}"}
