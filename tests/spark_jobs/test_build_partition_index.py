@@ -93,6 +93,7 @@ def test_cancelled_build_cannot_end(spark: Any, orders: Catalog) -> None:
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["deleted", "cancelled"])
 def test_a_build_whose_index_ends_meanwhile_says_so(
     spark: Any, orders: Catalog, end: str, monkeypatch: pytest.MonkeyPatch

@@ -111,6 +111,7 @@ def test_a_failed_statement_leaves_neither_a_table_nor_files(
     assert rows(orders, "SELECT * FROM t") == [[1]]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_values_are_inserted_with_their_types_all_or_none(orders: Session, catalog: Catalog) -> None:
     orders.execute("INSERT OVERWRITE orders VALUES (9, 1.25, 'new', 'DE', '2026-01-01')")

@@ -391,6 +391,7 @@ def test_files_outside_the_allowed_folders_are_not_read(
         read_table(placed.spark, TABLE, catalog=placed.catalog)
 
 
+@pytest.mark.long
 def test_metadata_tables_name_the_snapshots_of_tables_that_calve_places(placed: Placed) -> None:
     from spark_jobs.queries.query import query
 

@@ -115,6 +115,7 @@ def orders(session: Session, catalog: Catalog, iceberg_spark: SparkSession, duck
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_every_reader_follows_what_spark_commits(orders: Orders, engine: SparkSession, mode: str) -> None:
     set_mode(engine, mode)
@@ -172,6 +173,7 @@ def check_vacuum(orders: Orders) -> None:
     assert on_disk <= reachable_files(orders.catalog, TABLE)
 
 
+@pytest.mark.long
 def test_a_partition_whose_rows_are_all_in_delete_files(orders: Orders, engine: SparkSession) -> None:
     set_mode(engine, "merge-on-read")
     # A condition that the metrics of files cannot answer, or Iceberg would remove the files.
@@ -271,6 +273,7 @@ def checked(loader: Loader, operation: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.long
 def test_checks_find_the_row(make_loader: Callable[..., Loader], iceberg_spark: SparkSession, tmp_path: Path) -> None:
     report = checked(*loaded(make_loader, tmp_path / "1.csv"))
     assert (report["checked"], report["failed"]) == (2, 1)
@@ -296,6 +299,7 @@ def test_checks_do_not_see_rows_that_engines_have_deleted(
     assert [row[0] for row in map(plain, rows_by_calve(iceberg_spark, catalog, TABLE))] == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_checks_do_not_see_files_that_engines_have_replaced(
     make_loader: Callable[..., Loader],
     iceberg_spark: SparkSession,

@@ -145,6 +145,7 @@ def test_unreadable_line_is_named(
     assert catalog.list_tables() == []
 
 
+@pytest.mark.long
 def test_a_key_in_another_encoding_is_refused_and_read_with_the_option(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -319,6 +320,7 @@ def test_skipped_partition_is_kept_aside_and_reported(
     assert [row[2] for row in rows_on_disk(warehouse)] == [1, 3]
 
 
+@pytest.mark.long
 def test_keys_may_be_of_any_type(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     loader = make_loader(keys={"at": "timestamp", "price": "decimal(5,2)", "ok": "boolean", "x": "double"})
     first = "at,price,ok,x,id\n2024-01-01 10:30:00.0,1.5,true,-0.0,1\n2024-01-01 10:30:00.5,2,FALSE,NaN,2\n,,,,3\n"

@@ -35,6 +35,7 @@ def test_json_lines(make_loader: Callable[..., Any], catalog: Catalog, tmp_path:
         loader.load(source, source_format="json", source_options={})
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("text", "options"),

@@ -142,6 +142,7 @@ def test_rows_are_merged_within_their_partitions_if_the_keys_have_the_partition_
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
 @on_sqlite
 def test_a_merge_leaves_rows_with_other_keys_as_they_are(
@@ -224,6 +225,7 @@ def test_chars_identify_rows_whether_padded_or_not(
     assert sorted((row.shop, row.code, row.amount) for row in rows) == [("b   ", "ab    ", 50), ("b   ", "cd    ", 60)]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_a_file_that_grows_while_it_is_loaded_is_not_recorded_as_loaded(
@@ -286,6 +288,7 @@ def test_a_bad_file_fails_a_replacement_even_if_bad_files_are_skipped(
     assert [partition.row_count for partition in catalog.get_partitions("shop.orders")] == [2]
 
 
+@pytest.mark.long
 def test_after_the_grace_period_every_reader_of_the_folder_sees_the_corrected_day(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:

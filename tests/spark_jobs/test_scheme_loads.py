@@ -210,6 +210,7 @@ def test_bad_rows_are_named_or_their_files_set_aside(make: Callable[[str], Loads
     loads.check()
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("kind", ["hash", "range"])
 def test_files_without_rows_replace_nothing(make: Callable[[str], Loads], kind: str) -> None:
@@ -225,6 +226,7 @@ def test_files_without_rows_replace_nothing(make: Callable[[str], Loads], kind: 
     loads.check()
 
 
+@pytest.mark.long
 @on_sqlite
 def test_json_records_need_the_partition_column(make: Callable[[str], Loads]) -> None:
     loads = make("list")
@@ -388,6 +390,7 @@ def test_a_load_that_dies_at_each_point_is_continued(
     check_disk(loads.catalog)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_failed_load_leaves_nothing(make: Callable[[str], Loads]) -> None:
     loads = make("range")

@@ -220,6 +220,7 @@ def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Sess
         assert len(refused(session, text)[2]) < 600
 
 
+@pytest.mark.long
 @on_sqlite
 def test_views_are_read_as_their_queries(session: Session, catalog: Catalog) -> None:
     catalog.create_database("other")
@@ -363,6 +364,7 @@ def test_rows_without_a_key_are_not_loaded(
         assert rows(session, f"SELECT count(*) FROM {table}") == [[0]]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_rows_come_into_partitions_of_timestamps_numbers_and_truths(session: Session, tmp_path: Path) -> None:
     run(

@@ -76,6 +76,7 @@ def test_rows_are_returned_before_later_ones_are_computed(session: Session) -> N
         session.execute(text)
 
 
+@pytest.mark.long
 def test_rows_become_files(session: Session, tmp_path: Path) -> None:
     expected = session.execute(TYPED)
     done = sql(TYPED, "--output", str(tmp_path / "rows.jsonl"))

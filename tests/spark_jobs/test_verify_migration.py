@@ -181,6 +181,7 @@ def test_nested_files_are_compared_as_they_were_asked_for(
         migrator.catalog.operations.fail(operation_id, "TEST", "enough")
 
 
+@pytest.mark.long
 def test_nested_files_of_a_table_without_keys(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:
@@ -254,6 +255,7 @@ def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monk
         read_metadata_file(spark, "/x/00000-x.metadata.json")
 
 
+@pytest.mark.long
 def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
     from spark_jobs.checking.table_digests import compare
 

@@ -107,6 +107,7 @@ def test_no_file_has_the_rows_afterwards(orders: Session, catalog: Catalog) -> N
     assert (again["rows_deleted"], again["partitions_changed"], again["files_searched"]) == (0, 0, 2)
 
 
+@pytest.mark.long
 def test_rows_of_a_table_with_a_partition_scheme_are_forgotten(session: Session, catalog: Catalog) -> None:
     session.execute(
         "CREATE TABLE orders (name string, country string, day string) PARTITIONED BY (id int) STORED BY 'carbondata' "

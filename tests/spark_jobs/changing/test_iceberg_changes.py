@@ -138,6 +138,7 @@ def test_results_count_rows_and_files(change: Callable[..., StatementResult]) ->
     assert change("TRUNCATE TABLE orders", 0).rows == [[0, 0, 0]]
 
 
+@pytest.mark.long
 def test_insert_overwrite_replaces_partitions(change: Callable[..., StatementResult], session: Session) -> None:
     change("INSERT OVERWRITE orders VALUES (10, 'a', 'nl', 2024), (11, 'b', 'be', 1)", 1)
     assert [row[0] for row in rows(session)] == [3, 4, 5, 6, 7, 10, 11]

@@ -144,6 +144,7 @@ def test_files_that_the_filter_decides_are_deleted_without_spark(session: Sessio
     assert snapshot.summary.operation.value == "delete"
 
 
+@pytest.mark.long
 def test_only_files_with_such_rows_are_rewritten(session: Session, catalog: Catalog) -> None:
     create(session, "range")
     before = {file.path for file in catalog.scan_files("shop.logs").files}

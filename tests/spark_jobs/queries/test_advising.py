@@ -109,6 +109,7 @@ def test_queries_are_understood_as_spark_understands_them(engine: SparkEngine, c
     assert "nothing" in str(found[6].error)
 
 
+@pytest.mark.long
 def test_a_column_that_goes_with_the_days_is_found_and_proposed(
     engine: SparkEngine, catalog: Catalog, spark: Any, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_table_that_was_changed_meanwhile_does_not_evolve(
     assert rows_of(spark, catalog) == [(1, None, None, "x")]
 
 
+@pytest.mark.long
 @on_sqlite
 @in_formats
 @pytest.mark.parametrize("contract", [{}, {"columns": "evolve"}])

@@ -51,6 +51,7 @@ def table(catalog: Catalog) -> None:
     catalog.create_table(TABLE, columns=columns, partition_keys=[("day", "int")])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("table")
 def test_columns_go_by_their_names_in_each_file(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path

@@ -147,6 +147,7 @@ def test_files_that_are_read_with_other_types_are_parsed_again(
     assert not kept_rows._kept
 
 
+@pytest.mark.long
 def test_another_load_of_the_same_file_gets_its_new_rows(
     spark: SparkSession, catalog: Catalog, load: Load, source: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_another_load_of_the_same_file_gets_its_new_rows(
     assert amounts(spark, catalog) == [20.0, 30.0]
 
 
+@pytest.mark.long
 def test_a_load_that_is_refused_keeps_nothing(spark: SparkSession, catalog: Catalog, load: Load, source: Path) -> None:
     write(source, "many")
     with pytest.raises(SourceFileError, match="many"):

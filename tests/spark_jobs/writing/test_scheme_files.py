@@ -73,6 +73,7 @@ def check_sizes(found: list[DataFile]) -> None:
     assert sizes[-1] < 2 * TARGET, sizes
 
 
+@pytest.mark.long
 def test_a_skewed_partition_becomes_several_files_of_about_the_target_size(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_skewed_partition_becomes_several_files_of_about_the_target_size(
     check_sizes([file for file in files(catalog, "_partition_id = 2") if file not in by_partition[2]])
 
 
+@pytest.mark.long
 def test_many_small_partitions_have_one_file_each(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
@@ -96,6 +98,7 @@ def test_many_small_partitions_have_one_file_each(
     assert {each.partition_id for each in files(catalog)} == set(range(60))
 
 
+@pytest.mark.long
 def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:

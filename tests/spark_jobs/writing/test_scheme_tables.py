@@ -83,6 +83,7 @@ def test_no_row_is_lost_or_doubled_and_each_is_in_its_partition(
     table.check_readers(data.draw(conditions) + data.draw(conditions))
 
 
+@pytest.mark.long
 def test_rows_that_were_in_the_default_partition_go_to_the_ranges_that_come(
     spark: SparkSession, catalog: Catalog
 ) -> None:

@@ -295,6 +295,7 @@ def test_where_the_files_of_new_and_moved_partitions_go(
     }
 
 
+@pytest.mark.long
 def test_what_nothing_can_be_appended_to(spark: SparkSession, sqlite_catalog: Catalog) -> None:
     create(sqlite_catalog)
     frame = rows(spark, (1, "a", 1))
@@ -413,6 +414,7 @@ def test_a_killed_append_run_again_ends_as_an_undisturbed_one(
         assert catalog.operations.get(point).state is OperationState.CLEANED
 
 
+@pytest.mark.long
 def test_an_append_that_was_cancelled_is_undone_by_the_next_load(
     spark: SparkSession, catalog: Catalog, started: State
 ) -> None:
