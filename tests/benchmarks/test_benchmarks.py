@@ -109,6 +109,7 @@ class TestRun:
         assert sorted(path.name for path in folder.iterdir()) == ["chart.svg", "latest.json"]
 
 
+@pytest.mark.long
 def test_all_changes_without_spark_are_measured_on_both_databases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +121,7 @@ def test_all_changes_without_spark_are_measured_on_both_databases(
     assert names == {f"change_catalog.{case}.4.{database}" for case in cases for database in databases}
 
 
+@pytest.mark.long
 def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None:
     with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:
         figures = list(parsing.measure(ground, 20))
@@ -129,6 +131,7 @@ def test_dags_of_listed_tables_are_parsed_and_serialised(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_check_beside_many_pages_is_measured(tmp_path: Path) -> None:
     with Ground(tmp_path / "ground", SCALES, EFFORT) as ground:

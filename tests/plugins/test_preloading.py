@@ -14,6 +14,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 LOADED = "catalog.loading.publishing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "is_imported"), [("scheduler", True), ("triggerer", False), ("dags", False)])
 def test_only_the_scheduler_imports_the_catalog_before_tasks_start(
     tmp_path: Path, command: str, is_imported: bool

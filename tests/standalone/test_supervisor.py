@@ -54,6 +54,7 @@ def test_up_twice_is_one_stack_and_down_ends_what_a_killed_one_left(home: Path) 
     assert run("status", home).returncode == 1
 
 
+@pytest.mark.long
 def test_ctrl_c_while_starting_leaves_no_process(home: Path) -> None:
     with (home / "output").open("wb") as output:
         command = [sys.executable, "-m", "standalone", "supervise", "--home", str(home)]

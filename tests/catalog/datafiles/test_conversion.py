@@ -98,6 +98,7 @@ def test_fields_inside_of_columns_get_ids(catalog: Catalog, catalog_url: str) ->
     assert after == {**before, max(before) + 1: "d"}
 
 
+@pytest.mark.first_case
 def test_a_killed_publication_is_made_by_the_next_run(catalog: Catalog, catalog_url: str, earlier: str) -> None:
     before = data_files(catalog)
     for point in (Point.MANIFEST_WRITTEN, Point.CHANGED, Point.COMMITTED):

@@ -202,6 +202,7 @@ def test_a_file_without_a_partition_key_is_refused(catalog: Catalog, catalog_url
     refuse(catalog, r"added\.parquet lacks the partition key k")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("are_together", [False, True])
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_file_that_is_listed_twice_is_refused(

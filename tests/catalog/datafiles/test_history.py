@@ -107,6 +107,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_each_revision_has_its_rows_whatever_follows(catalog: Catalog, steps: list[tuple[str, list[int]]]) -> None:

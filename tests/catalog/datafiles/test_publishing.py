@@ -292,6 +292,7 @@ def test_damaged_metadata_stop_a_change_and_nothing_else(catalog: Catalog, range
     check_published(catalog, TABLE)
 
 
+@pytest.mark.long
 def test_many_small_manifests_are_merged(catalog: Catalog, catalog_url: str, ranges: str) -> None:
     for number in range(105):
         load(catalog, f"load-{number}", TABLE, [number])

@@ -223,6 +223,7 @@ def test_a_plan_from_before_a_roll_back_is_refused(catalog: Catalog, ranges: str
 # --- kills, and vacuum ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.COMMITTED])
 def test_a_killed_roll_back_is_made_by_the_next_run(
     catalog: Catalog, catalog_url: str, ranges: str, point: Point
@@ -365,6 +366,7 @@ class Past:
         self.states = {last: self.states[last]}
 
 
+@pytest.mark.long
 @settings(max_examples=effort(8, 100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_random_sequences_agree_with_a_model(catalog: Catalog, catalog_url: str, steps: list[tuple[str, int]]) -> None:

@@ -288,6 +288,7 @@ def quarantine(catalog: Catalog, source: Path) -> None:
 # --- kills, and vacuum ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("point", "is_behind"),
     [

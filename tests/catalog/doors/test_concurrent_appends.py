@@ -23,6 +23,7 @@ PROCESSES = 8
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.long
 @pytest.mark.first_case
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("door", ["hms", "glue"])

@@ -166,6 +166,7 @@ def increment(url: str, count: int, results: Any) -> None:
             catalog.metastore_locks.unlock(held.id)
 
 
+@pytest.mark.long
 def test_processes_take_turns(entries: Entries, catalog_url: str) -> None:
     context, count = get_context("spawn"), 8
     results = context.Queue()

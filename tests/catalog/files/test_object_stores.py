@@ -160,6 +160,7 @@ def test_a_wrong_setting_is_named_within_seconds(
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("act", [Folder.files, lambda folder: folder.abort_uploads(0)], ids=["list", "abort uploads"])
 def test_a_server_that_does_not_answer_is_named(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, act: Callable[[Folder], object]

@@ -39,6 +39,7 @@ def values(catalog: Catalog, table: str, expression: str) -> list[tuple[str | No
     return sorted((partition.values for partition in catalog.get_partitions(table, expression)), key=str)
 
 
+@pytest.mark.first_case
 @pytest.mark.slow
 def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, catalog_url: str) -> None:
     rounds, batches = effort(2, 8), 8
@@ -75,6 +76,7 @@ def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, cat
     assert items == rounds
 
 
+@pytest.mark.first_case
 @pytest.mark.slow
 def test_processes_that_add_the_same_partitions_add_each_once(catalog: Catalog, catalog_url: str) -> None:
     rounds, count = 3, 6000
@@ -116,6 +118,7 @@ def test_an_iterator_that_uses_the_catalog_blocks_nobody(catalog: Catalog) -> No
     assert sorted(each.values for each in catalog.get_partitions(TABLE, "k > -2")) == [("-1",), ("0",), ("1",)]
 
 
+@pytest.mark.first_case
 def test_long_adds_in_opposite_orders_do_not_wait_in_a_circle(catalog: Catalog) -> None:
     catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("k", "int")])
     count = 20_000

@@ -230,6 +230,7 @@ def test_index_deleted_meanwhile_is_no_difference(catalog: Catalog, events: Tabl
         verifying.verify(catalog.storage, table, index, check=delete_first)
 
 
+@pytest.mark.long
 def test_partitions_that_come_and_go_are_no_differences(catalog: Catalog, catalog_url: str, events: Table) -> None:
     """Partitions are added and dropped after each statement of the verification."""
     rounds = itertools.count()

@@ -291,6 +291,7 @@ class Counted(dict[str, str]):
         Counted.alive -= 1
 
 
+@pytest.mark.first_case
 def test_a_large_batch_is_one_transaction_and_is_never_in_memory_as_a_whole(
     catalog: Catalog, pairs: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

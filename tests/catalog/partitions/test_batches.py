@@ -163,6 +163,7 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     changes=st.lists(

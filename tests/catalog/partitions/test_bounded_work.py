@@ -110,6 +110,7 @@ def test_postgresql_reads_each_range_from_the_index_whatever_its_statistics(cata
 # --- open iterators -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("connections", sampled(["2", "5"], ["2"]))
 def test_open_iterators_leave_connections_to_others(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, connections: str

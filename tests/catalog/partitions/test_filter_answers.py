@@ -72,6 +72,7 @@ def check_answers(
             assert Counter(catalog.partition_names(table, condition.text)) == names
 
 
+@pytest.mark.first_case
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), skipping=SKIPPING)
 def test_a_table_created_with_indexes_answers_as_the_oracle_does(
@@ -94,6 +95,7 @@ def test_a_table_created_with_indexes_answers_as_the_oracle_does(
     check_answers(catalog, table, case, fitting, skipping)
 
 
+@pytest.mark.first_case
 @settings(max_examples=EXAMPLES * 2 // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), is_built=st.sampled_from([True, True, False]), skipping=SKIPPING)
 def test_a_table_that_gets_its_indexes_later_answers_as_the_oracle_does(

@@ -419,6 +419,7 @@ KILLED: tuple[tuple[PartitionChange, dict[int, list[int]]], ...] = (
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("change", "after"), KILLED, ids=lambda value: str(value)[:30])
 def test_a_change_of_the_catalog_that_is_killed_is_made_by_the_next_run(
     catalog: Catalog, catalog_url: str, ranges: str, change: PartitionChange, after: dict[int, list[int]]

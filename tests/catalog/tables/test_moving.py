@@ -88,6 +88,7 @@ def files_on_disk(tmp_path: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
+@pytest.mark.first_case
 @pytest.mark.smoke
 @pytest.mark.parametrize("point", BEFORE_COMMIT)
 @pytest.mark.parametrize("change", CHANGES)
@@ -106,6 +107,7 @@ def test_a_killed_move_is_undone(entries: Entries, catalog_url: str, tmp_path: P
     }
 
 
+@pytest.mark.first_case
 @pytest.mark.smoke
 @pytest.mark.parametrize("point", BEFORE_COMMIT)
 @pytest.mark.parametrize("change", CHANGES)
@@ -194,6 +196,7 @@ def remake(entries: Entries) -> None:
     entries.alter_table(NAME, replace(entries.table(NAME), parameters={"a": "b"}))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.JOURNALED, Point.MOVED])
 @pytest.mark.parametrize(
     ("change", "others"),

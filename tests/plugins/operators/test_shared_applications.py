@@ -290,6 +290,7 @@ def test_a_step_that_was_handed_over_by_a_killed_task_runs_once_at_a_time(
     wait_until(lambda: has_ended(first))
 
 
+@pytest.mark.long
 def test_a_cancelled_task_ends_its_application_and_the_next_starts_another(steps: Steps) -> None:
     first = steps.run("first")
     held = steps.mark("hold second")
@@ -329,6 +330,7 @@ def test_a_failed_step_ends_its_application(steps: Steps) -> None:
     assert steps.job("second").attempt == 2
 
 
+@pytest.mark.long
 def test_an_application_ends_when_it_is_idle(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVE_SPARK_IDLE_SECONDS", "1")
     first = steps.run("first")
@@ -351,6 +353,7 @@ def test_an_application_that_was_ended_by_a_signal_takes_no_job(steps: Steps) ->
     assert steps.run("second") != first
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["conf", "environment", "code"])
 def test_a_step_with_other_settings_has_an_application_of_its_own(
     steps: Steps, monkeypatch: pytest.MonkeyPatch, change: str

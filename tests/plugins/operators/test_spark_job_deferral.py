@@ -152,6 +152,7 @@ class TestDeferral:
         with pytest.raises(SparkJobLostError, match="another attempt replaced attempt 1"):
             deferred.resume()
 
+    @pytest.mark.long
     def test_the_timeout_of_the_task_includes_the_time_in_the_triggerer(self, jobs: Jobs) -> None:
         jobs.write("wait_for('never')")
         deferred = defer(jobs, execution_timeout=timedelta(seconds=5))
@@ -220,6 +221,7 @@ class TestOutage:
         stoppable_catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
         return stoppable_catalog
 
+    @pytest.mark.long
     def test_a_task_follows_its_job_through_the_outage(
         self, jobs: Jobs, stoppable_server: PostgresServer, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -262,6 +264,7 @@ class TestOutage:
             end.join()
         assert jobs.runs == [1]
 
+    @pytest.mark.long
     def test_a_task_gives_up_after_its_patience(
         self, jobs: Jobs, stoppable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

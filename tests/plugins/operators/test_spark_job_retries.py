@@ -45,6 +45,7 @@ def test_a_retry_submits_a_failed_job_again(jobs: Jobs) -> None:
     assert jobs.runs == [1, 2]
 
 
+@pytest.mark.long
 def test_a_retry_ends_the_job_that_was_cancelled_before_it_submits_another(jobs: Jobs) -> None:
     jobs.write(
         """
@@ -114,6 +115,7 @@ def test_a_retry_joins_a_job_whose_task_was_killed_right_after_submitting(jobs: 
     assert len(jobs.runs) == len(set(jobs.runs)) <= 2
 
 
+@pytest.mark.long
 def test_a_retry_takes_the_result_of_a_job_that_finished_without_its_task(jobs: Jobs) -> None:
     jobs.write("wait_for('go'); catalog.operations.finish_job(*attempt, {'rows': 3})")
     kill_task_when(jobs, jobs.is_running, jobs.arguments())

@@ -86,6 +86,7 @@ def test_waits_in_the_triggerer_until_the_partitions_are_there(catalog: Catalog,
     assert execute(**arguments) == len(arguments.get("partitions", [1, 2] if "expression" in arguments else [1]))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,6 +106,7 @@ def test_fails_for_good_when_no_wait_can_help(catalog: Catalog, arguments: Any, 
         execute(**arguments)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("arguments", [{"partition": "carrier=BB/month=1"}, {"expression": "carrier = 'BB'"}])
 def test_fails_for_good_when_the_table_is_dropped_meanwhile(catalog: Catalog, arguments: Any) -> None:
     event_of(trigger_of(**arguments), lambda: catalog.drop_table(TABLE))

@@ -178,6 +178,7 @@ class TestOutage:
         create_table(stoppable_catalog, 1)
         return stoppable_catalog
 
+    @pytest.mark.long
     def test_triggers_wait_through_the_outage(
         self, catalog: Catalog, stoppable_server: PostgresServer, polls: list[int], caplog: pytest.LogCaptureFixture
     ) -> None:

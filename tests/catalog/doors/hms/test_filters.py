@@ -177,6 +177,7 @@ FILTERS = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=effort(4, 60))
 @given(texts=st.lists(FILTERS, min_size=25, max_size=25))
 def test_random_filters_find_what_a_metastore_finds(metastore: Any, both: Any, texts: list[str]) -> None:

@@ -77,6 +77,7 @@ def test_a_server_answers_creates_the_default_database_and_survives_dead_workers
     assert "a worker has died" in server.log
 
 
+@pytest.mark.long
 def test_a_rename_that_dies_with_its_process_is_undone_by_the_next(sqlite_url: str, tmp_path: Path) -> None:
     environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_WAREHOUSE": str(tmp_path / "warehouse")}
     environment[DIE_AT] = Point.MOVED
@@ -113,12 +114,14 @@ def test_sigterm_lets_requests_finish_even_if_it_comes_twice(server: CalveServer
         socket.create_connection((host, int(port)), timeout=1)
 
 
+@pytest.mark.long
 def test_workers_end_with_a_supervisor_that_is_killed(server: CalveServer) -> None:
     left = workers(server)
     os.kill(server.pid, signal.SIGKILL)
     soon(lambda: not any(psutil.pid_exists(worker) for worker in left))
 
 
+@pytest.mark.long
 def test_a_server_stops_when_another_version_upgrades_the_catalog(server: CalveServer, sqlite_url: str) -> None:
     with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
         connection.execute("UPDATE calve_alembic_version SET version_num = '9999'")
@@ -128,6 +131,7 @@ def test_a_server_stops_when_another_version_upgrades_the_catalog(server: CalveS
     assert "Traceback" not in server.log
 
 
+@pytest.mark.long
 def test_a_low_limit_of_open_files_is_raised_for_the_connections(sqlite_url: str, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     environment = {"CALVE_CATALOG_URL": sqlite_url, "CALVE_DOOR_CONNECTIONS": "300"}
@@ -172,6 +176,7 @@ def test_sighup_reads_the_keys_again_unless_they_are_wrong(sqlite_url: str, tmp_
         assert "0123456789abcdef" not in server.log
 
 
+@pytest.mark.long
 def test_sighup_replaces_one_process_after_the_other_while_all_requests_are_answered(
     sqlite_url: str, tmp_path: Path
 ) -> None:
