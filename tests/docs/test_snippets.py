@@ -140,8 +140,16 @@ class _SharedSpark:
         return lambda catalog: SparkEngine(catalog, spark)
 
 
+_FIRST_READ = ("README.md", "docs/first-table.md", "docs/indexes.md")
+"""Pages whose snippets run in `make test`."""
+
+
 def _named(pages: list[Path]) -> list[Any]:
-    return [pytest.param(page, id=str(page.relative_to(REPOSITORY))) for page in pages if snippets(page)]
+    names = {page: str(page.relative_to(REPOSITORY)) for page in pages if snippets(page)}
+    return [
+        pytest.param(page, id=name, marks=[] if name in _FIRST_READ else pytest.mark.long)
+        for page, name in names.items()
+    ]
 
 
 @pytest.mark.spark

@@ -39,6 +39,7 @@ STATEMENTS = f"""
 """
 
 
+@pytest.mark.long
 def test_the_workers_cannot_import_the_code(cluster: ClusterOfTests) -> None:
     ended = cluster.run_as_worker(cluster.python, "-c", "import pyspark, pyarrow, psycopg, catalog")
     assert "No module named 'catalog'" in ended.stderr
@@ -80,6 +81,7 @@ print(json.dumps({"executor": tasks.first(), "task": serialized.decode("latin-1"
 """
 
 
+@pytest.mark.long
 def test_executors_of_a_local_session_have_credentials_that_no_task_has(
     submit: Callable[..., Any], cluster: ClusterOfTests, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_executors_of_a_local_session_have_credentials_that_no_task_has(
         assert secret.encode() not in b"\n".join(lines.seen)
 
 
+@pytest.mark.long
 def test_an_index_is_built_without_a_password_on_command_lines_or_in_events(
     submit: Callable[..., Any], catalog: Catalog, cluster: ClusterOfTests, postgres_url: str, tmp_path: Any
 ) -> None:

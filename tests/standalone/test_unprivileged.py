@@ -41,6 +41,7 @@ def test_a_folder_with_files_of_another_user_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "file").owner() == "root"
 
 
+@pytest.mark.long
 def test_a_probe_fails_for_a_python_that_the_user_cannot_run_again(tmp_path: Path) -> None:
     assert unprivileged_prefix([python_probe(sys.executable, "")]) is not None
     assert unprivileged_prefix([python_probe(sys.executable, "raise SystemExit(1)")]) is None

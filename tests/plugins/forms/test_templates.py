@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from calve_airflow.forms import templates
 from calve_airflow.operators.spark_job import SparkJobOperator
-from tests.support.effort import sampled
+from tests.support.effort import effort, sampled
 from tests.support.glue_endpoint import GlueEndpoint
 from tests.support.iceberg_tables import NAME, make_orders, migrate
 
@@ -118,7 +119,7 @@ def test_no_text_of_a_form_is_rendered(
         form["source"] = glue.source()
     # `dag.test()` would call it without the run's form, which fails.
     dag.has_on_failure_callback = False
-    for name, is_list in free_texts(dag):
+    for name, is_list in islice(free_texts(dag), effort(1, None)):
         tried = with_template(dag, form, name, is_list)
         assert tried == form or dag.test(run_conf=tried).state == "failed", name
         assert asked == [], name

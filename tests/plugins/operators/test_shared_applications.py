@@ -212,6 +212,7 @@ def test_a_cleared_task_shows_the_log_of_its_own_step_only(steps: Steps, capsys:
     assert len(steps.runs) == 2
 
 
+@pytest.mark.long
 def test_a_step_starts_another_application_if_the_first_was_killed_between_them(steps: Steps) -> None:
     first = steps.run("first")
     wait_until(lambda: rows_of(steps.catalog) == [None])

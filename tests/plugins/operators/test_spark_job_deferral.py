@@ -185,6 +185,7 @@ class TestDeferral:
         assert jobs.row.is_alive is not is_cancelled
         assert JobProcess(Path(str(jobs.row.log_path))).is_alive() is not is_cancelled
 
+    @pytest.mark.long
     @pytest.mark.airflow
     @pytest.mark.filterwarnings("ignore")  # Airflow's own
     def test_a_dag_run_defers_and_resumes(

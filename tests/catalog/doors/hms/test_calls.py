@@ -460,7 +460,7 @@ def test_a_client_without_credentials_is_refused_where_there_are_keys(
                 pytest.raises(Exception, match=r"TSocket read 0 bytes|reset|Broken pipe|unexpected exception"),
             ):
                 client.get_all_databases()
-    [message] = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    [message] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert message.startswith("refused a connection from 127.0.0.1: the client has neither a certificate nor SASL")
     assert "without CALVE_DOOR_KEYS" in message
 
