@@ -37,6 +37,7 @@ def make_small_files(catalog: Catalog) -> None:
     catalog.add_partitions(COMPACTED, new)
 
 
+@pytest.mark.long
 def test_small_files_are_compacted_by_a_policy(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     make_small_files(catalog)
     planned = run_dag("compact_partitions", {"tables": [COMPACTED], "dry_run": True})

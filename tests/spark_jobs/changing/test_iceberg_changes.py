@@ -110,7 +110,7 @@ def test_each_change_leaves_the_rows_that_duckdb_has(
     query = "SELECT * FROM orders ORDER BY id"
     assert rows(session) == model.execute(query).fetchall()
     counts = {}
-    for text in effort(CHANGES[:7], CHANGES):
+    for text in effort((*CHANGES[:2], *CHANGES[4:7]), CHANGES):
         model.execute(text)
         answer = change(text)
         counts[text.split(" WHERE ")[-1]] = answer.rows[0]
