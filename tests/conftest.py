@@ -19,7 +19,6 @@ from standalone.java import require_java
 from standalone.postgres import PostgresServer
 from standalone.state import write_private
 from tests.support import durations
-from tests.support.durations import SLOWEST
 from tests.support.effort import CODE_GENERATION, effort
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.getreports(outcome)
         if isinstance(report, pytest.TestReport)
     ]
-    if len({report.nodeid for report in reports}) > SLOWEST:
+    if len({report.nodeid for report in reports}) > durations.SLOWEST:
         terminalreporter.section("time")
         for line in durations.lines(reports):
             terminalreporter.line(line)

@@ -1,4 +1,4 @@
-"""What needs Airflow's scheduler, triggerer and users, in a few runs at once.
+"""Runs that need Airflow's scheduler, triggerer and users, at the same time.
 
 A person asks for two deletions, and another one answers for one of them; a Spark job is killed while its task is
 deferred; the S3 server is down while a load publishes its files, whose events start other DAGs. Partitions that were
@@ -77,7 +77,7 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def one_job_at_a_time(stack: Stack) -> Iterator[None]:
-    """Let all Spark jobs run in one application after the other, instead of in several at once."""
+    """Run all Spark jobs in one application, one after the other, instead of in several at once."""
     path = f"/pools/{SPARK_POOL}"
     pool = {name: value for name, value in stack.api.get(path).items() if name in ("slots", "include_deferred")}
     stack.api.patch(path, {"pool": SPARK_POOL, **pool, "slots": 1})
