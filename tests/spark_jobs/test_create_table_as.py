@@ -44,6 +44,7 @@ def data_files(warehouse: Path) -> list[Path]:
     return [path for path in warehouse.rglob("*") if path.is_file() and "orders" not in path.parts]
 
 
+@pytest.mark.long
 def test_tables_of_all_kinds_are_created_with_their_rows(
     orders: Session, catalog: Catalog, warehouse: Path, duck: duckdb.DuckDBPyConnection
 ) -> None:

@@ -371,6 +371,7 @@ def other_failures(duck: duckdb.DuckDBPyConnection, table: RandomTable) -> Itera
                 yield f"{text}, DuckDB reads {count}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, TABLES, TABLES_A_JOB))
 def test_filters_find_the_rows_there_are(
     first: int,

@@ -97,6 +97,7 @@ DEATHS = (
 )
 
 
+@pytest.mark.long
 def test_a_migration_that_dies_at_one_point_after_the_other_ends_as_one_that_nobody_disturbed(
     spark: SparkSession,
     iceberg_spark: SparkSession,

@@ -240,6 +240,7 @@ def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_no
     check_end(spark, fresh, after, lines)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "point"), sampled(EACH, [("split a group", Point.MANIFEST_WRITTEN)]))
 def test_an_operation_that_dies_once_ends_as_one_that_nobody_disturbed(
     spark: SparkSession,

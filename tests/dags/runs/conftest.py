@@ -199,7 +199,10 @@ class _Lines(logging.Handler):
         from structlog.processors import format_exc_info
 
         shown = format_exc_info(logger, method, dict(event))
-        self.lines += [line for name in ("event", "exception") for line in str(shown.get(name, "")).splitlines()]
+        # The reason is that of a skipped task.
+        self.lines += [
+            line for name in ("event", "reason", "exception") for line in str(shown.get(name, "")).splitlines()
+        ]
         return event
 
     def __enter__(self) -> Self:

@@ -238,6 +238,7 @@ def test_wrong_calls_change_nothing(
     assert len(rows(session)) == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["hive", "iceberg"])
 @pytest.mark.parametrize("point", [Point.CHANGED, Point.FILES_DELETED])
 def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(

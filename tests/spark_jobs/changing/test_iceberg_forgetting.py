@@ -126,6 +126,7 @@ def test_files_are_removed_while_nothing_else_works_on_the_table(
     assert len(rows(session)) == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED, Point.FILES_DELETED])
 def test_a_statement_that_was_interrupted_is_finished_by_its_repetition(
     session: Session,  # noqa: F811

@@ -59,6 +59,7 @@ def check(spark: SparkSession, catalog: Catalog, table: str) -> None:
                 assert answer == expected, (name, where)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_moments_in_data_files(spark: SparkSession, catalog: Catalog) -> None:
     from spark_jobs.writing.scheme_loading import load_rows

@@ -397,6 +397,7 @@ def started(spark: SparkSession, catalog: Catalog) -> State:
     return state(catalog)
 
 
+@pytest.mark.long
 def test_a_killed_append_run_again_ends_as_an_undisturbed_one(
     spark: SparkSession, catalog: Catalog, started: State
 ) -> None:
