@@ -196,7 +196,11 @@ class SparkEngine:
         with engine_errors(query):
             # Before the frame, because a session without Iceberg's runtime is replaced.
             self._session_for(table)
-            frame = self._frame(query, database)
+            before = self._catalog.get_table(table.full_name)
+            pruned = self._pruned(query, database)
+            reads_itself = any(read.table == table.full_name for read in pruned.tables)
+            read_from = (before.metadata_location or before.live_location) if reads_itself else None
+            frame = pruned.frame
             types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
             every = list(types)
             given = list(columns) or [name for name in every if name not in (values or {})]
@@ -209,7 +213,8 @@ class SparkEngine:
             nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
             fixed = {name: f.lit(value).cast("string") for name, value in (values or {}).items()}
             frame = frame.withColumns({**nulls, **fixed})
-            return self._add(operation, table, frame.select(*[f.col(f"`{name}`") for name in every]), overwritten)
+            rows = frame.select(*[f.col(f"`{name}`") for name in every])
+            return self._add(operation, table, rows, overwritten, read_from=read_from)
 
     def load_data(
         self,
@@ -262,6 +267,7 @@ class SparkEngine:
         frame: DataFrame,
         overwritten: Mapping[str, str | None] | None = None,
         request: Mapping[str, Any] | None = None,
+        read_from: str | None = None,
     ) -> Mapping[str, Any]:
         if overwritten is not None:
             return overwrite_rows(
@@ -271,6 +277,7 @@ class SparkEngine:
                 table.full_name,
                 frame,
                 values=overwritten,
+                read_from=read_from,
                 request=request,
                 requested_by=operation.requested_by,
             )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.errors import SourceFileError, VerificationFailedError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
-from catalog.loading.registering import MOVES_ROWS
+from catalog.loading.registering import MOVES_ROWS, REPLACED
 from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
@@ -31,13 +31,13 @@ from spark_jobs.reading.paths import spark_path
 from spark_jobs.reading.sources import Source, read_source, source_errors
 from spark_jobs.rows.file_formats import as_stored, writer_options
 from spark_jobs.rows.observing import metrics
-from spark_jobs.rows.value_checks import CheckedColumn, checked_column, shaped_rows
+from spark_jobs.rows.value_checks import CheckedColumn, checked_column
 from spark_jobs.sessions.kept_rows import dropping, kept_for
 from spark_jobs.sessions.session import run_job
 from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
-from spark_jobs.writing.value_loading import NewRows, partitions_without_rows, stage_rows, staged_partitions
+from spark_jobs.writing.value_loading import partitions_without_rows, stage_rows, staged_partitions
 
 _SHOWN = 10
 
@@ -145,15 +145,18 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         read = Observation()
         new = _observed(source, read)
         columns = _checked(new, table)
-        rows, concerned, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
-        written = stage_rows(spark, catalog, table, staging, NewRows(*shaped_rows(table, rows), concerned))
+        merged, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
+        written = stage_rows(spark, catalog, table, staging, merged)
+    concerned = merged.replaced or ()
     read_rows = _rows_read(source, read)
     log.info(
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
         *(table.full_name, read_rows, len(concerned), written, staging),
     )
     removed = partitions_without_rows(table, concerned, staged_partitions(table, staging)) if concerned else []
-    return {"staging": staging, "rows": written, "removed": removed, MOVES_ROWS: moves_rows}
+    files = merged.replaced_files
+    replaced = None if files is None else files.as_json()
+    return {"staging": staging, "rows": written, "removed": removed, REPLACED: replaced, MOVES_ROWS: moves_rows}
 
 
 def _write_placed(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, table: Table) -> dict[str, Any]:

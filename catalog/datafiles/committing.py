@@ -10,10 +10,10 @@ from sqlalchemy import Connection, update
 
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
 from catalog.datafiles.history import record_changed_partitions
-from catalog.datafiles.intake import lock_current, reading_current
+from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_manifest
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
-from catalog.datafiles.publishing import FileSwap, publish, translated_errors
+from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.iceberg.pointers import move_pointer
 from catalog.model import Table
@@ -50,6 +50,7 @@ class FileChange:
         targets: Partition → the partitions of the new scheme that its rows may belong to, where this differs; for files
             that came after the plan was made.
         is_overwrite: Other rows replace those of the retired files (`SnapshotChange.is_overwrite`).
+        is_of_itself: The new rows were read from the table, with the metadata `read_from`, which it must still have.
     """
 
     before: Scheme
@@ -61,6 +62,7 @@ class FileChange:
     targets: Mapping[int, Sequence[int]] = field(default_factory=dict)
     read_from: str | None = None
     is_overwrite: bool = False
+    is_of_itself: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the change as JSON values, for a load that writes its files in one step and commits them in another.
@@ -77,6 +79,7 @@ class FileChange:
             "targets": [[partition_id, list(ids)] for partition_id, ids in self.targets.items()],
             "read_from": self.read_from,
             "is_overwrite": self.is_overwrite,
+            "is_of_itself": self.is_of_itself,
         }
 
     @classmethod
@@ -123,6 +126,7 @@ class Committer:
         Raises:
             FencedError: The attempt is fenced.
             PlanConflictError: The table changed after the plan was made.
+            ConflictError: It changed since its rows were read to overwrite others.
             VerificationFailedError: The new files do not contain the expected number of rows, or their folder was not
                 written by an attempt at this operation.
         """
@@ -130,6 +134,8 @@ class Committer:
         added = self._added(operation_id, step, attempt, change.folder)
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
+            if change.is_of_itself:
+                lock_as_read(connection, self._definitions, operation.table, change.read_from)
             prepare(connection)
             table = lock_current(connection, self._definitions, operation.table)
             if change.folder is not None:
@@ -247,7 +253,7 @@ class Committer:
         )
         if is_as_expected and _place_late_files(connection, table, change, {*retired, *change.relabelled}):
             removed = retire_files(connection, table, retired)
-            is_as_expected = not _are_deleted_from(table, change, removed)
+            is_as_expected = not are_deleted_from(table, change.read_from, removed)
         if not is_as_expected or len(removed) != len(retired):
             raise PlanConflictError(
                 f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "
@@ -287,14 +293,3 @@ def _place_late_files(connection: Connection, table: Table, change: FileChange, 
     relabelled = {**placing.relabelled, **{file.id: UNPLACED for file in placing.rewritten}}
     relabel_files(connection, table, relabelled)
     return not any(file.is_own and file.id in relabelled for file in files)
-
-
-def _are_deleted_from(table: Table, change: FileChange, paths: Sequence[str]) -> bool:
-    """Return whether other engines may have deleted rows of the retired files after these were read."""
-    before, after = change.read_from, table.published_location
-    if not table.delete_file_count or before is None or after is None or before == after:
-        return False
-    from catalog.iceberg.deletes import are_deleted_from
-
-    with translated_errors(table):
-        return are_deleted_from(before, after, [f"{table.location}/{path}" for path in paths])

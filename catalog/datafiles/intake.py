@@ -58,6 +58,34 @@ def lock_current(connection: Connection, definitions: Definitions, name: str | T
     return take_in(connection, definitions, table)
 
 
+def lock_as_read(connection: Connection, definitions: Definitions, name: str | Table, read_from: str | None) -> None:
+    """Lock a table whose rows were read to replace others; it must not have been changed since then.
+
+    Args:
+        read_from: The metadata of which the rows were read; None if none were: nothing is done.
+
+    Raises:
+        ConflictError: Somebody has committed to the table since then.
+        TableNotFoundError, IcebergTableError: See `Definitions.lock_table`.
+    """
+    if read_from is not None:
+        table = definitions.lock_table(connection, name, exclusive=True)
+        require_as_read(table, hold_pointer(connection, table.database, table.name), read_from)
+
+
+def require_as_read(table: Table, location: str | None, read_from: str | None) -> None:
+    """Check that a table has the metadata of which rows were read that are to replace others.
+
+    Raises:
+        ConflictError: It has not.
+    """
+    if read_from not in (None, location):
+        raise ConflictError(
+            f"another engine has committed to table {table.full_name} since the statement has read its rows, to "
+            "overwrite others with them; nothing was changed. Run the statement again"
+        )
+
+
 def catch_up(storage: Storage, definitions: Definitions, table: Table) -> None:
     """Take in what other engines have committed, in a transaction of its own; nothing is done if nothing was.
 

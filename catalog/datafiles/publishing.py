@@ -201,6 +201,26 @@ def files_with_deletes(table: Table) -> frozenset[str]:
     return frozenset(path.removeprefix(f"{table.location}/") for path in paths)
 
 
+def are_deleted_from(table: Table, before: str | None, paths: Sequence[str]) -> bool:
+    """Return whether other engines may have deleted rows of data files since a table had some metadata.
+
+    Args:
+        before: The metadata with which the files were read; None if they were not read.
+        paths: Relative to the table's location.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    after = table.published_location
+    if not table.delete_file_count or before is None or after is None or before == after:
+        return False
+    from catalog.iceberg.deletes import are_deleted_from
+
+    with translated_errors(table):
+        return are_deleted_from(before, after, [f"{table.location}/{path}" for path in paths])
+
+
 def _show(connection: Connection, table: Table, after: str, *, has_previous: bool = True) -> None:
     """Make new metadata those of a table.
 

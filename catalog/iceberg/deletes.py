@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, 
 from catalog.iceberg.entries import Partitioning, read_content, read_entries
 from catalog.iceberg.manifests import Entry
 from catalog.iceberg.metadata import current_manifests, read_metadata
-from catalog.iceberg.named_files import reading
+from catalog.iceberg.named_files import UnreadableFileError, reading
 from catalog.iceberg.storage import file_io
 
 _FILE_PATH = 2147483546
@@ -177,12 +177,16 @@ def are_deleted_from(before: str, after: str, paths: Collection[str]) -> bool:
     """Return whether rows of some data files may have been deleted between two versions of a table's metadata.
 
     Args:
+        before: The earlier metadata; an engine may have deleted them, and nothing is known then.
         paths: Complete paths.
 
     Raises:
-        UnreadableFileError: The metadata are damaged.
+        UnreadableFileError: The later metadata are damaged.
     """
-    known = {manifest.manifest_path for manifest in _manifests(before)}
+    try:
+        known = {manifest.manifest_path for manifest in _manifests(before)}
+    except (UnreadableFileError, FileNotFoundError):
+        return True
     new = Deletes.of(
         file_io(after), (manifest for manifest in _manifests(after) if manifest.manifest_path not in known)
     )

@@ -14,6 +14,7 @@ from catalog.operations.attempts import require_latest
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.operations.staging import REJECTED
+from catalog.partitions.snapshots import ReplacedFiles
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.evolution import Evolution
@@ -29,6 +30,9 @@ class PublishOptions:
     Attributes:
         removed: The ids of partitions that are dropped in the same transaction, with their rows.
         evolution: The columns that the table gets in the same transaction; None if it keeps its own.
+        replaced: The files of a table stored as Iceberg that the new ones replace; None for all files of `removed` and,
+            if the mode is REPLACE, of the partitions of the new files.
+        read_from: The metadata of the table of which the new rows were read; None if they come from elsewhere.
     """
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
@@ -37,6 +41,8 @@ class PublishOptions:
     is_load: bool = True
     removed: Collection[int] = ()
     evolution: Evolution | None = None
+    replaced: ReplacedFiles | None = None
+    read_from: str | None = None
 
 
 @dataclass(frozen=True)

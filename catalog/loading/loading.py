@@ -34,7 +34,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation, OperationState
 from catalog.operations.staging import STAGING, incomplete, staging_name
 from catalog.partitions.adding import registered
-from catalog.partitions.snapshots import remove_partitions
+from catalog.partitions.snapshots import ReplacedFiles, remove_partitions
 from catalog.partitions.spooling import RowSpool, taken_in
 from catalog.storage.bulk import batched
 from catalog.storage.schema import TableRow
@@ -154,6 +154,8 @@ class Loading(SourceFiles):
         is_load: bool = True,
         removed: Collection[int] = (),
         evolution: Evolution | None = None,
+        replaced: ReplacedFiles | None = None,
+        read_from: str | None = None,
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
@@ -173,6 +175,7 @@ class Loading(SourceFiles):
                 whose attempt has written the files itself.
             removed: The ids of partitions that are dropped in the same transaction, with their rows.
             evolution: The columns that the table gets in the same transaction, with which the files were written.
+            replaced, read_from: As in `PublishOptions`.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
@@ -181,6 +184,7 @@ class Loading(SourceFiles):
             FencedError: The attempt is fenced, or a later attempt stages the load.
             ConflictError, UnsupportedFormatError: A partition does not accept appended files, or the columns of the
                 table were changed since the evolution was planned.
+            PlanConflictError: Another engine's commit concerns the `replaced` files, or rows that they depend on.
             UnsupportedChangeError: The mode is REPLACE, and the table has no partition keys and is not stored as
                 Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
@@ -198,7 +202,9 @@ class Loading(SourceFiles):
                 "replaced at once for all readers; create it with format iceberg to replace them"
             )
         default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
-        options = PublishOptions(on_invalid, is_quarantined, mode or default_mode, is_load, removed, evolution)
+        options = PublishOptions(
+            on_invalid, is_quarantined, mode or default_mode, is_load, removed, evolution, replaced, read_from
+        )
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
         )

@@ -10,6 +10,7 @@ from catalog.model import LoadMode, OnInvalid
 from catalog.operations.job_requests import SKIP, ValidateSourceJob, WritePartitionsJob
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
+from catalog.partitions.snapshots import ReplacedFiles
 from catalog.settings.quality_rules import OnFailure
 from catalog.tables.evolution import Evolution
 
@@ -18,6 +19,9 @@ VALIDATE, WRITE = ValidateSourceJob.script, WritePartitionsJob.script
 
 MOVES_ROWS = "moves_rows"
 """The field of the report of `WRITE` whether rows move from partitions that readers see to new ones."""
+
+REPLACED = "replaced"
+"""The field of the report of `WRITE` with the files that a merge has read and replaces (`ReplacedFiles`)."""
 
 
 def register(loading: Loading, operations: Operations, operation_id: str, step: str) -> dict[str, Any]:
@@ -56,6 +60,7 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
             mode=LoadMode(request["mode"]) if request.get("mode") else None,
             removed=staged.get("removed", ()),
             evolution=Evolution.from_json(staged.get("evolution")),
+            replaced=ReplacedFiles(**staged[REPLACED]) if staged.get(REPLACED) else None,
         )
     return {**report, **_reported_by_validate(operation)}
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from catalog.datafiles.committing import OPERATION_MARK
 from catalog.datafiles.files import NewFile, Total
-from catalog.datafiles.intake import lock_current
+from catalog.datafiles.intake import lock_as_read, lock_current
 from catalog.datafiles.manifest import read_manifest
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
@@ -34,6 +34,8 @@ from catalog.partitions.snapshots import (
     partition_ids,
     remove_partition_files,
     remove_partitions,
+    replace_files,
+    require_unchanged,
 )
 from catalog.storage.values import ValueEncoder
 
@@ -92,14 +94,18 @@ class SnapshotPublication:
         Raises:
             FencedError: The attempt is fenced.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
-            ConflictError: A partition is quarantined.
+            ConflictError: A partition is quarantined, or the rows are not those of the table any more.
+            PlanConflictError: Another engine's commit concerns the files that were read.
             PartitionAlreadyExistsError: A partition exists, and the mode is NEW or the partitions are to be
                 quarantined.
         """
         operation = self._attempt.guard(connection)
         require_own(self._attempt.storage, operation, self._attempt.folder)
+        lock_as_read(connection, self._attempt.definitions, self._table, self._attempt.options.read_from)
         self._attempt.evolve(connection)
         table = lock_current(connection, self._attempt.definitions, self._table)
+        if (read := self._attempt.options.replaced) is not None:
+            require_unchanged(connection, table, read)
         adder = None
         if table.partition_keys:
             is_hidden = self._attempt.options.is_quarantined
@@ -115,35 +121,46 @@ class SnapshotPublication:
             if is_hidden:
                 total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())
                 hidden = AddedFiles(add_hidden_partitions(adder, self._files()), 0, total)
-                if removed := remove_partitions(connection, table, self._attempt.options.removed):
+                removed, dropped = self._remove_after(connection, table)
+                if removed:
                     marks = {OPERATION_MARK: operation.id}
                     publish(connection, table, FileSwap(removed=removed, marks=marks, is_overwrite=True))
-                return operation, {**self._report(hidden), HIDDEN_FILES: self._attempt.folder}
-        is_replacing = self._attempt.options.mode is LoadMode.REPLACE
-        removed = self._remove_replaced(connection, table) if is_replacing else []
-        removed += remove_partitions(connection, table, self._attempt.options.removed)
+                return operation, {**self._report(hidden, dropped), HIDDEN_FILES: self._attempt.folder}
+        removed = self._remove_replaced(connection, table)
         added = add_partition_files(connection, adder, table, self._files(), operation.number)
         if added.extended and self._attempt.options.mode is LoadMode.NEW:
             raise PartitionAlreadyExistsError(
                 f"table {table.full_name} has had {added.extended:,} of the load's partitions since it was validated; "
                 "nothing was added. Set the load's `mode` to append, or run the load again to see which they are"
             )
+        others, dropped = self._remove_after(connection, table)
+        removed += others
         if added.total.file_count or removed:
             swap = FileSwap(self._files(), removed=removed, marks={OPERATION_MARK: operation.id}, is_overwrite=True)
             publish(connection, table, swap)
-        return operation, self._report(added)
+        return operation, self._report(added, dropped)
 
     def _remove_replaced(self, connection: Connection, table: Table) -> list[str]:
-        """Remove the files of existing partitions for which there are new ones; return their paths."""
+        """Remove the files of existing partitions that new ones replace as a whole; return their paths."""
+        options = self._attempt.options
+        if options.mode is not LoadMode.REPLACE or options.replaced is not None:
+            return []
         encoder = ValueEncoder(table)
         ids = partition_ids(connection, table, {encoder.identity(file.values) for file in self._files()})
         return remove_partition_files(connection, table, ids.values())
+
+    def _remove_after(self, connection: Connection, table: Table) -> tuple[list[str], int]:
+        """Remove the files that were read, or whole partitions; return paths, and the number of dropped partitions."""
+        options = self._attempt.options
+        if options.replaced is not None:
+            return replace_files(connection, table, options.replaced.ids)
+        return remove_partitions(connection, table, options.removed), len(options.removed)
 
     def _files(self) -> Iterator[NewFile]:
         skipped: Collection[Values] = self._refused.reasons
         return (file for file in read_manifest(self._table, self._attempt.folder) if file.values not in skipped)
 
-    def _report(self, added: AddedFiles) -> dict[str, Any]:
+    def _report(self, added: AddedFiles, dropped: int) -> dict[str, Any]:
         total, is_replacing = added.total, self._attempt.options.mode is LoadMode.REPLACE
         if not self._attempt.options.is_load:
             return {
@@ -153,7 +170,7 @@ class SnapshotPublication:
                 "partitions_added": added.added,
                 "partitions_extended": 0 if is_replacing else added.extended,
                 **({"partitions_replaced": added.extended} if is_replacing else {}),
-                **({"partitions_removed": len(self._attempt.options.removed)} if is_replacing else {}),
+                **({"partitions_removed": dropped} if is_replacing else {}),
             }
         refused = self._refused
         folder = f"{self._table.location}/{self._attempt.rejected_folder}"
@@ -161,7 +178,7 @@ class SnapshotPublication:
             "partitions": added.added,
             "partitions_extended": 0 if is_replacing else added.extended,
             "partitions_replaced": added.extended if is_replacing else 0,
-            "partitions_removed": len(self._attempt.options.removed),
+            "partitions_removed": dropped,
             "row_count": total.row_count,
             "file_count": total.file_count,
             "size_bytes": total.size_bytes,

@@ -12,15 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from catalog.datafiles.files import NewFile, Total, count_files, retire_files
+from catalog.datafiles.files import NewFile
 from catalog.errors import PartitionValueError
 from catalog.iceberg.differences import LiveFile
 from catalog.iceberg.values import text_of
 from catalog.model import Table
 from catalog.model.partition_names import NULL_TEXTS
 from catalog.partitions.adding import PartitionAdder
-from catalog.partitions.changing import drop_partitions
-from catalog.partitions.snapshots import UNPARTITIONED, add_partition_files, count_in
+from catalog.partitions.snapshots import UNPARTITIONED, add_partition_files, replace_files
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow
 from catalog.tables.definitions import Definitions
@@ -91,16 +90,11 @@ def values_of(table: Table, record: Sequence[Any]) -> tuple[str | None, ...]:
 
 def _remove(connection: Connection, table: Table, paths: Iterable[str]) -> int:
     """Remove files, and the partitions that have no other files; return the number of these partitions."""
-    row, ids = DataFileRow, list[int]()
-    gone: dict[int, Total] = {}
-    query = select(row.id, row.partition_id, row.row_count, row.size_bytes).where(row.table_id == table.id)
-    for chunk in batched(sorted(paths)):
-        for file_id, partition_id, rows, size in connection.execute(query.where(among(connection, row.path, chunk))):
-            ids.append(file_id)
-            gone[partition_id] = gone.get(partition_id, Total()) + Total(-1, -rows, -size)
-    retire_files(connection, table, ids)
-    if not table.partition_keys or not gone:
-        return 0
-    left = count_files(connection, table, list(gone))
-    count_in(connection, {number: total for number, total in gone.items() if number in left})
-    return drop_partitions(connection, table, [number for number in gone if number not in left])
+    row = DataFileRow
+    query = select(row.id).where(row.table_id == table.id)
+    ids = [
+        file_id
+        for chunk in batched(sorted(paths))
+        for file_id in connection.scalars(query.where(among(connection, row.path, chunk)))
+    ]
+    return replace_files(connection, table, ids)[1]

@@ -7,9 +7,11 @@ snapshot, so that an index look-up always answers for the current snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
@@ -17,16 +19,20 @@ from catalog.datafiles.files import (
     DataFile,
     NewFile,
     Total,
+    count_files,
     insert_files,
     number_of_files,
     read_files,
     retire_files,
 )
+from catalog.datafiles.history import next_revision
 from catalog.datafiles.intake import take_in
-from catalog.datafiles.publishing import FileSwap, publish
-from catalog.errors import ConflictError
+from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
+from catalog.errors import ConflictError, PlanConflictError
 from catalog.expressions import parse_expression
+from catalog.expressions.evaluation import Filter
 from catalog.model import NewPartition, OnInvalid, Partition, PartitionState, Table
+from catalog.model.partition_names import pack_values, unpack_values
 from catalog.operations.changes import record_changed
 from catalog.operations.failpoints import Point, reached
 from catalog.partitions.adding import PartitionAdder
@@ -34,8 +40,8 @@ from catalog.partitions.changing import BATCH, drop_partitions
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import PartitionRow
-from catalog.storage.values import ValueEncoder
+from catalog.storage.schema import DataFileRow, PartitionRow
+from catalog.storage.values import ValueEncoder, read_packed
 from catalog.tables.definitions import Definitions
 
 UNPARTITIONED = 0
@@ -45,12 +51,40 @@ _BATCH = 5_000
 
 
 @dataclass(frozen=True)
+class ReplacedFiles:
+    """The data files that a change has read, in whose place it puts others: "these instead of those".
+
+    Its commit is refused if one of them is not live any more, or has other deletes. A change that depends on rows which
+    it did not see is refused, too, if files with such rows came meanwhile. These are Iceberg's isolation levels.
+    Source: https://iceberg.apache.org/docs/latest/spark-configuration/#write-options
+
+    Attributes:
+        ids: Their ids.
+        revision: The state of the table's files when they were read (`catalog.datafiles.history`).
+        metadata_location: The published metadata of this state.
+        is_serializable: Whether the change depends on rows that it did not see.
+        where: A filter on partition keys that is true for all rows on which it depends; None for all partitions.
+    """
+
+    ids: Sequence[int]
+    revision: int
+    metadata_location: str | None
+    is_serializable: bool = True
+    where: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the files as JSON values, for a load that writes its files in one step and commits them in another."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class PartitionFiles:
     """The partitions of a table stored as Iceberg that match an expression, and their data files.
 
     Attributes:
         table: The table as of the scan.
         partitions_total, files_total: The numbers of all partitions and files of the table.
+        revision: The state of the table's files (`catalog.datafiles.history`).
     """
 
     table: Table
@@ -58,6 +92,16 @@ class PartitionFiles:
     files: Sequence[DataFile]
     partitions_total: int
     files_total: int
+    revision: int
+
+    def replaced(self, ids: Collection[int], where: str | None = None, *, is_serializable: bool) -> ReplacedFiles:
+        """Return the files of some partitions, given by id, for a change that replaces them.
+
+        Args:
+            where, is_serializable: As in `ReplacedFiles`.
+        """
+        files = [file.id for file in self.files if file.partition_id in ids]
+        return ReplacedFiles(files, self.revision, self.table.published_location, is_serializable, where)
 
 
 @dataclass(frozen=True)
@@ -81,15 +125,15 @@ def scan_partition_files(
     Raises:
         ExpressionError: The expression is invalid.
     """
-    files_total = number_of_files(connection, table)
+    files_total, revision = number_of_files(connection, table), next_revision(connection, table) - 1
     if not table.partition_keys:
         parse_expression(expression, table)
-        return PartitionFiles(table, (), list(read_files(connection, table)), 0, files_total)
+        return PartitionFiles(table, (), list(read_files(connection, table)), 0, files_total, revision)
     query = select(func.count()).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
     total = int(connection.scalar(query) or 0)
     table, partitions = scanner.scan_within(connection, table.full_name, expression, PartitionState.VISIBLE)
     ids = None if len(partitions) == total else [partition.id for partition in partitions]
-    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), total, files_total)
+    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), total, files_total, revision)
 
 
 def add_partition_files(
@@ -184,6 +228,73 @@ def count_in(connection: Connection, totals: Mapping[int, Total]) -> None:
             ),
             changes,
         )
+
+
+def require_unchanged(connection: Connection, table: Table, replaced: ReplacedFiles) -> None:
+    """Check that no other commit concerns the files that a change has read, and the rows on which it depends.
+
+    The caller has locked the table exclusively, and taken in what other engines have committed.
+
+    Raises:
+        PlanConflictError: One does.
+    """
+    row = DataFileRow
+    paths: list[str] = []
+    for batch in batched(replaced.ids):
+        query = select(row.path).where(row.table_id == table.id, among(connection, row.id, batch))
+        paths += connection.scalars(query)
+    if len(paths) < len(replaced.ids):
+        raise _overtaken(table, "removed data files that this change has read")
+    if are_deleted_from(table, replaced.metadata_location, paths):
+        raise _overtaken(table, "deleted rows that this change has read")
+    if replaced.is_serializable and _has_later_rows(connection, table, replaced):
+        raise _overtaken(table, "added rows that this change may concern")
+
+
+def _has_later_rows(connection: Connection, table: Table, replaced: ReplacedFiles) -> bool:
+    """Return whether files with rows on which a change depends were added since it has read its files."""
+    row = DataFileRow
+    query = select(row.partition_id).where(row.table_id == table.id, row.revision > replaced.revision).distinct()
+    ids = connection.scalars(query).all()
+    if not ids or replaced.where is None:
+        return bool(ids)
+    found = Filter(
+        parse_expression(replaced.where, table),
+        {position: partial(read_packed, key_type) for position, key_type in enumerate(table.key_types)},
+    )
+    for batch in batched(ids):
+        packed = select(PartitionRow.packed_values).where(among(connection, PartitionRow.id, batch))
+        values = [[pack_values([text], 1) for text in unpack_values(one)] for one in connection.scalars(packed)]
+        if any(found.mask(dict(enumerate(zip(*values, strict=True))))):
+            return True
+    return False
+
+
+def _overtaken(table: Table, finding: str) -> PlanConflictError:
+    return PlanConflictError(
+        f"table {table.full_name}: another engine has {finding}; nothing was changed. Run the statement or load again"
+    )
+
+
+def replace_files(connection: Connection, table: Table, ids: Iterable[int]) -> tuple[list[str], int]:
+    """Remove files, given by id, and the partitions that have no others; return the paths, and how many these are.
+
+    The caller has locked the table exclusively, has added the files that take their place, and publishes the change.
+    """
+    row = DataFileRow
+    removed: list[str] = []
+    totals: dict[int, Total] = {}
+    for batch in batched(sorted(ids), _BATCH):
+        query = select(row.partition_id, row.row_count, row.size_bytes)
+        chosen = query.where(row.table_id == table.id, among(connection, row.id, batch))
+        for partition_id, rows, size in connection.execute(chosen):
+            totals[partition_id] = totals.get(partition_id, Total()) + Total(-1, -rows, -size)
+        removed += retire_files(connection, table, batch)
+    if not table.partition_keys or not totals:
+        return removed, 0
+    left = count_files(connection, table, list(totals))
+    count_in(connection, {number: total for number, total in totals.items() if number in left})
+    return removed, drop_partitions(connection, table, [number for number in totals if number not in left])
 
 
 def remove_partition_files(connection: Connection, table: Table, ids: Iterable[int]) -> list[str]:

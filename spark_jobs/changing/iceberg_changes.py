@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.datafiles.committing import CHANGE_ROWS, OPERATION_MARK
+from catalog.datafiles.intake import require_as_read
 from catalog.errors import AmbiguousMergeError, PlanConflictError, UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.operations.failpoints import Point, reached
@@ -51,6 +52,7 @@ def write(
     operation: Operation,
     frame: DataFrame,
     overwritten: PartitionSpec | None = None,
+    read_from: str | None = None,
 ) -> Report:
     """Add rows, or let them replace others; return the report, with `rows`.
 
@@ -58,13 +60,16 @@ def write(
         frame: The new rows, as for `append_rows`.
         overwritten: None to add the rows; values of partition keys to replace all rows with them; empty to replace the
             partitions that have new rows, of a table without partitions all rows.
+        read_from: The metadata of the table of which they are read; None if they come from elsewhere.
 
     Raises:
+        ConflictError: Somebody has committed to the table since the frame has read it.
         InvalidRowsError: A value does not have its column's type.
         UnsupportedChangeError: Partitions are to be replaced that Iceberg cannot replace, of a former partition spec.
     """
 
     def change(table: Table, target: PrivateTable) -> Report:
+        require_as_read(table, table.metadata_location, read_from)
         rows, columns = shaped_rows(table, frame)
         check = RowCheck(table, first_problem(columns))
         written = check.observe(rows).select(*(checked.value.alias(checked.column.name) for checked in columns))

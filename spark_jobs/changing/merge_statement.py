@@ -31,8 +31,9 @@ from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check, chosen, clause_values
+from spark_jobs.changing.concerned_partitions import current_files, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.literals import check_literals
-from spark_jobs.changing.row_changes import CHANGE, begin_change, identities_of_rows, partitions_among, rows_of
+from spark_jobs.changing.row_changes import CHANGE, begin_change
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.queries.query import over_frames, prune_query
 from spark_jobs.reading.bad_files import Persist, cached
@@ -140,9 +141,10 @@ def _merge_files(
 
 def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> NewRows:
     """Return the rows of the partitions that change in a table without a partition scheme."""
-    table = merge.table
+    table, where = merge.table, merge.filter_of_matches()
+    state = current_files(catalog, table)
     # The partitions that may have rows that match.
-    every = read_table(spark, table.full_name, merge.filter_of_matches(), catalog=catalog)
+    every = read_table(spark, table.full_name, where, catalog=catalog)
     texts = {_KEY + key: without_null_texts(f.col(quoted(key)).cast("string")) for key in table.key_names}
     hits = merge.hits(every.withColumns(texts), list(texts))
     encoder = ValueEncoder(table)
@@ -157,16 +159,16 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
         )
     has_all = hits.matched is not None and len(found) == len(wanted)
     result = merge.result(
-        rows_of(spark, catalog, table, hit), rows_of(spark, catalog, table, concerned) if has_all else every
+        rows_of(spark, table, hit, state), rows_of(spark, table, concerned, state) if has_all else every
     )
     known = {partition.id for partition in hit}
     targets = partitions_among(catalog, table, identities_of_rows(table, result.moving(table.key_names)))
     others: list[Partition] = [partition for partition in targets if partition.id not in known]
     rows = result.rows
     if others:
-        kept = _flat(*shaped_rows(table, rows_of(spark, catalog, table, others)))
+        kept = _flat(*shaped_rows(table, rows_of(spark, table, others, state)))
         rows = rows.unionByName(kept)
-    return NewRows(rows, result.columns, [*hit, *others])
+    return NewRows(rows, result.columns, [*hit, *others], state=state, where=where)
 
 
 @dataclass(frozen=True)

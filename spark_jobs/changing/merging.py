@@ -15,9 +15,9 @@ from catalog.model.partition_names import partition_path
 from catalog.settings.merge_rules import MergeRule
 from catalog.storage.values import ValueEncoder
 from spark_jobs.changing.changed_rows import check_alone
+from spark_jobs.changing.concerned_partitions import current_files, identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.merge_statement import filter_of_values
-from spark_jobs.changing.row_changes import identities_of_rows, partitions_among, rows_of
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.reading.bad_files import Persist
 from spark_jobs.reading.files import read_partitions
@@ -28,6 +28,7 @@ from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, shaped_rows
 from spark_jobs.writing.scheme_loading import SchemeRows
+from spark_jobs.writing.value_loading import NewRows
 
 _IS_NEW, _PLACE, _IS_MERGED = "calve/is_new", "calve/place", "calve/is_merged"
 _KEY, _TARGET = "calve/key/", "calve/target/"
@@ -43,10 +44,10 @@ def merge_rows(
     columns: Sequence[CheckedColumn],
     rule: MergeRule,
     persist: Persist,
-) -> tuple[DataFrame, list[Partition], bool]:
-    """Return the rows of all partitions that a merge changes, as they are after it, and these partitions if they exist.
+) -> tuple[NewRows, bool]:
+    """Return the rows of all partitions that a merge changes, as they are after it, and whether rows move.
 
-    The third value is whether rows move from an existing partition to one that does not exist yet.
+    The second value is whether rows move from an existing partition to one that does not exist yet.
 
     A row of the source takes the place of the table's rows with the same key, in whatever partition they are, unless
     one of these is later by `rule.order`. Of equally late rows, one of the source stays. A row that stays and meets
@@ -65,8 +66,12 @@ def merge_rows(
         ConflictError: A partition that gets rows, or has rows with the keys of new ones, is quarantined.
     """
     typed = _typed(spark, table, new, columns, rule, persist)
+    state = current_files(catalog, table)
+    keys = [(key, key) for key in rule.keys if key in table.key_names]
+    where = filter_of_values(table, typed, keys) if keys and state is not None else None
     concerned, moves_rows = _concerned(spark, catalog, table, typed, rule)
-    return _merged(table, rows_of(spark, catalog, table, concerned), typed, rule), concerned, moves_rows
+    rows = _merged(table, rows_of(spark, table, concerned, state), typed, rule)
+    return NewRows(*shaped_rows(table, rows), concerned, state=state, where=where), moves_rows
 
 
 def merge_into_files(

@@ -17,9 +17,8 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Partition, PartitionState, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
-from catalog.errors import ConflictError, InvalidRowsError, UnsupportedChangeError
+from catalog.errors import InvalidRowsError, UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
-from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
@@ -35,13 +34,17 @@ from spark_jobs.changing.changed_rows import (
     rows_without,
     with_hits,
 )
+from spark_jobs.changing.concerned_partitions import (
+    current_files,
+    identities_of_rows,
+    partitions_among,
+    rows_of,
+)
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.queries.query import prune_query
-from spark_jobs.reading.files import empty_table, read_data_files, read_partitions
+from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted, quoted_table
-from spark_jobs.reading.tables import prune_table
 from spark_jobs.rows.char_columns import with_padded_chars
-from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import shaped_rows
 from spark_jobs.writing.file_sizes import changed_settings, size_settings
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others
@@ -60,6 +63,7 @@ def overwrite_rows(
     frame: DataFrame,
     *,
     values: Mapping[str, str | None] | None = None,
+    read_from: str | None = None,
     request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
@@ -69,6 +73,7 @@ def overwrite_rows(
         frame: As for `append_rows`.
         values: Values of some keys: all partitions with these values are replaced, also those for which there are no
             rows. Without values, the partitions of the rows are replaced.
+        read_from: The metadata of the table of which the frame reads rows; None if it reads none of its rows.
         request: What the journal keeps of the request besides.
 
     Returns:
@@ -76,6 +81,7 @@ def overwrite_rows(
 
     Raises:
         UnsupportedChangeError: The table has no partition keys.
+        ConflictError: Somebody has committed to the table since the frame has read it.
         CatalogError: See `append_rows`.
     """
     definition = _changeable(catalog, table)
@@ -83,14 +89,14 @@ def overwrite_rows(
     request = {"change": "overwrite", "values": dict(values or {}), **(request or {})}
     if definition.is_iceberg:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
-        return iceberg_changes.write(spark, catalog, operation, frame, values or {})
+        return iceberg_changes.write(spark, catalog, operation, frame, values or {}, read_from)
     if definition.scheme is not None:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
-        return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame))
+        return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame, read_from))
 
     def prepare() -> NewRows:
         replaced = catalog.partitions_of(table, values) if values else []
-        return NewRows(rows, columns, replaced, replaces_others=True)
+        return NewRows(rows, columns, replaced, replaces_others=True, read_from=read_from)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -137,11 +143,12 @@ def delete_rows(
         return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
 
     def prepare() -> NewRows:
-        concerned = _concerned(spark, catalog, definition, where)
+        state = current_files(catalog, definition)
+        concerned, keys = _concerned(spark, catalog, definition, where)
         if with_hidden and not definition.is_stored_as_iceberg:
             concerned += _hidden_concerned(spark, catalog, definition, where)
-        rows = rows_of(spark, catalog, definition, concerned)
-        return _new_rows(definition, rows_without(spark, catalog, definition, rows, where), concerned)
+        rows = rows_without(spark, catalog, definition, rows_of(spark, definition, concerned, state), where)
+        return NewRows(*shaped_rows(definition, rows), concerned, state=state, where=keys)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -197,8 +204,7 @@ def update_rows(
         return _of_scheme(operation, lambda: scheme_changes.update(spark, catalog, operation, assignments, where))
 
     def prepare() -> NewRows:
-        concerned = _concerned(spark, catalog, definition, where)
-        return _updated(spark, catalog, definition, concerned, assignments, where)
+        return _updated(spark, catalog, definition, assignments, where)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -230,7 +236,9 @@ def compact_partitions(
     definition = with_target_file_bytes(definition, target)
 
     def prepare() -> NewRows:
-        return _new_rows(definition, rows_of(spark, catalog, definition, partitions), partitions)
+        state = current_files(catalog, definition)
+        rows = shaped_rows(definition, rows_of(spark, definition, partitions, state))
+        return NewRows(*rows, partitions, state=state, is_serializable=False)
 
     files, size = (sum(count or 0 for count in counts) for counts in _counts(partitions))
     # Journaled for the policy's limit of a day, and because the counts of the partitions change.
@@ -387,44 +395,39 @@ def _changeable(catalog: Catalog, table: str) -> Table:
     return definition
 
 
-def _new_rows(table: Table, frame: DataFrame, replaced: Sequence[Partition]) -> NewRows:
-    return NewRows(*shaped_rows(table, frame), replaced)
-
-
 def _updated(
-    spark: SparkSession,
-    catalog: Catalog,
-    table: Table,
-    concerned: Sequence[Partition],
-    assignments: Mapping[str, str],
-    where: str,
+    spark: SparkSession, catalog: Catalog, table: Table, assignments: Mapping[str, str], where: str
 ) -> NewRows:
     """Return the rows of partitions after an update, with those of partitions to which it moves rows."""
-    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, catalog, table, concerned), assignments, where)
+    state = current_files(catalog, table)
+    concerned, keys_where = _concerned(spark, catalog, table, where)
+    before = rows_of(spark, table, concerned, state)
+    rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
     if not assignments.keys() & set(table.key_names):
-        return NewRows(rows, columns, concerned)
+        return NewRows(rows, columns, concerned, state=state, where=keys_where)
     keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
     known = {partition.id for partition in concerned}
     targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
     every = [*concerned, *(partition for partition in targets if partition.id not in known)]
-    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, catalog, table, every), assignments, where)
-    return NewRows(rows, columns, every)
+    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, table, every, state), assignments, where)
+    return NewRows(rows, columns, every, state=state, where=keys_where)
 
 
-def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
-    """Return the partitions that have rows which meet a condition."""
+def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> tuple[list[Partition], str | None]:
+    """Return the partitions that have rows which meet a condition, and a filter on keys that all such rows meet."""
     keys = ", ".join(map(quoted, table.key_names))
     sql = f"SELECT DISTINCT {keys} FROM {quoted_table(table)} WHERE ({where}\n)"
     pruned = prune_query(spark, sql, catalog=catalog, untrusted=sql)
+    keys_where = pruned.tables[0].where if pruned.tables else None
     matching = identities_of_rows(table, pruned.frame)
-    concerned = partitions_among(catalog, table, matching, pruned.tables[0].where if pruned.tables else None)
+    concerned = partitions_among(catalog, table, matching, keys_where)
     if len(concerned) < len(matching):
         raise InvalidRowsError(
             f"table {table.full_name}: {len(matching) - len(concerned):,} partition(s) with such rows have a value "
             "that is not of its key's type, so they cannot be found by it; drop or rename them first"
         )
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
-    return concerned
+    return concerned, keys_where
 
 
 def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> list[Partition]:
@@ -435,57 +438,3 @@ def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where
     judged = with_hits(spark, catalog, table, with_padded_chars(read_partitions(spark, table, hidden), table), where)
     encoder, matching = ValueEncoder(table), identities_of_rows(table, judged.where(f.col(quoted(IS_HIT))))
     return [partition for partition in hidden if encoder.identity(partition.values) in matching]
-
-
-def identities_of_rows(table: Table, rows: DataFrame) -> dict[bytes, tuple[str | None, ...]]:
-    """Return the partitions that rows belong to: identity → values.
-
-    Args:
-        rows: The partition keys, with their types.
-    """
-    encoder = ValueEncoder(table)
-    texts = rows.select(*[without_null_texts(f.col(quoted(key)).cast("string")) for key in table.key_names]).distinct()
-    return {encoder.identity(tuple(row)): tuple(row) for row in texts.toLocalIterator()}
-
-
-def partitions_among(
-    catalog: Catalog, table: Table, identities: Mapping[bytes, tuple[str | None, ...]], where: str | None = None
-) -> list[Partition]:
-    """Return the existing partitions with some identities.
-
-    Args:
-        identities: As `identities_of_rows` returns them.
-        where: A filter that all of them meet; None to look at all partitions.
-
-    Raises:
-        ConflictError: One of them is quarantined, so its rows cannot be read with the others.
-    """
-    encoder, partitions = ValueEncoder(table), catalog.get_partitions(table.full_name, where)
-    known = {encoder.identity(partition.values): partition for partition in partitions}
-    visible = {identity: known[identity] for identity in identities if identity in known}
-    missing = [values for identity, values in identities.items() if identity not in visible]
-    if missing and (hidden := catalog.batch_get_partitions(table.full_name, missing).partitions):
-        raise ConflictError(
-            f"partition {partition_path(table.key_names, hidden[0].values)} of {table.full_name} is quarantined until "
-            "its quality is checked, and gets rows; nothing was changed. Release or drop it first"
-        )
-    return list(visible.values())
-
-
-def rows_of(spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition]) -> DataFrame:
-    """Return all rows of partitions, without those that other engines have deleted."""
-    if not partitions:
-        return empty_table(spark, table)
-    if not table.is_stored_as_iceberg:
-        return with_padded_chars(read_partitions(spark, table, partitions), table)
-    found = catalog.scan_partition_files(table.full_name)
-    ids = {partition.id for partition in partitions}
-    if found.table.engine_location is None:
-        files = [file for file in found.files if file.partition_id in ids]
-        return with_padded_chars(read_data_files(spark, found.table.in_files, files), table)
-    keys = [quoted(key) for key in table.key_names]
-    schema = ", ".join(f"{key} string" for key in keys)
-    wanted = spark.createDataFrame([partition.values for partition in partitions], schema)
-    rows = prune_table(spark, table.full_name, catalog=catalog).frame
-    same = [rows[key].eqNullSafe(wanted[key].cast(rows.schema[key.strip("`")].dataType)) for key in keys]
-    return rows.join(f.broadcast(wanted), same, "left_semi")

@@ -38,16 +38,26 @@ FILE = "calve/file"
 """The column with the path of each row's file, as Spark reports it."""
 
 
-def overwrite(spark: SparkSession, catalog: Catalog, operation: Operation, frame: DataFrame) -> dict[str, Any]:
+def overwrite(
+    spark: SparkSession, catalog: Catalog, operation: Operation, frame: DataFrame, read_from: str | None = None
+) -> dict[str, Any]:
     """Replace the rows of the partitions that new rows belong to, of a HASH table all rows; return the report.
 
     Args:
         operation: It has reserved the table.
         frame: The new rows, as for `load_rows`.
+        read_from: The metadata of the table of which they are read; None if they come from elsewhere.
     """
     with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
         table = catalog.get_table(operation.table)
-        new = SchemeRows(*shaped_rows(table, frame), may_extend=True, replaces_partitions=True, is_overwrite=True)
+        new = SchemeRows(
+            *shaped_rows(table, frame),
+            read_from=read_from,
+            may_extend=True,
+            replaces_partitions=True,
+            is_overwrite=True,
+            is_of_itself=read_from is not None,
+        )
         return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), table, new)
 
 

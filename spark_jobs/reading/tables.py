@@ -114,7 +114,7 @@ def prune_table(
             whole = prune_table(spark, table, catalog=source)
             return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
         if definition.is_stored_as_iceberg:
-            return _pruned_files(spark, source.scan_partition_files(table, where), where)
+            return prune_files(spark, source.scan_partition_files(table, where), where)
         return _pruned_folders(spark, source, table, where)
 
 
@@ -151,7 +151,12 @@ def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str
     )
 
 
-def _pruned_files(spark: SparkSession, files: PartitionFiles, where: str | None) -> PrunedTable:
+def prune_files(spark: SparkSession, files: PartitionFiles, where: str | None = None) -> PrunedTable:
+    """Return the rows of the files of a table stored as Iceberg, as of the state in which these were found.
+
+    Args:
+        where: The filter by which they were found.
+    """
     table = files.table
     if table.engine_location is None:
         rows = read_data_files(spark, table.in_files, files.files)

@@ -92,7 +92,7 @@ class SchemeRows:
         read_from: The metadata of the table when these files were read.
         may_extend: Whether a RANGE_INTERVAL table gets partitions for rows beyond the last bound.
         replaces_partitions: The rows replace those of their partitions; of a HASH table, all rows.
-        is_overwrite: Whether rows are deleted or replaced by others (`FileChange.is_overwrite`).
+        is_overwrite, is_of_itself: As in `FileChange`.
     """
 
     rows: DataFrame | None = None
@@ -102,6 +102,7 @@ class SchemeRows:
     may_extend: bool = False
     replaces_partitions: bool = False
     is_overwrite: bool = False
+    is_of_itself: bool = False
 
 
 def publish_scheme_rows(
@@ -186,6 +187,7 @@ def write_scheme_rows(
         {} if before == after else {DEFAULT_PARTITION: _out_of_default_ids(before, after)},
         new.read_from or current.table.published_location,
         new.is_overwrite,
+        new.is_of_itself,
     )
     return change, {
         "rows_loaded": rows_loaded,

@@ -18,12 +18,14 @@ from catalog.errors import (
     ConflictError,
     FencedError,
     InvalidRowsError,
+    PlanConflictError,
     VerificationFailedError,
 )
 from catalog.files.filesystem import Folder
 from catalog.model.partition_names import partition_path
 from catalog.operations.records import Operation, OperationKind
 from catalog.operations.staging import STAGED_DATA, read_staged
+from catalog.partitions.snapshots import PartitionFiles, ReplacedFiles
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import require_value_rows
 from catalog.types.key_types import FloatingType, parse_key_type
@@ -40,6 +42,8 @@ log = logging.getLogger("spark_jobs.writing.value_loading")
 
 APPEND = "append_rows"
 """The step of an append's operation."""
+
+_ATTEMPTS = 5
 
 
 def append_rows(
@@ -96,12 +100,27 @@ class NewRows:
         rows, columns: As `shaped_rows` returns them.
         replaced: The partitions whose rows they replace; those without new rows are dropped. None to add the rows.
         replaces_others: Whether they also replace the rows of other partitions that exist, to which they belong.
+        state: The files of a table stored as Iceberg of which the rows of `replaced` were read; None if they were not.
+        where, is_serializable: As in `ReplacedFiles`.
+        read_from: As in `PublishOptions`.
     """
 
     rows: DataFrame
     columns: Sequence[CheckedColumn]
     replaced: Sequence[Partition] | None = None
     replaces_others: bool = False
+    state: PartitionFiles | None = None
+    where: str | None = None
+    is_serializable: bool = True
+    read_from: str | None = None
+
+    @property
+    def replaced_files(self) -> ReplacedFiles | None:
+        """The files that were read; None if whole partitions are replaced."""
+        if self.state is None or self.replaced is None:
+            return None
+        ids = {partition.id for partition in self.replaced}
+        return self.state.replaced(ids, self.where, is_serializable=self.is_serializable)
 
 
 def publish_rows(
@@ -116,11 +135,29 @@ def publish_rows(
 
     Args:
         operation: It has reserved the table.
-        prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone.
+        prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone. Another
+            attempt follows if another engine has changed meanwhile what was read.
 
     Raises:
+        PlanConflictError: Other engines have done so during each attempt.
         CatalogError: See `append_rows`.
     """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _publish_once(spark, catalog, operation, step, table, prepare)
+        except PlanConflictError as error:
+            log.info("%s; the rows are read again", error)
+    return _publish_once(spark, catalog, operation, step, table, prepare)
+
+
+def _publish_once(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: Operation,
+    step: str,
+    table: Table,
+    prepare: Callable[[], NewRows],
+) -> dict[str, Any]:
     if operation.is_committed:
         job = catalog.operations.get_job(operation.id, step)
         attempt = 0 if job is None else job.attempt
@@ -133,13 +170,22 @@ def publish_rows(
             new = prepare()
             stage_rows(spark, catalog, table, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
+            read = new.replaced_files
             replaced = new.replaced or ()
             written = staged_partitions(table, staging) if replaced else {}
             removed = partitions_without_rows(table, replaced, written)
             if not new.replaces_others:
-                _refuse_others_rows(catalog, table, replaced, written)
+                _refuse_others_rows(catalog, table, new, written)
             return catalog.loading.publish(
-                operation.id, step, attempt, staging, is_load=False, mode=mode, removed=removed
+                operation.id,
+                step,
+                attempt,
+                staging,
+                is_load=False,
+                mode=mode,
+                removed=removed,
+                replaced=read,
+                read_from=new.read_from,
             )
         except (FencedError, CommitOutcomeUnknownError):
             # The files may be another attempt's, or those of a commit that succeeded.
@@ -170,7 +216,7 @@ def staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | Non
 
 
 def _refuse_others_rows(
-    catalog: Catalog, table: Table, replaced: Sequence[Partition], written: Mapping[bytes, tuple[str | None, ...]]
+    catalog: Catalog, table: Table, new: NewRows, written: Mapping[bytes, tuple[str | None, ...]]
 ) -> None:
     """Refuse rows of existing partitions whose own rows were not read, and would be lost.
 
@@ -178,9 +224,14 @@ def _refuse_others_rows(
         ConflictError: The rows moved to other partitions than they did when these were looked for.
     """
     encoder = ValueEncoder(table)
-    read = {encoder.identity(partition.values) for partition in replaced}
+    read = {encoder.identity(partition.values) for partition in new.replaced or ()}
     others = [values for identity, values in written.items() if identity not in read]
-    if others and (found := catalog.batch_get_partitions(table.full_name, others).partitions):
+    found = catalog.batch_get_partitions(table.full_name, others).partitions if others else []
+    if new.state is not None:
+        # Rows of partitions that other engines have added meanwhile are not replaced.
+        known = {partition.id for partition in new.state.partitions}
+        found = [partition for partition in found if partition.id in known]
+    if found:
         raise ConflictError(
             f"rows of {table.full_name} got the partition {partition_path(table.key_names, found[0].values)} by an "
             "expression that has another value each time; nothing was changed. Run the statement again, or give the "

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, LoadMode, OnInvalid
+from catalog.loading.registering import REPLACED
+from catalog.partitions.snapshots import ReplacedFiles
 from catalog.statements.session import Session
 from catalog.tables.evolution import Evolution
 
@@ -82,6 +84,7 @@ class Loader:
                 mode=LoadMode(changes["mode"]) if changes.get("mode") else None,
                 removed=changes.get("removed", ()),
                 evolution=Evolution.from_json(changes.get("evolution")),
+                replaced=ReplacedFiles(**changes["replaced"]) if changes.get("replaced") else None,
             )
 
     def load(self, source: Path, *, on_invalid: OnInvalid = OnInvalid.REFUSE, **changes: Any) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class Loader:
             self.validate(operation_id, source, **changes)
             written = self.write(operation_id, **changes)
             mode, removed = changes.get("mode"), written.get("removed", ())
-            others = {"mode": mode, "removed": removed, "evolution": written.get("evolution")}
+            others = {"mode": mode, "removed": removed, **{name: written.get(name) for name in ("evolution", REPLACED)}}
             return self.register(operation_id, written["staging"], on_invalid=on_invalid, **others)
         except Exception:
             self.catalog.operations.fail(operation_id, "TEST", "the load failed")
