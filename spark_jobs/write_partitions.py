@@ -18,7 +18,7 @@ from catalog.loading.schemes import CHANGE, COUNTS, load_counts
 from catalog.model import LoadMode
 from catalog.operations.job_requests import ValidateSourceJob, WritePartitionsJob
 from catalog.operations.records import Operation
-from catalog.operations.staging import STAGED_DATA
+from catalog.operations.staging import begin_staging
 from catalog.settings.load_keys import CHANGING_FUNCTIONS
 from catalog.tables.checks import require_readable_format
 from catalog.tables.evolution import Evolution
@@ -95,7 +95,8 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
             written = write_partition_files(rows, table, _checked(rows, table), staging, is_placed=is_placed)
         else:
             options = writer_options(catalog, table.format)
-            _write(rows, table, f"{folder}/{STAGED_DATA}", options, is_placed=is_placed)
+            data = spark_path(f"{table.location}/{begin_staging(table, staging)}")
+            _write(rows, table, data, options, is_placed=is_placed)
     validated = operation.report.get(ValidateSourceJob.script, {})
     read_rows = validated["rows"] if is_placed else _rows_read(source, read)
     if not table.is_stored_as_iceberg:

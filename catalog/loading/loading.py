@@ -32,7 +32,7 @@ from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation, OperationState
-from catalog.operations.staging import STAGING, incomplete, staging_name
+from catalog.operations.staging import STAGING, delete_staging, incomplete, staging_name
 from catalog.partitions.adding import registered
 from catalog.partitions.snapshots import ReplacedFiles, remove_partitions
 from catalog.partitions.spooling import RowSpool, taken_in
@@ -222,7 +222,7 @@ class Loading(SourceFiles):
             if staged is None or staged.number != operation.number:
                 raise incomplete(folder, staging, table.full_name)
             self._publish(own, staged)
-        folder.delete(staging)
+        delete_staging(table, staging)
         # Not with its contents: the next load of the table may have begun to stage its files.
         folder.inside(STAGING).delete_if_empty()
         with self._storage.write() as connection:

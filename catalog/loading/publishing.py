@@ -38,10 +38,11 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.operations.staging import (
-    STAGED_DATA,
-    STAGED_FILES,
     STAGING,
+    VERSIONS,
     StagedPartition,
+    data_folder,
+    delete_staging,
     incomplete,
     is_complete,
     read_staged,
@@ -57,7 +58,7 @@ from catalog.partitions.staged import (
     reserve,
     reserving_attempts,
 )
-from catalog.partitions.versions import find_unsettled, is_version_of, version_location
+from catalog.partitions.versions import delete_empty_above, find_unsettled, is_version_of, version_location
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
@@ -198,7 +199,11 @@ class Publication:
             return existing
         unsettled = find_unsettled(connection, table, new)
         if not options.is_load:
-            occupied = {identity: has_files or identity in unsettled for identity, has_files in occupied.items()}
+            needs_version = self._is_in_place
+            occupied = {
+                identity: has_files or needs_version or identity in unsettled
+                for identity, has_files in occupied.items()
+            }
             return [*existing, *added_destinations(connection, adder, new, occupied, self._staged.name)]
         return [*existing, *self._new_destinations(adder, new, occupied, unsettled)]
 
@@ -220,8 +225,8 @@ class Publication:
                     f"partition {path} of {self._table.full_name} was dropped while a load was being published; "
                     "nothing was added. Run the load again"
                 )
-            is_version = reason is None and identity in unsettled
-            if reason is None and occupied[identity] and not is_version:
+            is_unsettled = identity in unsettled
+            if reason is None and occupied[identity] and not is_unsettled:
                 raise LocationNotEmptyError(
                     f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
                     f"added. Move them elsewhere, or register them as a partition of {self._table.full_name}, and run "
@@ -229,9 +234,14 @@ class Publication:
                 )
             above = "" if reason is None else f"{self._attempt.rejected_folder}/"
             location = f"{self._table.location}/{above}{path}"
-            if is_version:
+            if reason is None and (is_unsettled or self._is_in_place):
                 location = version_location(self._table, self._staged.name, path)
             yield Destination(identity, self._packed(partition), location, reason is None, reason)
+
+    @property
+    def _is_in_place(self) -> bool:
+        """Whether the files were written where versions are read."""
+        return data_folder(self._table, self._attempt.folder).startswith(f"{VERSIONS}/")
 
     def _is_occupied(self, staged: StagedPartition) -> bool:
         path = partition_path(self._table.key_names, staged.values)
@@ -288,10 +298,15 @@ class Publication:
 
     def _move(self, move: tuple[StagedPartition, Destination]) -> None:
         staged, destination = move
-        source = f"{self._attempt.folder}/{staged.data_path(self._table.key_names)}"
+        source = staged.data_path(self._table, self._attempt.folder)
         target = self._folder.at(destination.location)
+        is_deleted_later = source.startswith(f"{self._attempt.folder}/")
         try:
-            self._folder.move_files(source, target, staged.files, is_source_deleted_later=True)
+            if target.location != f"{self._folder.location}/{source}":
+                self._folder.move_files(source, target, staged.files, is_source_deleted_later=is_deleted_later)
+                if not is_deleted_later:
+                    self._folder.inside(source).delete_if_empty()
+                    delete_empty_above(self._folder, f"{self._folder.location}/{source}")
         except MissingFileError:
             # Withdrawn meanwhile: remove the empty folder, which a repair would take for a partition.
             if destination.is_new:
@@ -419,7 +434,7 @@ def withdraw(storage: Storage, operations: Operations, table: Table, staged: Att
     operation = operations.find_by_number(staged.number)
     if operation is not None and not operation.is_committed:
         # Staged files first, so that a suspended attempt that resumes late has nothing to move.
-        folder.delete(f"{staging}/{STAGED_DATA}")
+        folder.delete(data_folder(table, staging))
         reached(Point.STAGED_DATA_DELETED)
         _undo_moves(storage, table, folder, staged)
         reached(Point.MOVES_UNDONE)
@@ -427,8 +442,7 @@ def withdraw(storage: Storage, operations: Operations, table: Table, staged: Att
     while has_more:
         with storage.write() as connection:
             has_more = free_batch(connection, staged)
-    folder.delete(f"{staging}/{STAGED_FILES}")
-    folder.delete(staging)
+    delete_staging(table, staging)
 
 
 def _undo_moves(storage: Storage, table: Table, folder: Folder, staged: AttemptName) -> None:

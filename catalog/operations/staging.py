@@ -2,10 +2,13 @@
 
     _calve_staging/<attempt>/data/k=v/…    data files, in one folder per partition, with unique names
     _calve_staging/<attempt>/files         their list: one row per partition (`StagedPartition`)
+    _calve_staging/<attempt>/begun         marks an attempt whose data files are elsewhere
     _calve_rejected/<operation>/k=v/…      the files of partitions that a load skipped
     _calve_versions/<attempt>/k=v/…        files that replace those of a partition (`catalog.partitions.versions`)
 
-The files of a table without partition keys are in `data` itself.
+The files of a table without partition keys are in `data` itself. On an object store, those of a table with partition
+keys are written to `_calve_versions`, where readers find them after the commit: a store may finish to copy a file after
+the process that asked for it has died, so what an undone load has moved could come back.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import pyarrow as pa
 
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
+from catalog.files.locations import is_local
+from catalog.model import Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import Operation
@@ -25,6 +30,7 @@ STAGING = "_calve_staging"
 REJECTED = "_calve_rejected"
 VERSIONS = "_calve_versions"
 STAGED_DATA = "data"
+_BEGUN = "begun"
 STAGED_FILES = "files"
 _COMPLETE = f"{STAGED_FILES}/_SUCCESS"
 
@@ -62,9 +68,41 @@ class StagedPartition:
         """Return its values as one string (`catalog.model.partition_names.pack_values`)."""
         return pack_values(self.values, len(key_names))
 
-    def data_path(self, key_names: Sequence[str]) -> str:
-        """Return the folder of its files, relative to the staging folder."""
-        return "/".join(part for part in (STAGED_DATA, partition_path(key_names, self.values)) if part)
+    def data_path(self, table: Table, staging: str) -> str:
+        """Return the folder of its files, relative to the table's location."""
+        parts = data_folder(table, staging), partition_path(table.key_names, self.values)
+        return "/".join(part for part in parts if part)
+
+
+def data_folder(table: Table, staging: str) -> str:
+    """Return the folder of an attempt's data files, relative to the table's location."""
+    if is_local(table.location) or not table.partition_keys:
+        return f"{staging}/{STAGED_DATA}"
+    return f"{VERSIONS}/{staging.removeprefix(f'{STAGING}/')}"
+
+
+def begin_staging(table: Table, staging: str) -> str:
+    """Make an attempt known, and return the folder of its data files, relative to the table's location.
+
+    Args:
+        staging: The attempt's staging folder, relative to the table's location.
+    """
+    folder = data_folder(table, staging)
+    if not folder.startswith(f"{staging}/"):
+        Folder(table.location).write_empty(f"{staging}/{_BEGUN}")
+    return folder
+
+
+def delete_staging(table: Table, staging: str) -> None:
+    """Delete the staging folder of an attempt, after its data files were moved, committed in place, or deleted."""
+    folder, data = Folder(table.location), data_folder(table, staging)
+    if not data.startswith(f"{staging}/"):
+        # Spark marks what it has written as complete.
+        folder.inside(data).delete_files(["_SUCCESS"])
+        if folder.inside(data).delete_if_empty():
+            folder.inside(VERSIONS).delete_if_empty()
+    folder.delete(f"{staging}/{STAGED_FILES}")
+    folder.delete(staging)
 
 
 def staging_name(operation: Operation, attempt: int) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from catalog import FileFormat, Table
 from catalog.files.filesystem import Folder
 from catalog.model.partition_names import parse_partition_path
-from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA
+from catalog.operations.staging import STAGED_FILES, STAGED_SCHEMA, data_folder
 from catalog.storage.bulk import batched
 from catalog.tables.columns import file_layout
 from spark_jobs.reading.paths import read_path, spark_path
@@ -27,10 +27,10 @@ def list_staged(spark: SparkSession, table: Table, staging: str) -> int:
     """Write the list of the staged files; return their number of rows."""
     if table.format not in (FileFormat.PARQUET, FileFormat.ORC):
         return _list_by_rows(spark, table, staging)
-    folder = Folder(f"{table.location}/{staging}")
+    folder, data = Folder(f"{table.location}/{staging}"), Folder(f"{table.location}/{data_folder(table, staging)}")
     row_count = 0
     with folder.writing_rows(f"{STAGED_FILES}/part.parquet", STAGED_SCHEMA) as writer:
-        for batch in batched(_by_footers(spark, table, folder.inside(STAGED_DATA)), _BATCH):
+        for batch in batched(_by_footers(spark, table, data), _BATCH):
             row_count += sum(partition["row_count"] for partition in batch)
             writer.write_table(pa.Table.from_pylist(batch, STAGED_SCHEMA))
     folder.write_empty(f"{STAGED_FILES}/_SUCCESS")
@@ -53,9 +53,9 @@ def _by_footers(spark: SparkSession, table: Table, data: Folder) -> Iterator[dic
 
 def _list_by_rows(spark: SparkSession, table: Table, staging: str) -> int:
     """List files whose format has no row count, by reading their rows."""
-    path = f"{spark_path(table.location)}/{staging}"
-    target = f"{path}/{STAGED_FILES}"
-    _listed_by_spark(spark, table, read_path(f"{path}/{STAGED_DATA}")).coalesce(1).write.parquet(target)
+    path = spark_path(table.location)
+    target = f"{path}/{staging}/{STAGED_FILES}"
+    _listed_by_spark(spark, table, read_path(f"{path}/{data_folder(table, staging)}")).coalesce(1).write.parquet(target)
     return int(spark.read.parquet(read_path(target)).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
 
 

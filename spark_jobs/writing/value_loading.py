@@ -24,7 +24,7 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder
 from catalog.model.partition_names import partition_path
 from catalog.operations.records import Operation, OperationKind
-from catalog.operations.staging import STAGED_DATA, read_staged
+from catalog.operations.staging import begin_staging, read_staged
 from catalog.partitions.snapshots import PartitionFiles, ReplacedFiles
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import require_value_rows
@@ -292,13 +292,13 @@ def stage_rows(
         _compare(table, staging, check.finish(), listed)
         return listed
     written = check.observe(rows).select(*_written(table, columns))
-    folder = f"{spark_path(table.location)}/{staging}"
+    folder = spark_path(f"{table.location}/{begin_staging(table, staging)}")
     keys = [f.col(f"`{key}`") for key in table.key_names]
     writer = (written.hint("rebalance", *keys) if keys else written).write
     if keys:
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
-        writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
+        writer.format(table.format).options(**writer_options(catalog, table.format)).save(folder)
     listed = list_staged(spark, table, staging)
     _compare(table, staging, check.finish(), listed)
     return listed

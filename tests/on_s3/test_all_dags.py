@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset
@@ -60,9 +61,11 @@ def test_loads_make_partitions_with_all_rows(loads: dict[str, Loads], catalog: C
     assert catalog.get_partition_index(name, INDEX).state is IndexState.ACTIVE
 
 
-def test_files_of_hive_style_partitions_are_where_engines_look(
+def test_files_of_hive_style_partitions_are_where_engines_look_after_a_vacuum(
     loads: dict[str, Loads], catalog: Catalog, store: StoreClient
 ) -> None:
+    for _ in range(2):
+        assert catalog.vacuum(HIVE_STYLE, grace=timedelta(0)).problems == ()
     files = object_stores.s3_file_system("lake")
     location = catalog.get_table(HIVE_STYLE).location.removeprefix("s3://")
     data = pyarrow.dataset.dataset(location, filesystem=files, format="parquet", partitioning="hive")

@@ -42,7 +42,7 @@ COMMIT = {
     "upload of parts": rf"PUT {_FILE}[?&]partNumber=",
     "completion of uploads": rf"POST {_FILE}[?&]uploadId=",
 }
-REQUESTS = {**COMMIT, "publication": rf"PUT (?!\S*/_calve_staging/){_FILE} "}
+REQUESTS = {**COMMIT, "publication": r"GET \S*/_calve_staging/\S+/files/\S+\.parquet[ ?]"}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -194,6 +195,9 @@ def test_a_load_ends_as_if_the_server_had_never_been_down(runs: Runs, catalog: C
     assert {partition.values: partition.row_count for partition in catalog.get_partitions(HIVE_STYLE)} == expected
     assert catalog.get_partition_index(HIVE_STYLE, "by_month").state is IndexState.ACTIVE
     assert catalog.operations.get(run.operation_id).state is OperationState.CLEANED
+    # Readers that only list the table's folder see the rows when vacuum has settled the partitions.
+    for _ in range(2):
+        assert catalog.vacuum(HIVE_STYLE, grace=timedelta(0)).problems == ()
     location = catalog.get_table(HIVE_STYLE).location.removeprefix("s3://")
     files = object_stores.s3_file_system("lake")
     data = pyarrow.dataset.dataset(location, filesystem=files, format="parquet", partitioning="hive").to_table()
