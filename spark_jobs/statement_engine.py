@@ -45,7 +45,7 @@ from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.explaining import explain_query
 from spark_jobs.queries.query import PrunedQuery, prune_query
-from spark_jobs.queries.table_names import reads_iceberg
+from spark_jobs.queries.table_names import may_read, reads_iceberg
 from spark_jobs.queries.views import expression_with_views, merge_with_views, with_views
 from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
@@ -197,10 +197,9 @@ class SparkEngine:
             # Before the frame, because a session without Iceberg's runtime is replaced.
             self._session_for(table)
             before = self._catalog.get_table(table.full_name)
-            pruned = self._pruned(query, database)
-            reads_itself = any(read.table == table.full_name for read in pruned.tables)
+            reads_itself = may_read(self._catalog, with_views(self._catalog, query, database), database, table)
             read_from = (before.metadata_location or before.live_location) if reads_itself else None
-            frame = pruned.frame
+            frame = self._frame(query, database)
             types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
             every = list(types)
             given = list(columns) or [name for name in every if name not in (values or {})]

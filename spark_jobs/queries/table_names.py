@@ -45,6 +45,17 @@ def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
     )
 
 
+def may_read(catalog: Catalog, sql: str, database: str, table: Table) -> bool:
+    """Return whether SQL text may read a table: text without table references may be one that only Spark can parse.
+
+    Args:
+        database: The database of table names without one.
+    """
+    nodes = nodes_of_text(sql)
+    found = (named_table(catalog, node, database) for node in nodes)
+    return not nodes or any(one is not None and one.full_name == table.full_name for one in found)
+
+
 def is_read_by_iceberg(node: exp.Table, table: Table) -> bool:
     """Return whether Iceberg always reads what a reference names: an Iceberg table, or a metadata table of one."""
     return table.is_iceberg or bool(node.catalog)

@@ -15,7 +15,7 @@ from catalog.errors import ConflictError, PlanConflictError
 from catalog.statements.session import Session
 from tests.support.effort import sampled
 from tests.support.iceberg_tables import sql_catalog
-from tests.support.partition_files import check_partitions, rows_by_calve
+from tests.support.partition_files import check_partitions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -100,108 +100,119 @@ COMMITS: dict[str, tuple[Callable[[IcebergTable], None], Change]] = {
     ),
 }
 
-CASES = [(statement, commit) for statement in STATEMENTS for commit in COMMITS]
-SAMPLE = [
-    ("delete", "append"),
-    ("update", "delete a row"),
-    ("merge", "append"),
-    ("compact", "append"),
-    ("overwrite by itself", "append"),
-]
+CREATE = "CREATE TABLE orders (id int, note string) PARTITIONED BY (day int)"
+KINDS = {
+    "stored as Iceberg": (f"{CREATE} STORED AS ICEBERG",),
+    "range": (f"{CREATE} STORED BY 'carbondata' TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2, 3')",),
+    "migrated": (
+        f"{CREATE} STORED AS PARQUET",
+        "CALL iceberg.system.migrate(schema_name => 'demo', table_name => 'orders')",
+    ),
+}
+"""Kind of table → the statements that create it."""
+
+CASES = [(kind, statement, commit) for kind in KINDS for statement in STATEMENTS for commit in COMMITS]
+SAMPLE = [("stored as Iceberg", "delete", "append")]
+
+
+class Orders:
+    """A session with the table, and an engine that commits between the reading and the publication of a change."""
+
+    def __init__(self, session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.session, self._catalog, self._monkeypatch = session, catalog, monkeypatch
+
+    def create(self, kind: str) -> None:
+        for text in KINDS[kind]:
+            self.session.execute(text)
+        for rows in (sorted(ROWS)[::2], sorted(ROWS)[1::2]):
+            self.session.execute(f"INSERT INTO orders VALUES {', '.join(map(repr, rows))}")
+
+    def commit_between(self, commit: Callable[[IcebergTable], None], times: int) -> None:
+        """Have the engine commit before each of the next publications."""
+        left = iter(range(times))
+        for owner, name in (
+            (self._catalog.loading, "publish"),
+            (self._catalog.committer, "commit"),
+            (self._catalog.committer, "commit_metadata"),
+        ):
+            self._monkeypatch.setattr(owner, name, self._after_a_commit(getattr(owner, name), commit, left))
+
+    def _after_a_commit(
+        self, publish: Callable[..., Any], commit: Callable[[IcebergTable], None], left: Iterator[int]
+    ) -> Callable[..., Any]:
+        def published(*arguments: Any, **options: Any) -> Any:
+            if next(left, None) is not None:
+                with sql_catalog(self._catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
+                    commit(iceberg.load_table(NAME))
+            return publish(*arguments, **options)
+
+        return published
+
+    def rows(self) -> list[Row]:
+        return [tuple(row) for row in self.session.execute("SELECT id, note, day FROM orders").rows]
 
 
 @pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+def orders(iceberg_spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orders]:
     from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
     catalog.create_database("demo")
-    with Session(catalog, database="demo", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
-        opened.execute("CREATE TABLE orders (id int, note string) PARTITIONED BY (day int) STORED AS ICEBERG")
-        opened.execute(f"INSERT INTO orders VALUES {', '.join(map(repr, sorted(ROWS)[::2]))}")
-        opened.execute(f"INSERT INTO orders VALUES {', '.join(map(repr, sorted(ROWS)[1::2]))}")
-        yield opened
+    start = lambda opened: SparkEngine(opened, configure(iceberg_spark))  # noqa: E731
+    with Session(catalog, database="demo", start=start) as session:
+        yield Orders(session, catalog, monkeypatch)
 
 
-@pytest.fixture
-def before_publication(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[IcebergTable], None], int], None]:
-    """Have another engine commit before each of the next publications of the catalog."""
-
-    def arrange(commit: Callable[[IcebergTable], None], times: int) -> None:
-        publish, left = catalog.loading.publish, iter(range(times))
-
-        def published(*arguments: Any, **options: Any) -> dict[str, Any]:
-            if next(left, None) is not None:
-                with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
-                    commit(iceberg.load_table(NAME))
-            return publish(*arguments, **options)
-
-        monkeypatch.setattr(catalog.loading, "publish", published)
-
-    return arrange
-
-
-@pytest.mark.parametrize(("statement", "commit"), sampled(CASES, SAMPLE))
+@pytest.mark.parametrize(("kind", "statement", "commit"), sampled(CASES, SAMPLE))
 def test_rows_equal_a_serial_order_of_the_statement_and_the_commit(
-    session: Session,
-    catalog: Catalog,
-    spark: SparkSession,
-    before_publication: Callable[..., None],
-    statement: str,
-    commit: str,
+    orders: Orders, catalog: Catalog, kind: str, statement: str, commit: str
 ) -> None:
     (text, changed), (run, committed) = STATEMENTS[statement], COMMITS[commit]
-    before_publication(run, 1)
-    orders = [committed(changed(ROWS)), changed(committed(ROWS))]
+    orders.create(kind)
+    orders.commit_between(run, 1)
+    serial = [committed(changed(ROWS)), changed(committed(ROWS))]
     try:
-        session.execute(text)
+        orders.session.execute(text)
     except ConflictError:
-        orders = [committed(ROWS)]
-    found = rows_by_calve(spark, catalog, NAME)
+        serial = [committed(ROWS)]
+    found = orders.rows()
     assert len(found) == len(set(found))
-    assert set(found) in orders
-    check_partitions(catalog, NAME)
+    assert set(found) in serial
+    if kind == "stored as Iceberg":
+        check_partitions(catalog, NAME)
 
 
-def test_a_statement_that_is_overtaken_again_and_again_is_refused_with_nothing_changed(
-    session: Session, catalog: Catalog, spark: SparkSession, before_publication: Callable[..., None]
-) -> None:
+def test_a_statement_that_is_overtaken_again_and_again_is_refused_with_nothing_changed(orders: Orders) -> None:
     numbers = iter(range(100, 200))
-    before_publication(lambda table: _append((next(numbers), "a", 1))(table), 99)
+    orders.create("stored as Iceberg")
+    orders.commit_between(lambda table: _append((next(numbers), "a", 1))(table), 99)
     with pytest.raises(PlanConflictError, match="Run the statement or load again"):
-        session.execute("DELETE FROM orders WHERE note = 'a'")
+        orders.session.execute("DELETE FROM orders WHERE note = 'a'")
     added = next(numbers) - 100
-    assert set(rows_by_calve(spark, catalog, NAME)) == ROWS | {(100 + number, "a", 1) for number in range(added)}
+    assert set(orders.rows()) == ROWS | {(100 + number, "a", 1) for number in range(added)}
 
 
-def test_appends_to_other_partitions_do_not_overtake_a_statement(
-    session: Session, catalog: Catalog, spark: SparkSession, before_publication: Callable[..., None]
-) -> None:
+def test_appends_to_other_partitions_do_not_overtake_a_statement(orders: Orders) -> None:
     numbers = iter(range(100, 200))
-    before_publication(lambda table: _append((next(numbers), "a", 2))(table), 99)
-    session.execute("DELETE FROM orders WHERE day = 1 AND note = 'a'")
+    orders.create("stored as Iceberg")
+    orders.commit_between(lambda table: _append((next(numbers), "a", 2))(table), 99)
+    orders.session.execute("DELETE FROM orders WHERE day = 1 AND note = 'a'")
     assert next(numbers) == 101
-    assert set(rows_by_calve(spark, catalog, NAME)) == (ROWS - {(1, "a", 1)}) | {(100, "a", 2)}
+    assert set(orders.rows()) == (ROWS - {(1, "a", 1)}) | {(100, "a", 2)}
 
 
 def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_is_run_again(
-    session: Session,
-    catalog: Catalog,
-    spark: SparkSession,
-    make_loader: Callable[..., Loader],
-    tmp_path: Path,
-    before_publication: Callable[..., None],
+    orders: Orders, catalog: Catalog, make_loader: Callable[..., Loader], tmp_path: Path
 ) -> None:
+    orders.create("stored as Iceberg")
     loader, source = make_loader(NAME, {"day": "int"}), tmp_path / "source"
     source.mkdir()
     (source / "a.csv").write_text("id,note,day\n1,new,1\n6,new,1\n")
     merge = {"keys": ["day", "id"]}
-    before_publication(_append((8, "b", 1)), 1)
+    orders.commit_between(_append((8, "b", 1)), 1)
     with pytest.raises(PlanConflictError, match="added rows that this change may concern"):
         loader.load(source, mode="merge", merge=merge)
-    assert set(rows_by_calve(spark, catalog, NAME)) == ROWS | {(8, "b", 1)}
+    assert set(orders.rows()) == ROWS | {(8, "b", 1)}
     loader.load(source, mode="merge", merge=merge)
-    assert set(rows_by_calve(spark, catalog, NAME)) == _merged(ROWS) | {(8, "b", 1)}
+    assert set(orders.rows()) == _merged(ROWS) | {(8, "b", 1)}
     check_partitions(catalog, NAME)
