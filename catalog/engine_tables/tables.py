@@ -33,6 +33,7 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder
 from catalog.files.folders import has_only_empty_folders, make_folders
 from catalog.files.locations import comparable, is_local
+from catalog.iceberg.documents.consistency import check_consistency
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -183,6 +184,7 @@ class EngineTables(EngineEntries):
         else:
             document = normalised(document)
             check_table(document)
+            check_consistency(document)
         check_places([], document)
         return document
 
