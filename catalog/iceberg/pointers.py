@@ -23,7 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError, TableNotFoundError
-from catalog.files.locations import comparable
+from catalog.files.locations import comparable, folder_keys, keys_above, name_nodes, spellings
+from catalog.iceberg.places import METADATA
 from catalog.model import Table
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
@@ -254,6 +255,47 @@ def delete_pointer(
     )
     connection.execute(delete(IcebergTableRow).where(*conditions))
     return True
+
+
+def name_of_metadata(connection: Connection, location: str) -> str | None:
+    """Return the full name of a table whose current metadata are in a file; None if there is none."""
+    row = IcebergTableRow
+    query = select(row.catalog_name, row.table_namespace, row.table_name, row.metadata_location)
+    found = connection.execute(query.where(is_table(), row.metadata_location == location).limit(1)).one_or_none()
+    return None if found is None else Pointer(*found).full_name
+
+
+def find_table_near(connection: Connection, location: str, *, without: str) -> Pointer | None:
+    """Return an Iceberg table whose folder equals, contains or lies inside a folder; None if there is none.
+
+    The folder of a table is taken to be that in which the folder of its metadata is, as it is unless its properties
+    place the metadata elsewhere.
+
+    Args:
+        without: The full name of a table to ignore.
+    """
+    row, keys = IcebergTableRow, folder_keys([location])
+    nodes = name_nodes([location])
+    inside = [f"{spelling}/" for key in keys for spelling in spellings(key, nodes)]
+    around = {above for key in keys for above in keys_above(key)}
+    homes = [f"{spelling}/{METADATA}/" for key in around for spelling in spellings(key, nodes)]
+    begins = or_(*(row.metadata_location.startswith(start, autoescape=True) for start in (*inside, *homes)))
+    query = select(row.catalog_name, row.table_namespace, row.table_name, row.metadata_location)
+    for found in connection.execute(query.where(is_table(), begins)):
+        pointer = Pointer(*found)
+        if pointer.full_name == without:
+            continue
+        # The conditions of the query also find tables in a folder of metadata, and on SQLite other cases of letters.
+        own = folder_keys([_home(pointer.location)])
+        if around & own.keys() or any(above in keys for key in own for above in keys_above(key)):
+            return pointer
+    return None
+
+
+def _home(metadata_location: str) -> str:
+    """Return the folder that has a table's folder of metadata."""
+    folder = metadata_location.rpartition("/")[0]
+    return folder.removesuffix(f"/{METADATA}")
 
 
 def share_location(connection: Connection, database: str, table: str, location: str) -> None:

@@ -118,7 +118,7 @@ class TableMethods(DatabaseMethods):
         """
         given = own_form(replace(given, name=normalised(given.name)))
         if (metadata := metadata_of(given)) is not None:
-            self.catalog.iceberg.register(identifier_of(given.name), metadata)
+            self.catalog.iceberg.register(identifier_of(given.name), metadata, is_rename=True)
             return self.table(given.name)
         return hive_table(self.catalog.table_entries.create(given.name, entry_of(given), indexes))
 
@@ -191,7 +191,7 @@ class TableMethods(DatabaseMethods):
                 base = expected[1]
             if base is None:
                 raise EntryModifiedError(str(name), METADATA, current.parameters[METADATA], metadata)
-            self.catalog.iceberg.point(identifier_of(name), metadata, expected=base)
+            self.catalog.iceberg.point(identifier_of(name), metadata, expected=base, folder=given.location)
         if given.name != name:
             self.catalog.iceberg.rename(identifier_of(name), identifier_of(given.name))
         return self.table(given.name)

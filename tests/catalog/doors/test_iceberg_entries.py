@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,10 +18,13 @@ from catalog.engine_tables.model import Commit, NewTable
 from catalog.errors import (
     EntryModifiedError,
     IcebergTableError,
+    InvalidRequestError,
+    LocationInUseError,
     LocationNotAllowedError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.iceberg.documents.files import read_document
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column
 from catalog.model.identifiers import TableName
@@ -112,6 +118,35 @@ def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str
     new = TableName("default", "renamed")
     assert entries.alter_table(EVENTS, replace(created, name=new)) == replace(created, name=new)
     assert entries.table_names("demo") == []
+
+
+def test_a_table_gets_no_metadata_of_another_one(entries: Entries, metadata: list[str]) -> None:
+    created = entries.create_table(entry(metadata[0]))
+    identifier = identifier_of(TableName("demo", "other"))
+    other = entries.catalog.iceberg.create(identifier, NewTable(SCHEMA)).location
+    assert other is not None
+    own, foreign = (read_document(location) for location in (metadata[1], other))
+    uuid = {"table-uuid": own["table-uuid"]}
+    elsewhere = f"{own['location']}-moved"
+    folder = metadata[1].rpartition("/")[0]
+    for number, (document, location) in enumerate(
+        [
+            (foreign, created.location),
+            ({**own, "table-uuid": str(uuid4())}, created.location),
+            ({**foreign, **uuid}, created.location),
+            ({**foreign, **uuid}, foreign["location"]),
+            ({**own, "location": elsewhere}, created.location),
+            ({**own, "location": elsewhere}, None),
+        ]
+    ):
+        path = Path(folder, f"0000{number}-x.metadata.json")
+        path.write_text(json.dumps(document))
+        given = entry(str(path), previous_metadata_location=metadata[0])
+        with pytest.raises((InvalidRequestError, LocationInUseError), match=r"uuid|to move the table|demo\.other"):
+            entries.alter_table(EVENTS, replace(given, location=location))
+    assert entries.table(EVENTS) == created
+    moved = replace(given, location=elsewhere)
+    assert entries.alter_table(EVENTS, moved).location == elsewhere
 
 
 def test_metadata_elsewhere_are_refused(entries: Entries, metadata: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
