@@ -6,6 +6,7 @@ catalog's transactions, together with other changes. An engine finds the tables 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,15 +61,17 @@ class Pointer:
 
 def all_pointers(connection: Connection) -> list[Pointer]:
     """Return all Iceberg tables, including those of other catalogs in the same database."""
+    return list(_pointers(connection))
+
+
+def _pointers(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[Pointer]:
     row = IcebergTableRow
     query = select(
         row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
-    ).where(is_table())
-    return [
-        Pointer(catalog, database, name, location, previous)
-        for catalog, database, name, location, previous in connection.execute(query)
-        if location
-    ]
+    ).where(is_table(), *conditions)
+    for catalog, database, name, location, previous in connection.execute(query):
+        if location:
+            yield Pointer(catalog, database, name, location, previous)
 
 
 def find_pointer(connection: Connection, database: str, table: str) -> str | None:
@@ -259,10 +262,8 @@ def delete_pointer(
 
 def name_of_metadata(connection: Connection, location: str) -> str | None:
     """Return the full name of a table whose current metadata are in a file; None if there is none."""
-    row = IcebergTableRow
-    query = select(row.catalog_name, row.table_namespace, row.table_name, row.metadata_location)
-    found = connection.execute(query.where(is_table(), row.metadata_location == location).limit(1)).one_or_none()
-    return None if found is None else Pointer(*found).full_name
+    found = next(_pointers(connection, IcebergTableRow.metadata_location == location), None)
+    return None if found is None else found.full_name
 
 
 def find_table_near(connection: Connection, location: str, *, without: str) -> Pointer | None:
@@ -274,15 +275,12 @@ def find_table_near(connection: Connection, location: str, *, without: str) -> P
     Args:
         without: The full name of a table to ignore.
     """
-    row, keys = IcebergTableRow, folder_keys([location])
-    nodes = name_nodes([location])
+    keys, nodes = folder_keys([location]), name_nodes([location])
     inside = [f"{spelling}/" for key in keys for spelling in spellings(key, nodes)]
     around = {above for key in keys for above in keys_above(key)}
     homes = [f"{spelling}/{METADATA}/" for key in around for spelling in spellings(key, nodes)]
-    begins = or_(*(row.metadata_location.startswith(start, autoescape=True) for start in (*inside, *homes)))
-    query = select(row.catalog_name, row.table_namespace, row.table_name, row.metadata_location)
-    for found in connection.execute(query.where(is_table(), begins)):
-        pointer = Pointer(*found)
+    named = IcebergTableRow.metadata_location
+    for pointer in _pointers(connection, or_(*(named.startswith(start, autoescape=True) for start in inside + homes))):
         if pointer.full_name == without:
             continue
         # The conditions of the query also find tables in a folder of metadata, and on SQLite other cases of letters.
