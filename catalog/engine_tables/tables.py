@@ -33,6 +33,7 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder
 from catalog.files.folders import has_only_empty_folders, make_folders
 from catalog.files.locations import comparable, is_local
+from catalog.iceberg.documents.consistency import check_consistency
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -45,6 +46,7 @@ from catalog.iceberg.pointers import (
     check_length,
     insert_pointer,
     move_pointer,
+    name_of_metadata,
 )
 from catalog.model.identifiers import TableName
 from catalog.operations.tables import name_lock, refuse_awaited_name
@@ -150,12 +152,20 @@ class EngineTables(EngineEntries):
         return self._publish([_Prepared(identifier, None, document)], is_view=True, also=also)[0]
 
     def register(
-        self, identifier: Identifier, location: str, *, overwrite: bool = False, is_view: bool = False
+        self,
+        identifier: Identifier,
+        location: str,
+        *,
+        overwrite: bool = False,
+        is_view: bool = False,
+        is_rename: bool = False,
     ) -> Loaded:
         """Make a metadata file a table or view.
 
         Args:
             overwrite: Replace the metadata of an existing table.
+            is_rename: Another table may have these metadata: clients of Glue rename a table by creating one of the new
+                name, and then dropping the one of the former name.
 
         Raises:
             CatalogError: As for `create`.
@@ -168,7 +178,8 @@ class EngineTables(EngineEntries):
                 if not move_pointer(connection, entry.database, entry.name, entry.location, location):
                     raise ConflictError(f"{identifier}: another commit came first; register the metadata again")
             else:
-                self._claim(connection, identifier, document, is_view=is_view)
+                former = name_of_metadata(connection, location) if is_rename else None
+                self._claim(connection, identifier, document, is_view=is_view, former=former)
                 insert_pointer(connection, identifier.namespace.stored, identifier.name, location, is_view=is_view)
         return Loaded(location, document)
 
@@ -183,19 +194,25 @@ class EngineTables(EngineEntries):
         else:
             document = normalised(document)
             check_table(document)
+            check_consistency(document)
         check_places([], document)
         return document
 
-    def point(self, identifier: Identifier, location: str, *, expected: str) -> None:
+    def point(self, identifier: Identifier, location: str, *, expected: str, folder: str | None) -> None:
         """Move a table to metadata that an engine has written, if it still has the expected ones.
 
+        Args:
+            folder: The location of the table in the entry that names the metadata; None for the one that it has.
+
         Raises:
+            InvalidRequestError: The metadata are those of another table.
             TableNotFoundError: It does not exist.
             EntryModifiedError: It has other metadata.
             CatalogError: As for `create`.
         """
         document = self._written_document(location)
         before = self.load(identifier)
+        _require_same_table(identifier, before.document, document, folder)
         with self._storage.write() as connection:
             self._claim_folders(connection, identifier, before.document, document)
             names = identifier.namespace.stored, identifier.name
@@ -244,18 +261,37 @@ class EngineTables(EngineEntries):
         is_free = Folder(usual).is_empty("") or (is_local(usual) and has_only_empty_folders(usual))
         return usual if is_free else f"{usual}-{uuid4().hex[:12]}"
 
-    def _claim(self, connection: Connection, identifier: Identifier, document: Json, *, is_view: bool) -> None:
-        """Lock the name of a new table or view, and check that it is free, and the folders of a table, too."""
+    def _claim(
+        self,
+        connection: Connection,
+        identifier: Identifier,
+        document: Json,
+        *,
+        is_view: bool,
+        former: str | None = None,
+    ) -> None:
+        """Lock the name of a new table or view, and check that it is free, and the folders of a table, too.
+
+        Args:
+            former: The full name of a table that may have the same folders.
+        """
         self.namespaces.lock(connection, identifier.namespace)
         hold(connection, LOCATIONS, name_lock(f"{identifier.namespace.stored}.{identifier.name}"))
         self._refuse_taken(connection, identifier, is_view=is_view)
         if identifier.table is not None:
             refuse_awaited_name(connection, str(identifier.table))
         if not is_view:
-            self._claim_folders(connection, identifier, None, document)
+            self._claim_folders(connection, identifier, None, document, former)
 
-    def _claim_folders(self, connection: Connection, identifier: Identifier, before: Json | None, after: Json) -> None:
-        """Check that no folder which new metadata of a table name, and those before do not, is one of a Calve table.
+    def _claim_folders(
+        self,
+        connection: Connection,
+        identifier: Identifier,
+        before: Json | None,
+        after: Json,
+        former: str | None = None,
+    ) -> None:
+        """Check that no folder which new metadata of a table name, and those before do not, is one of another table.
 
         Raises:
             LocationInUseError: One is.
@@ -272,8 +308,9 @@ class EngineTables(EngineEntries):
                 )
         if folders := [folder for folder in folders_of(after) if folder not in known]:
             hold(connection, LOCATIONS)
+            stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
             for folder in folders:
-                claim_held_location(connection, folder, str(identifier), table_id or 0)
+                claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -387,6 +424,25 @@ class EngineTables(EngineEntries):
         except CatalogError as error:
             # The commit has succeeded, which its client must learn.
             log.warning("obsolete metadata files of table %s stay: %s", change.identifier, error)
+
+
+def _require_same_table(identifier: Identifier, before: Json, after: Json, folder: str | None) -> None:
+    """Refuse metadata of another table as those of a table.
+
+    Args:
+        folder: The location that the client names for the table; None for the one that it has.
+    """
+    known, given = before.get("table-uuid"), after.get("table-uuid")
+    if known is not None and str(known).lower() != str(given).lower():
+        raise InvalidRequestError(
+            f"table {identifier} has the uuid {known}, and the metadata that of another table: {given}; commit the "
+            "table's own metadata"
+        )
+    if comparable(after["location"]) not in {comparable(before["location"]), comparable(folder or before["location"])}:
+        raise InvalidRequestError(
+            f"table {identifier} is in {before['location']}, and the metadata are those of a table in "
+            f"{after['location']}; to move the table, name that location in its entry, too"
+        )
 
 
 def _folder_name(identifier: Identifier) -> str:

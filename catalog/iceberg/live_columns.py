@@ -6,7 +6,9 @@ and the partition spec since. The metadata are read as JSON, because PyIceberg d
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from catalog.errors import InvalidRequestError, StorageError, UnreadableMetadataError
@@ -26,6 +28,12 @@ _NAMES: Final = {
 }
 """Names that differ from Iceberg's own; for types that Spark does not have, those that it reads and writes."""
 
+_TOTALS: Final = {"numFiles": "total-data-files", "numRows": "total-records", "totalSize": "total-files-size"}
+"""Statistics of a metastore → the totals in a snapshot's summary."""
+
+_LONGEST_PARAMETER: Final = 32_672
+"""The longest value that Iceberg writes into a metastore. Source: `iceberg.hive.table-property-max-size`."""
+
 
 def with_live_columns(table: Table) -> Table:
     """Return an Iceberg table with the columns and partition keys of its current metadata.
@@ -40,14 +48,56 @@ def with_live_columns(table: Table) -> Table:
     return _with_columns(table, _metadata(table))
 
 
+def metastore_parameters(table: Table) -> dict[str, str]:
+    """Return what a metastore keeps of the current metadata in the parameters of an Iceberg table.
+
+    Raises:
+        TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
+
+    Source: `HMSTablePropertyHelper` of Apache Iceberg, which leaves out texts that are too long for a metastore.
+    """
+    return dict(_parameters(table.full_name, require_metadata(table)))
+
+
+@lru_cache(maxsize=64)
+def _parameters(name: str, location: str) -> dict[str, str]:
+    document = _read(name, location)
+    spec, order = _spec(document), by_id(document["sort-orders"], "order-id", document["default-sort-order-id"])
+    parameters = {
+        "current-schema": _json(_schema(document)),
+        "snapshot-count": str(len(document["snapshots"])),
+        **({"uuid": document["table-uuid"]} if document.get("table-uuid") else {}),
+        **({"default-partition-spec": _json(spec)} if spec["fields"] else {}),
+        **({"default-sort-order": _json(order)} if order["fields"] else {}),
+    }
+    current = document["current-snapshot-id"]
+    if current is not None:
+        snapshot = by_id(document["snapshots"], "snapshot-id", current)
+        summary = {key: value for key, value in (snapshot.get("summary") or {}).items() if key != "operation"}
+        parameters |= {
+            "current-snapshot-id": str(current),
+            "current-snapshot-timestamp-ms": str(snapshot["timestamp-ms"]),
+            "current-snapshot-summary": _json(summary),
+            **{name: summary[total] for name, total in _TOTALS.items() if total in summary},
+        }
+    return {name: text for name, text in parameters.items() if len(text) <= _LONGEST_PARAMETER}
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def _metadata(table: Table) -> Json:
-    location = require_metadata(table)
+    return _read(table.full_name, require_metadata(table))
+
+
+def _read(name: str, location: str) -> Json:
     try:
         document = normalised(read_document(location))
         check_schema(_schema(document))
         check_spec(_spec(document))
     except (StorageError, InvalidRequestError, OSError, ValueError) as error:
-        raise UnreadableMetadataError(table.full_name, location, str(error).split("\n")[0]) from error
+        raise UnreadableMetadataError(name, location, str(error).split("\n")[0]) from error
     return document
 
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
-from pyiceberg.serializers import FromInputFile, ToOutputFile
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary, update_snapshot_summaries
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -33,7 +33,7 @@ from catalog.errors import UnsupportedFormatError
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.layout import highest_mapped_id
 from catalog.iceberg.places import METADATA
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, read_contents
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -183,7 +183,7 @@ def require_version(metadata: TableMetadata, location: str) -> None:
 
 def read_metadata(location: str) -> TableMetadata:
     """Return the metadata of a table."""
-    return FromInputFile.table_metadata(file_io(location).new_input(location))
+    return TableMetadataUtil.parse_raw(read_contents(location).decode())
 
 
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:

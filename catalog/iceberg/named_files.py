@@ -5,7 +5,6 @@ Only paths are interpreted, so metadata of every format version are read, even o
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import struct
@@ -27,11 +26,10 @@ from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, read_contents
 
 log = logging.getLogger(__name__)
 
-_GZIP = b"\x1f\x8b"
 _SYNC_BYTES = 16
 _DELETED = 2
 _MANIFEST_LIST = Schema(NestedField(500, "manifest_path", StringType(), required=True))
@@ -324,9 +322,7 @@ def _read_contents(location: str, expired: Expired = Expired()) -> _Contents:
 
 
 def _read_document(location: str) -> dict[str, Any]:
-    with file_io(location).new_input(location).open() as opened:
-        content = opened.read()
-    document = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+    document = json.loads(read_contents(location))
     if not isinstance(document, dict) or "format-version" not in document:
         raise ValueError("it is not the metadata of an Iceberg table")
     return document

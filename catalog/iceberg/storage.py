@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+from io import BytesIO
 
 from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, load_file_io
@@ -12,7 +14,11 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalog.files.object_stores import s3_file_system
 
+MOST_BYTES = 256 << 20
+"""Maximum size of a metadata file, unpacked; 10,000 snapshots have some 10 MB."""
+
 _LOCAL = re.compile("file:/+")
+_GZIP = b"\x1f\x8b"
 
 
 class _LiteralFileIO(PyArrowFileIO):
@@ -40,3 +46,24 @@ def file_io(location: str) -> FileIO:
     """Return the file access for a table, given the location of one of its files."""
     io = load_file_io({}, location)
     return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
+
+
+def read_contents(location: str) -> bytes:
+    """Return the contents of a metadata file, unpacked if it is compressed.
+
+    Raises:
+        OSError, EOFError: It cannot be read, or is damaged.
+        ValueError: It has more bytes than metadata have: a small file can unpack to more than the memory holds.
+    """
+    with file_io(location).new_input(location).open() as stream:
+        stream.seek(0, os.SEEK_END)
+        size = stream.tell()
+        stream.seek(0)
+        contents = stream.read() if size <= MOST_BYTES else b""
+    if contents.startswith(_GZIP):
+        with gzip.open(BytesIO(contents)) as unpacked:
+            contents = unpacked.read(MOST_BYTES + 1)
+        size = len(contents)
+    if size > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES:,} bytes, the maximum of metadata")
+    return contents

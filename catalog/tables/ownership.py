@@ -19,6 +19,7 @@ from catalog.files.locations import (
     keys_above,
     location_key,
 )
+from catalog.iceberg.pointers import find_table_near
 from catalog.model import Table, TableKind
 from catalog.settings.places import require_location
 from catalog.storage.bulk import among, batched
@@ -93,15 +94,19 @@ def claim_location(connection: Connection, location: str, table: str, table_id: 
     return claim_held_location(connection, location, table, table_id)
 
 
-def claim_held_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
+def claim_held_location(
+    connection: Connection, location: str, table: str, table_id: int = 0, *, stored_name: str | None = None
+) -> bytes | None:
     """Check that no other table uses a new location, and return its key; the caller has locked `LOCATIONS`.
 
-    Custom locations of other tables' partitions count, too. The lock keeps the location free until the commit.
+    Iceberg tables of engines and custom locations of other tables' partitions count, too. The lock keeps the location
+    free until the commit.
 
     Args:
         location: Empty for a view, which has no key.
         table: The name of the table that gets the location.
         table_id: Its id, if it exists.
+        stored_name: Its name among Iceberg tables, if `table` has another spelling.
 
     Raises:
         InvalidTableError: The location is too long.
@@ -118,6 +123,9 @@ def claim_held_location(connection: Connection, location: str, table: str, table
     owner = find_neighbour(connection, location, without_table=table_id)
     if owner is not None:
         raise LocationInUseError(table, location, owner.table, owner.location)
+    engines = find_table_near(connection, location, without=stored_name or table)
+    if engines is not None:
+        raise LocationInUseError(table, location, engines.full_name, engines.location.rpartition("/")[0])
     refuse_purged(connection, table, [location])
     return key
 

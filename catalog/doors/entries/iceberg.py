@@ -34,6 +34,9 @@ _OF_HIVE = HiveStorage(
     bucket_count=-1,
     is_stored_as_subdirectories=False,
 )
+_OWNER = "hive.metastore.table.owner"
+"""Property with the owner of the entry, which is a field of its own there."""
+
 _FOR_HIVE, _HANDLER = "engine.hive.enabled", "storage_handler"
 """Property of tables that Hive reads, and the parameter with the class by which it does."""
 
@@ -66,16 +69,18 @@ def without_pointer(parameters: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in parameters.items() if name not in (TABLE_TYPE, METADATA, PREVIOUS)}
 
 
-def iceberg_entry(table: Table, previous: str | None) -> HiveTable:
+def iceberg_entry(table: Table, previous: str | None, derived: Mapping[str, str]) -> HiveTable:
     """Return the entry of an Iceberg table, with the columns of its metadata.
 
     Args:
         previous: The metadata file before the current one.
+        derived: What a metastore has of the metadata in the parameters.
     """
     location = pointer_of(table)
     assert location is not None
     entry = hive_table(table)
-    parameters = {**entry.parameters, EXTERNAL: "TRUE", TABLE_TYPE: ICEBERG, METADATA: location}
+    parameters = {**entry.parameters, **derived, EXTERNAL: "TRUE", TABLE_TYPE: ICEBERG, METADATA: location}
+    owner = parameters.pop(_OWNER, None) or entry.owner or parameters.get("owner")
     parameters.pop(PREVIOUS, None)
     if previous is not None:
         parameters[PREVIOUS] = previous
@@ -85,6 +90,7 @@ def iceberg_entry(table: Table, previous: str | None) -> HiveTable:
     return replace(
         entry,
         table_type="EXTERNAL_TABLE",
+        owner=owner,
         columns=(*entry.columns, *entry.partition_keys),
         partition_keys=(),
         storage=_OF_HIVE if is_for_hive else _STORAGE,

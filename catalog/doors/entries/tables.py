@@ -31,7 +31,7 @@ from catalog.doors.entries.iceberg import (
 )
 from catalog.doors.entries.storages import without_columns
 from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError, UnreadableMetadataError
-from catalog.iceberg.live_columns import with_live_columns
+from catalog.iceberg.live_columns import metastore_parameters, with_live_columns
 from catalog.iceberg.pointers import previous_location
 from catalog.metastores.types import HiveTable
 from catalog.model import IndexDefinition, Table
@@ -82,14 +82,16 @@ class TableMethods(DatabaseMethods):
         """Return the entry of a table or view that was read before."""
         if not is_shown_as_iceberg(table):
             return hive_table(table)
-        if table.is_iceberg and not table.is_only_iceberg:
+        derived = dict[str, str]()
+        if table.is_iceberg:
             try:
-                table = with_live_columns(table)
+                table = table if table.is_only_iceberg else with_live_columns(table)
+                derived = metastore_parameters(table)
             except UnreadableMetadataError as error:
                 log.warning("%s", error)
         with self.catalog.storage.read() as connection:
             previous = previous_location(connection, table.database, table.name)
-        return iceberg_entry(table, previous)
+        return iceberg_entry(table, previous, derived)
 
     def tables(self, names: Iterable[TableName]) -> list[HiveTable]:
         """Return those of many tables that exist, in the order of the names."""
@@ -118,7 +120,7 @@ class TableMethods(DatabaseMethods):
         """
         given = own_form(replace(given, name=normalised(given.name)))
         if (metadata := metadata_of(given)) is not None:
-            self.catalog.iceberg.register(identifier_of(given.name), metadata)
+            self.catalog.iceberg.register(identifier_of(given.name), metadata, is_rename=True)
             return self.table(given.name)
         return hive_table(self.catalog.table_entries.create(given.name, entry_of(given), indexes))
 
@@ -191,7 +193,7 @@ class TableMethods(DatabaseMethods):
                 base = expected[1]
             if base is None:
                 raise EntryModifiedError(str(name), METADATA, current.parameters[METADATA], metadata)
-            self.catalog.iceberg.point(identifier_of(name), metadata, expected=base)
+            self.catalog.iceberg.point(identifier_of(name), metadata, expected=base, folder=given.location)
         if given.name != name:
             self.catalog.iceberg.rename(identifier_of(name), identifier_of(given.name))
         return self.table(given.name)

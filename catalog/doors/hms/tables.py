@@ -38,6 +38,7 @@ from catalog.doors.hms.structures import (
 from catalog.doors.hms.table_filters import matching_tables
 from catalog.doors.serving.access import Role
 from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError
+from catalog.files.locations import comparable
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
 from catalog.model.identifiers import TableName
@@ -404,11 +405,11 @@ def _defined(table: HiveTable) -> tuple[Any, ...]:
     """Return what only an owner may change of a table, in a form that can be compared.
 
     Engines alter a table to commit to it, and to write statistics into its parameters. Of an Iceberg table, nothing but
-    the name and the metadata file is taken from what a client sends.
+    the name and the metadata file is taken from what a client sends; the location allows the metadata to have it.
     """
     parameters = {name: value for name, value in table.parameters.items() if _DEFINING.match(name)}
     if metadata_of(table) is not None:
-        return table.name, parameters[TABLE_TYPE].upper()
+        return table.name, parameters[TABLE_TYPE].upper(), comparable(table.location or "")
     storage = table.storage
     # Without columns, clients write the number of buckets in several ways.
     buckets = storage.bucket_columns and (storage.bucket_columns, storage.bucket_count, storage.sort_columns)

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import posixpath
+import zlib
 from collections.abc import Iterable
 from uuid import uuid4
 
@@ -14,11 +15,10 @@ from catalog.files.failures import storage_errors
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.metadata import VERSION
 from catalog.iceberg.places import METADATA
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, read_contents
 
 log = logging.getLogger(__name__)
 
-_GZIP = b"\x1f\x8b"
 _FOLDER = "write.metadata.path"
 _CODEC = "write.metadata.compression-codec"
 
@@ -32,13 +32,15 @@ def read_document(location: str) -> Json:
         InvalidTableError: It is not a metadata file.
     """
     try:
-        with storage_errors(location), file_io(location).new_input(location).open() as stream:
-            contents = stream.read()
-    except FileNotFoundError as error:
+        with storage_errors(location):
+            contents = read_contents(location)
+    except MissingFileError as error:
         raise MissingFileError(f"Failed to open input stream for file: {location}: it does not exist") from error
+    except (ValueError, EOFError, zlib.error) as error:
+        raise InvalidTableError(f"{location} is not a metadata file of Iceberg: {error}") from error
     try:
-        document = json.loads(gzip.decompress(contents) if contents.startswith(_GZIP) else contents)
-    except (ValueError, OSError, EOFError, RecursionError) as error:
+        document = json.loads(contents)
+    except (ValueError, RecursionError) as error:
         raise InvalidTableError(f"{location} is not a metadata file of Iceberg: it has no JSON") from error
     if not isinstance(document, dict):
         raise InvalidTableError(f"{location} is not a metadata file of Iceberg: it has no JSON object")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents.placing import check_order_fields, check_spec_fields
 from catalog.iceberg.documents.schemas import (
     FIRST_PARTITION_FIELD_ID,
     UNSORTED,
     Json,
-    check_sources,
     check_types,
     highest_id,
     with_fresh_ids,
@@ -57,8 +57,8 @@ def new_document(
     parts = with_fresh_sources(spec["fields"], new_ids) if spec else []
     parts = [{**field, "field-id": FIRST_PARTITION_FIELD_ID + number} for number, field in enumerate(parts)]
     sorting = with_fresh_sources(order["fields"], new_ids) if order else []
-    check_sources("partition spec", parts, fresh)
-    check_sources("sort order", sorting, fresh)
+    check_spec_fields(parts, fresh)
+    check_order_fields(sorting, fresh)
     sort_order = {**(order or {}), "order-id": 1, "fields": sorting} if sorting else dict(UNSORTED)
     kept = {name: value for name, value in properties.items() if name not in _RESERVED}
     return {

@@ -16,8 +16,6 @@ UNSORTED: Json = {"order-id": 0, "fields": []}
 _MINIMUM_VERSIONS = {"timestamp_ns": 3, "timestamptz_ns": 3, "variant": 3, "unknown": 3, "geometry": 3, "geography": 3}
 """The format versions that introduced types, by the types' names without parameters."""
 
-_VOID = "void"
-
 
 def nested_fields(kind: Any) -> Iterator[tuple[int, str, Any]]:
     """Yield the fields directly inside a type: id, name and type."""
@@ -138,37 +136,6 @@ def with_fresh_sources(fields: Sequence[Json], new_ids: Mapping[int, int]) -> li
 def sources_of(field: Json) -> list[int]:
     """Return the ids of the columns of a field of a partition spec or sort order."""
     return list(field.get("source-ids") or [field["source-id"]])
-
-
-def check_sources(what: str, fields: Sequence[Json], schema: Json) -> None:
-    """Check that the columns of a partition spec or sort order are in a schema, and that partition names are unique.
-
-    Args:
-        what: `partition spec` or `sort order`, for the message.
-
-    Raises:
-        InvalidTableError: They are not.
-    """
-    known = {field_id: (name, kind) for field_id, name, kind in all_fields(schema)}
-    for field in fields:
-        if field.get("transform") == _VOID:
-            continue
-        label = field.get("name") or field["transform"]
-        for source in sources_of(field):
-            if source not in known:
-                raise InvalidTableError(
-                    f"Cannot find source column for the field {label} of the {what}: no column of the schema has the "
-                    f"id {source}"
-                )
-            name, kind = known[source]
-            if isinstance(kind, dict):
-                raise InvalidTableError(
-                    f"Cannot use column {name} of type {kind.get('type')} in the {what}; name a column with single "
-                    "values"
-                )
-    names = [field["name"] for field in fields if "name" in field]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise InvalidTableError(f"Cannot use the partition name {min(repeated)} more than once; rename one field")
 
 
 def is_same_spec(left: Sequence[Json], right: Sequence[Json]) -> bool:

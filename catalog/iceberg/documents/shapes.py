@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
 from catalog.errors import InvalidRequestError, InvalidTableError
+from catalog.iceberg.documents.schemas import all_fields
 
 Shape = Mapping[str, type]
 """Field → type; the name of an optional field ends with `?`."""
@@ -17,20 +18,34 @@ _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp(tz)?(_ns)?|string|uuid|binary|variant|unknown"
     r"|decimal\( *[0-9]+ *, *[0-9]+ *\)|fixed\[ *[0-9]+ *\]|(geometry|geography)( *\([^()]*\))?"
 )
+_DECIMAL = re.compile(r"decimal\( *([0-9]+)")
 _NUMBER = re.compile("-?[0-9]{1,18}")
 _TRANSFORM = re.compile(r"[a-z_]+(\[[0-9]+\])?")
 _DIRECTIONS, _NULL_ORDERS = ("asc", "desc"), ("nulls-first", "nulls-last")
 
 _Item = TypeVar("_Item", int, str)
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-_NAMES = {int: "a whole number of 64 bits", str: "a string", dict: "an object", list: "a list", bool: "true or false"}
+
+
+class _Int32(int):
+    """A whole number of 32 bits, as ids of fields, schemas, specs and orders are."""
+
+
+_NAMES = {
+    int: "a whole number of 64 bits",
+    _Int32: "a whole number of 32 bits",
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    bool: "true or false",
+}
 
 _SNAPSHOT: Shape = {
     "snapshot-id": int,
     "timestamp-ms": int,
     "parent-snapshot-id?": int,
     "sequence-number?": int,
-    "schema-id?": int,
+    "schema-id?": _Int32,
     "manifest-list?": str,
     "manifests?": list,
     "summary?": dict,
@@ -43,33 +58,38 @@ _REF: Shape = {
     "type": str,
     "max-ref-age-ms?": int,
     "max-snapshot-age-ms?": int,
-    "min-snapshots-to-keep?": int,
+    "min-snapshots-to-keep?": _Int32,
 }
-_STATISTICS: Shape = {"snapshot-id": int, "statistics-path": str, "file-size-in-bytes?": int}
+_LIMITS = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
+_STATISTICS: Shape = {"snapshot-id": int, "statistics-path": str, "file-size-in-bytes": int}
+_BLOBS: Shape = {"file-footer-size-in-bytes": int, "blob-metadata": list}
+_BLOB: Shape = {"type": str, "snapshot-id": int, "sequence-number": int, "fields": list, "properties?": dict}
+_KEY: Shape = {"key-id": str, "encrypted-key-metadata": str, "encrypted-by-id?": str, "properties?": dict}
 _OF_UPDATES: Mapping[str, Mapping[str, Shape]] = {
     "assign-uuid": {"": {"uuid": str}},
-    "upgrade-format-version": {"": {"format-version": int}},
-    "set-current-schema": {"": {"schema-id": int}},
-    "set-default-spec": {"": {"spec-id": int}},
-    "set-default-sort-order": {"": {"sort-order-id": int}},
+    "upgrade-format-version": {"": {"format-version": _Int32}},
+    "set-current-schema": {"": {"schema-id": _Int32}},
+    "set-default-spec": {"": {"spec-id": _Int32}},
+    "set-default-sort-order": {"": {"sort-order-id": _Int32}},
     "add-snapshot": {"snapshot": _SNAPSHOT},
     "set-snapshot-ref": {"": _REF},
     "remove-snapshots": {"": {"snapshot-ids": list}},
     "remove-snapshot-ref": {"": {"ref-name": str}},
     "set-location": {"": {"location": str}},
-    "set-statistics": {"statistics": _STATISTICS},
+    "set-statistics": {"statistics": {**_STATISTICS, **_BLOBS}},
     "set-partition-statistics": {"partition-statistics": _STATISTICS},
     "remove-statistics": {"": {"snapshot-id": int}},
     "remove-partition-statistics": {"": {"snapshot-id": int}},
     "remove-partition-specs": {"": {"spec-ids": list}},
     "remove-schemas": {"": {"schema-ids": list}},
-    "add-encryption-key": {"encryption-key": {"key-id": str}},
+    "add-encryption-key": {"encryption-key": _KEY},
     "remove-encryption-key": {"": {"key-id": str}},
     "set-current-view-version": {"": {"view-version-id": int}},
 }
 _TABLE: Shape = {
-    **{"format-version": int, "location": str, "last-updated-ms": int, "last-column-id": int, "table-uuid?": str},
-    **{"current-schema-id": int, "default-spec-id": int, "default-sort-order-id": int, "last-partition-id": int},
+    **{"format-version": int, "location": str, "last-updated-ms": int, "last-column-id": _Int32, "table-uuid?": str},
+    **{"current-schema-id": _Int32, "default-spec-id": _Int32, "default-sort-order-id": _Int32},
+    **{"last-partition-id": _Int32},
     **{"last-sequence-number": int, "schemas": list, "partition-specs": list, "sort-orders": list, "refs": dict},
     **{"snapshots": list, "snapshot-log": list, "metadata-log": list, "properties": dict},
     **{"statistics": list, "partition-statistics": list, "current-snapshot-id?": int},
@@ -102,17 +122,46 @@ def check_update(update: object) -> None:
         require_fields(f"{action} {name}".strip(), part, shape)
     match action:
         case "add-snapshot":
-            _check_texts("the summary of the snapshot", fields["snapshot"].get("summary") or {})
-        case "set-snapshot-ref" if fields["type"] not in ("branch", "tag"):
-            raise InvalidRequestError(f"{fields['ref-name']} is a {fields['type']!r}; write branch or tag")
+            _check_snapshot(fields["snapshot"])
+        case "set-snapshot-ref":
+            _check_ref(fields)
+        case "set-statistics":
+            for blob in fields["statistics"]["blob-metadata"]:
+                numbers = require_fields("an entry of blob-metadata", blob, _BLOB)["fields"]
+                _check_numbers("fields of blob-metadata", numbers, _Int32)
         case "assign-uuid":
             _check_uuid(fields["uuid"])
         case "remove-snapshots" | "remove-partition-specs" | "remove-schemas":
             for ids in (value for value in fields.values() if isinstance(value, list)):
-                if not all(_has_type(number, int) for number in ids):
-                    raise InvalidRequestError(f"{action} names {ids!r}; write a list of whole numbers")
+                _check_numbers(f"the ids of {action}", ids, int if action == "remove-snapshots" else _Int32)
         case "add-view-version":
             check_view_version(fields.get("view-version"))
+
+
+def _check_snapshot(snapshot: Mapping[str, Any]) -> None:
+    _check_texts("the summary of the snapshot", snapshot.get("summary") or {})
+    number, files = snapshot["snapshot-id"], snapshot.get("manifests")
+    if snapshot.get("manifest-list") is None and not (
+        isinstance(files, list) and all(isinstance(path, str) for path in files)
+    ):
+        raise InvalidRequestError(f"snapshot {number} has no manifest-list; add it")
+    first, rows = snapshot.get("first-row-id"), snapshot.get("added-rows")
+    if (first is not None and rows is None) or (first or 0) < 0 or (rows or 0) < 0:
+        raise InvalidRequestError(
+            f"snapshot {number} has the first-row-id {first} and the added-rows {rows}; write both, and none below 0"
+        )
+
+
+def _check_ref(ref: Mapping[str, Any]) -> None:
+    name = ref["ref-name"]
+    if ref["type"] not in ("branch", "tag"):
+        raise InvalidRequestError(f"{name} is a {ref['type']!r}; write branch or tag")
+    limits = {field: ref[field] for field in _LIMITS if ref.get(field) is not None}
+    for field, limit in limits.items():
+        if limit <= 0:
+            raise InvalidRequestError(f"{field} of {name} is {limit}; write a number above 0")
+    if ref["type"] == "tag" and (wrong := limits.keys() - {"max-ref-age-ms"}):
+        raise InvalidRequestError(f"Tags do not support setting {min(wrong)}; leave it out for {name}")
 
 
 def check_view_version(version: object) -> None:
@@ -148,10 +197,25 @@ def check_schema(schema: object) -> None:
         raise InvalidTableError(str(error)) from None
     if repeated := _repeated(ids):
         raise InvalidTableError(f"the schema has the field id {min(repeated)} more than once; number its fields")
-    identifiers = fields.get("identifier-field-ids") or []
-    known = set(ids)
+    if repeated_names := _repeated([name for _, name, _ in all_fields(schema)]):
+        raise InvalidTableError(f"there is more than one field of the full name {min(repeated_names)}; rename one")
+    identifiers, known = fields.get("identifier-field-ids") or [], set(_identifying(fields))
     if not all(_has_type(number, int) and number in known for number in identifiers):
-        raise InvalidTableError(f"identifier-field-ids are {identifiers!r}; name ids of fields of the schema")
+        raise InvalidTableError(
+            f"identifier-field-ids are {identifiers!r}; name ids of required columns with single values, which are "
+            "neither float nor double, and not inside a list, a map or a struct that is not required"
+        )
+
+
+def _identifying(kind: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the ids of the fields that may identify rows."""
+    for field in kind["fields"]:
+        if field["required"]:
+            if isinstance(field["type"], str):
+                if field["type"] not in ("float", "double"):
+                    yield field["id"]
+            elif field["type"]["type"] == "struct":
+                yield from _identifying(field["type"])
 
 
 def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
@@ -160,11 +224,13 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
     if isinstance(kind, str):
         if not _PRIMITIVE.fullmatch(kind):
             raise InvalidTableError(f"{where} has the type {_shown(kind)}, which Iceberg does not have")
+        if (size := _DECIMAL.match(kind)) and int(size[1]) > _MOST_DIGITS:
+            raise InvalidTableError(f"{where} has the type {_shown(kind)}; decimals have at most {_MOST_DIGITS} digits")
         return
     shapes: Mapping[str, Shape] = {
         "struct": {"fields": list},
-        "list": {"element-id": int, "element-required": bool},
-        "map": {"key-id": int, "value-id": int, "value-required": bool},
+        "list": {"element-id": _Int32, "element-required": bool},
+        "map": {"key-id": _Int32, "value-id": _Int32, "value-required": bool},
     }
     name = require_fields(where, kind, {"type": str})["type"]
     if name not in shapes:
@@ -173,8 +239,7 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
     if name == "struct":
         names = list[str]()
         for field in kind["fields"]:
-            shape = {"id": int, "name": str, "required": bool, "doc?": str}
-            require_fields(f"a field of {where}", field, shape)
+            require_fields(f"a field of {where}", field, _FIELD)
             ids.append(field["id"])
             names.append(field["name"])
             _check_type(field.get("type"), f"column {field['name']}", ids, depth + 1)
@@ -185,7 +250,8 @@ def _check_type(kind: Any, where: str, ids: list[int], depth: int) -> None:
         _check_type(kind.get(part), f"{part} of {where}", ids, depth + 1)
 
 
-_DEEPEST = 100
+_DEEPEST, _MOST_DIGITS = 100, 38
+_FIELD: Shape = {"id": _Int32, "name": str, "required": bool, "doc?": str}
 
 
 def _repeated(items: Sequence[_Item]) -> set[_Item]:
@@ -198,11 +264,14 @@ def check_spec(spec: object) -> None:
     Raises:
         InvalidRequestError: One is missing, or has another type.
     """
-    for field in require_fields("the partition spec", spec, {"fields": list})["fields"]:
-        require_fields("a field of the partition spec", field, {"name": str, "transform": str, "field-id?": int})
+    fields = require_fields("the partition spec", spec, {"fields": list})["fields"]
+    for field in fields:
+        require_fields("a field of the partition spec", field, {"name": str, "transform": str, "field-id?": _Int32})
         _check_sources(field)
         if not field["name"]:
             raise InvalidRequestError("a field of the partition spec has an empty name; give it one")
+    if len({field.get("field-id") is None for field in fields}) > 1:
+        raise InvalidRequestError("some fields of the partition spec have a field-id; write it for all, or for none")
 
 
 def check_sort_order(order: object) -> None:
@@ -211,7 +280,7 @@ def check_sort_order(order: object) -> None:
     Raises:
         InvalidRequestError: One is missing, or has another type.
     """
-    for field in require_fields("the sort order", order, {"fields": list})["fields"]:
+    for field in require_fields("the sort order", order, {"fields": list, "order-id?": _Int32})["fields"]:
         require_fields("a field of the sort order", field, {"transform": str, "direction": str, "null-order": str})
         _check_sources(field)
         if field["direction"] not in _DIRECTIONS or field["null-order"] not in _NULL_ORDERS:
@@ -225,7 +294,7 @@ def _check_sources(field: Any) -> None:
     if not _TRANSFORM.fullmatch(field["transform"]):
         raise InvalidRequestError(f"transform is {_shown(field['transform'])}; write bucket[16], for instance")
     sources = field.get("source-ids") or [field.get("source-id")]
-    if not isinstance(sources, list) or not all(_has_type(source, int) for source in sources):
+    if not isinstance(sources, list) or not all(_has_type(source, _Int32) for source in sources):
         raise InvalidRequestError(f"a field has the source {sources!r}; write the id of a column as source-id")
 
 
@@ -253,9 +322,15 @@ def require_fields(what: str, value: object, shape: Shape) -> dict[str, Any]:
 
 
 def _has_type(value: object, kind: type) -> bool:
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool) and _LOWEST <= value <= _HIGHEST
+    if issubclass(kind, int) and kind is not bool:
+        lowest, highest = (_LOWEST, _HIGHEST) if kind is int else (-(2**31), 2**31 - 1)
+        return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
     return isinstance(value, kind)
+
+
+def _check_numbers(what: str, numbers: object, kind: type) -> None:
+    if not isinstance(numbers, list) or not all(_has_type(number, kind) for number in numbers):
+        raise InvalidRequestError(f"{what} are {_shown(numbers)}; write a list of whole numbers")
 
 
 def _check_texts(what: str, values: Mapping[str, object]) -> None:
@@ -299,10 +374,10 @@ def check_table(document: object) -> None:
     for schema in fields["schemas"]:
         check_schema(schema)
     for spec in fields["partition-specs"]:
-        require_fields("a partition spec", spec, {"spec-id": int})
+        require_fields("a partition spec", spec, {"spec-id": _Int32})
         check_spec(spec)
     for order in fields["sort-orders"]:
-        require_fields("a sort order", order, {"order-id": int})
+        require_fields("a sort order", order, {"order-id": _Int32})
         check_sort_order(order)
     for snapshot in fields["snapshots"]:
         check_update({"action": "add-snapshot", "snapshot": snapshot})

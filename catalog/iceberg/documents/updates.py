@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Final, TypeVar
 
 from catalog.errors import InvalidRequestError, InvalidTableError, RequirementFailedError
 from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents.consistency import check_consistency
+from catalog.iceberg.documents.placing import check_order_fields, check_spec_fields, check_spec_names
 from catalog.iceberg.documents.schemas import (
     FIRST_PARTITION_FIELD_ID,
     UNSORTED,
     Json,
-    check_sources,
     check_types,
     highest_id,
     is_same_schema,
     is_same_spec,
+    sources_of,
 )
 from catalog.iceberg.documents.shapes import check_schema, check_sort_order, check_spec, check_updates, number_of
 from catalog.iceberg.documents.tables import DEFAULT_VERSION, LINEAGE_VERSION, MAIN, by_id, check_version, empty
@@ -26,6 +29,7 @@ KEPT_METADATA: Final = "write.metadata.previous-versions-max"
 
 _KEPT_METADATA_DEFAULT = 100
 _LAST_ADDED = -1
+_STATISTICS = ("statistics", "partition-statistics")
 
 Changes = TypeVar("Changes")
 
@@ -77,12 +81,18 @@ class _Changes:
         self.is_changed = base is None
         self.base = base
         self.document = empty(_initial_version(updates)) if base is None else deepcopy(base)
-        self.added_snapshots: set[int] = set()
-        self.replaced_snapshots: set[int] = set()
+        # By id, so that the cost of a commit does not grow with the product of the snapshots and the updates.
+        self.snapshots: dict[int, Json] = {line["snapshot-id"]: line for line in self.document["snapshots"]}
+        self.statistics: dict[str, dict[int, list[Json]]] = {group: {} for group in _STATISTICS}
+        for group, files in self.statistics.items():
+            for line in self.document[group]:
+                files.setdefault(line["snapshot-id"], []).append(line)
+        self.added_snapshots = set[int]()
         self.has_removed_snapshots = False
         self.added: dict[str, list[int]] = {"schemas": [], "partition-specs": [], "sort-orders": []}
         self.last_added: dict[str, int | None] = {}
-        self.now_ms = now_ms()
+        # Clocks of servers differ, and readers on the JVM refuse metadata that are older than those before.
+        self.now_ms = now_ms() if base is None else max(now_ms(), base["last-updated-ms"])
 
     # --- Schemas, partition specs and sort orders ---------------------------------------------------------------------
 
@@ -101,17 +111,17 @@ class _Changes:
             self.added[group].append(new)
             self.is_changed, self.last_added[group] = True, new
         else:
-            self.last_added[group] = known if known in self.added[group] else None
+            # Source: of a spec or an order, Iceberg asks whether the one that was added last is new.
+            asked = known if group == "schemas" else self.last_added.get(group)
+            self.last_added[group] = known if asked in self.added[group] else None
 
-    def resolve(self, group: str, key: str, chosen: int, what: str) -> int:
-        """Return the id of an existing schema, spec or order; -1 means the one that was added last."""
+    def resolve(self, group: str, chosen: int, what: str) -> int:
+        """Return the id of a schema, spec or order; -1 means the one that was added last."""
         if chosen == _LAST_ADDED:
             last = self.last_added.get(group)
             if last is None:
                 raise InvalidTableError(f"Cannot set last added {what}: no {what} has been added")
             return last
-        if all(line[key] != chosen for line in self.document[group]):
-            raise InvalidTableError(f"Cannot set current {what} to unknown {what}: {chosen}")
         return chosen
 
     def set(self, name: str, value: object) -> None:
@@ -121,18 +131,12 @@ class _Changes:
 
     @property
     def schema(self) -> Json:
-        """The current schema; of a table that has none yet, the one that was added last."""
-        if (current := self.document["current-schema-id"]) is None and (
-            current := self.last_added.get("schemas")
-        ) is None:
+        """The current schema."""
+        if not self.document["schemas"]:
             raise InvalidTableError("the table has no schema yet; add one first")
-        return by_id(self.document["schemas"], "schema-id", current)
+        return by_id(self.document["schemas"], "schema-id", self.document["current-schema-id"])
 
     # --- Snapshots ----------------------------------------------------------------------------------------------------
-
-    def find_snapshot(self, snapshot_id: int) -> Json | None:
-        """Return a snapshot; None if there is none with the id."""
-        return next((line for line in self.document["snapshots"] if line["snapshot-id"] == snapshot_id), None)
 
     def remove_ref(self, name: str) -> None:
         """Remove a branch or tag, if it exists."""
@@ -143,8 +147,8 @@ class _Changes:
 
     def remove_statistics(self, group: str, snapshot_id: int) -> None:
         """Remove the statistics files of a snapshot."""
-        kept = [line for line in self.document[group] if line["snapshot-id"] != snapshot_id]
-        self.set(group, kept)
+        if self.statistics[group].pop(snapshot_id, None) is not None:
+            self.is_changed = True
 
     # --- The result ---------------------------------------------------------------------------------------------------
 
@@ -157,47 +161,41 @@ class _Changes:
         document = self.document
         if not self.is_changed:
             return None
-        self._check()
         document["last-updated-ms"] = self.now_ms
-        self._correct_snapshot_log()
+        document["snapshots"] = list(self.snapshots.values())
+        document["snapshot-log"] = self._snapshot_log()
+        for group, files in self.statistics.items():
+            document[group] = list(chain.from_iterable(files.values()))
         if self.base is not None and location is not None:
             entry = {"timestamp-ms": self.base["last-updated-ms"], "metadata-file": location}
             document["metadata-log"] = [*document["metadata-log"], entry][-_kept_metadata(document["properties"]) :]
-        return document
-
-    def _check(self) -> None:
-        document = self.document
-        for name, what in (
-            ("current-schema-id", "schema"),
-            ("default-spec-id", "partition spec"),
-            ("default-sort-order-id", "sort order"),
-        ):
-            if document[name] is None:
-                raise InvalidTableError(f"the table would have no {what}; add and set one")
-        if not document["location"]:
-            raise InvalidTableError("the table would have no location; set one")
+        check_consistency(document)
         spec = by_id(document["partition-specs"], "spec-id", document["default-spec-id"])
         order = by_id(document["sort-orders"], "order-id", document["default-sort-order-id"])
-        check_sources("partition spec", spec["fields"], self.schema)
-        check_sources("sort order", order["fields"], self.schema)
+        check_spec_fields(spec["fields"], self.schema)
+        check_order_fields(order["fields"], self.schema)
+        return document
 
-    def _correct_snapshot_log(self) -> None:
-        """Remove what never was or no longer is a state of the table; before a removed snapshot, the whole history."""
-        log: list[Json] = []
+    def _snapshot_log(self) -> list[Json]:
+        """Return the log without what never was or no longer is a state of the table.
+
+        Before a removed snapshot, the whole history goes.
+        """
+        current, log = self.document["current-snapshot-id"], list[Json]()
         for entry in self.document["snapshot-log"]:
             snapshot_id = entry["snapshot-id"]
-            if self.find_snapshot(snapshot_id) is None:
-                if self.has_removed_snapshots:
-                    log.clear()
-                    continue
-            elif snapshot_id in self.replaced_snapshots and snapshot_id != self.document["current-snapshot-id"]:
-                continue
-            log.append(entry)
-        self.document["snapshot-log"] = log
+            if self.has_removed_snapshots and snapshot_id not in self.snapshots:
+                log.clear()
+            elif snapshot_id == current or snapshot_id not in self.added_snapshots:
+                log.append(entry)
+        return log
 
 
 def _assign_uuid(changes: _Changes, update: Json) -> None:
-    changes.set("table-uuid", str(update["uuid"]))
+    known, given = changes.document["table-uuid"], str(update["uuid"])
+    if changes.base is not None and known is not None and known.lower() != given.lower():
+        raise InvalidTableError(f"the table has the uuid {known}, and cannot become another one: {given}")
+    changes.set("table-uuid", given)
 
 
 def _upgrade_format_version(changes: _Changes, update: Json) -> None:
@@ -228,14 +226,19 @@ def _add_schema(changes: _Changes, update: Json) -> None:
 
 
 def _set_current_schema(changes: _Changes, update: Json) -> None:
-    changes.set("current-schema-id", changes.resolve("schemas", "schema-id", update["schema-id"], "schema"))
+    chosen, document = changes.resolve("schemas", update["schema-id"], "schema"), changes.document
+    if chosen != document["current-schema-id"] and all(line["schema-id"] != chosen for line in document["schemas"]):
+        raise InvalidTableError(f"Cannot set current schema to unknown schema: {chosen}")
+    changes.set("current-schema-id", chosen)
+    for spec in document["partition-specs"]:
+        check_spec_names(spec["fields"], changes.schema)
 
 
 def _add_spec(changes: _Changes, update: Json) -> None:
     check_spec(update["spec"])
     document, given = changes.document, update["spec"]
-    check_sources("partition spec", given["fields"], changes.schema)
     fields = _with_partition_ids(document, given["fields"])
+    check_spec_fields(fields, changes.schema)
     known = next(
         (line["spec-id"] for line in document["partition-specs"] if is_same_spec(line["fields"], fields)), None
     )
@@ -252,8 +255,10 @@ def _add_spec(changes: _Changes, update: Json) -> None:
 
 def _with_partition_ids(document: Json, fields: Sequence[Json]) -> list[Json]:
     """Return the fields of a new spec, those without id with that of an equal field, or a new one."""
+    if document["format-version"] == 1:
+        return [{"field-id": FIRST_PARTITION_FIELD_ID + number, **field} for number, field in enumerate(fields)]
     known = {
-        (tuple(field.get("source-ids") or [field["source-id"]]), field["transform"]): field["field-id"]
+        (tuple(sources_of(field)), field["transform"]): field["field-id"]
         for spec in document["partition-specs"]
         for field in spec["fields"]
     }
@@ -261,8 +266,7 @@ def _with_partition_ids(document: Json, fields: Sequence[Json]) -> list[Json]:
     for field in fields:
         field_id = field.get("field-id")
         if field_id is None:
-            key = (tuple(field.get("source-ids") or [field["source-id"]]), field["transform"])
-            field_id = known.get(key) if document["format-version"] > 1 else None
+            field_id = known.get((tuple(sources_of(field)), field["transform"]))
         if field_id is None:
             field_id = last + 1
         last = max(last, field_id)
@@ -271,20 +275,22 @@ def _with_partition_ids(document: Json, fields: Sequence[Json]) -> list[Json]:
 
 
 def _set_default_spec(changes: _Changes, update: Json) -> None:
-    chosen = changes.resolve("partition-specs", "spec-id", update["spec-id"], "partition spec")
+    chosen = changes.resolve("partition-specs", update["spec-id"], "partition spec")
     changes.set("default-spec-id", chosen)
 
 
 def _add_sort_order(changes: _Changes, update: Json) -> None:
     check_sort_order(update["sort-order"])
     order, orders = dict(update["sort-order"]), changes.document["sort-orders"]
-    check_sources("sort order", order["fields"], changes.schema)
+    check_order_fields(order["fields"], changes.schema)
+    if (given := order.get("order-id")) is not None and (given == UNSORTED["order-id"]) is bool(order["fields"]):
+        raise InvalidTableError(f"the sort order has the order-id {given}: 0 is that of the order without fields")
     known = next((line["order-id"] for line in orders if line["fields"] == order["fields"]), None)
     changes.add("sort-orders", "order-id", order, known, first=1)
 
 
 def _set_default_sort_order(changes: _Changes, update: Json) -> None:
-    chosen = changes.resolve("sort-orders", "order-id", update["sort-order-id"], "sort order")
+    chosen = changes.resolve("sort-orders", update["sort-order-id"], "sort order")
     changes.set("default-sort-order-id", chosen)
 
 
@@ -294,18 +300,18 @@ def _add_snapshot(changes: _Changes, update: Json) -> None:
         if not document[group]:
             raise InvalidTableError(f"Attempting to add a snapshot before a {what} is added")
     snapshot_id, version = snapshot["snapshot-id"], document["format-version"]
-    if changes.find_snapshot(snapshot_id) is not None:
+    if snapshot_id in changes.snapshots:
         raise InvalidTableError(f"Snapshot already exists for id: {snapshot_id}")
-    number, last = snapshot.get("sequence-number", 0), document["last-sequence-number"]
-    if version > 1 and number <= last and snapshot.get("parent-snapshot-id") is not None:
+    number, last = snapshot.get("sequence-number") or 0, document["last-sequence-number"]
+    # A snapshot that replaces the whole table may have the number of a concurrent one, because it keeps no files.
+    if version > 1 and (number < last or (number == last and snapshot.get("parent-snapshot-id") is not None)):
         raise RequirementFailedError(
             f"Cannot add snapshot with sequence number {number} older than last sequence number {last}"
         )
-    if version > 1:
-        document["last-sequence-number"] = number
+    document["last-sequence-number"] = number
     if version >= LINEAGE_VERSION:
         _count_rows(document, snapshot)
-    document["snapshots"].append(snapshot)
+    changes.snapshots[snapshot_id] = snapshot
     changes.added_snapshots.add(snapshot_id)
     changes.is_changed = True
 
@@ -328,32 +334,28 @@ def _set_snapshot_ref(changes: _Changes, update: Json) -> None:
     document = changes.document
     if document["refs"].get(name) == ref:
         return
-    snapshot = changes.find_snapshot(snapshot_id)
+    snapshot = changes.snapshots.get(snapshot_id)
     if snapshot is None:
         raise InvalidTableError(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
     if name == MAIN:
         if ref["type"] != "branch":
             raise InvalidTableError("Cannot set main to a tag, it must be a branch")
-        before = document["current-snapshot-id"]
-        if before in changes.added_snapshots and before != snapshot_id:
-            changes.replaced_snapshots.add(before)
         document["current-snapshot-id"] = snapshot_id
         # A roll-back happens now, a new snapshot when its client made it.
         at_ms = snapshot["timestamp-ms"] if snapshot_id in changes.added_snapshots else changes.now_ms
         document["snapshot-log"].append({"timestamp-ms": at_ms, "snapshot-id": snapshot_id})
-        changes.now_ms = max(changes.now_ms, at_ms)
     document["refs"][name] = ref
     changes.is_changed = True
 
 
 def _remove_snapshots(changes: _Changes, update: Json) -> None:
-    removed, document = set(update["snapshot-ids"]), changes.document
-    known = {line["snapshot-id"] for line in document["snapshots"]} & removed
+    document = changes.document
+    known = changes.snapshots.keys() & set(update["snapshot-ids"])
     if not known:
         return
-    document["snapshots"] = [line for line in document["snapshots"] if line["snapshot-id"] not in known]
     for snapshot_id in known:
-        for group in ("statistics", "partition-statistics"):
+        del changes.snapshots[snapshot_id]
+        for group in _STATISTICS:
             changes.remove_statistics(group, snapshot_id)
     for name in [name for name, ref in document["refs"].items() if ref["snapshot-id"] in known]:
         changes.remove_ref(name)
@@ -365,8 +367,8 @@ def _set_statistics(group: str) -> Callable[[_Changes, Json], None]:
 
     def apply(changes: _Changes, update: Json) -> None:
         statistics = dict(update[field])
-        changes.remove_statistics(group, statistics["snapshot-id"])
-        changes.set(group, [*changes.document[group], statistics])
+        changes.statistics[group][statistics["snapshot-id"]] = [statistics]
+        changes.is_changed = True
 
     return apply
 

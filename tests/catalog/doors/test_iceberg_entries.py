@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,15 +18,19 @@ from catalog.engine_tables.model import Commit, NewTable
 from catalog.errors import (
     EntryModifiedError,
     IcebergTableError,
+    InvalidRequestError,
+    LocationInUseError,
     LocationNotAllowedError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.iceberg.documents.files import read_document
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column
 from catalog.model.identifiers import TableName
 from catalog.schemes.hashing import HashScheme
 from tests.support.entries import NAME, ORDERS, PARQUET
+from tests.support.metadata_updates import snapshot, sort_field, to_ref
 
 EVENTS = TableName("demo", "events")
 SCHEMA = {
@@ -34,6 +41,8 @@ SCHEMA = {
         {"id": 2, "name": "Day", "required": False, "type": "date"},
     ],
 }
+
+SCHEMA_FIELD = {"id": 1, "name": "id", "required": False, "type": "long"}
 
 
 @pytest.fixture
@@ -58,7 +67,12 @@ def test_an_entry_with_metadata_is_an_iceberg_table(entries: Entries, metadata: 
     created = entries.create_table(entry(metadata[0]))
     assert created.columns == (Column("id", "bigint"), Column("day", "date"))
     assert (created.table_type, created.partition_keys) == ("EXTERNAL_TABLE", ())
+    document = read_document(metadata[0])
+    assert created.owner == "ann"
     assert created.parameters == {
+        "uuid": document["table-uuid"],
+        "current-schema": json.dumps(document["schemas"][0], separators=(",", ":")),
+        "snapshot-count": "0",
         "EXTERNAL": "TRUE",
         "table_type": "ICEBERG",
         "metadata_location": metadata[0],
@@ -112,6 +126,35 @@ def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str
     new = TableName("default", "renamed")
     assert entries.alter_table(EVENTS, replace(created, name=new)) == replace(created, name=new)
     assert entries.table_names("demo") == []
+
+
+def test_a_table_gets_no_metadata_of_another_one(entries: Entries, metadata: list[str]) -> None:
+    created = entries.create_table(entry(metadata[0]))
+    identifier = identifier_of(TableName("demo", "other"))
+    other = entries.catalog.iceberg.create(identifier, NewTable(SCHEMA)).location
+    assert other is not None
+    own, foreign = (read_document(location) for location in (metadata[1], other))
+    uuid = {"table-uuid": own["table-uuid"]}
+    elsewhere = f"{own['location']}-moved"
+    folder = metadata[1].rpartition("/")[0]
+    for number, (document, location) in enumerate(
+        [
+            (foreign, created.location),
+            ({**own, "table-uuid": str(uuid4())}, created.location),
+            ({**foreign, **uuid}, created.location),
+            ({**foreign, **uuid}, foreign["location"]),
+            ({**own, "location": elsewhere}, created.location),
+            ({**own, "location": elsewhere}, None),
+        ]
+    ):
+        path = Path(folder, f"0000{number}-x.metadata.json")
+        path.write_text(json.dumps(document))
+        given = entry(str(path), previous_metadata_location=metadata[0])
+        with pytest.raises((InvalidRequestError, LocationInUseError), match=r"uuid|to move the table|demo\.other"):
+            entries.alter_table(EVENTS, replace(given, location=location))
+    assert entries.table(EVENTS) == created
+    moved = replace(given, location=elsewhere)
+    assert entries.alter_table(EVENTS, moved).location == elsewhere
 
 
 def test_metadata_elsewhere_are_refused(entries: Entries, metadata: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +244,32 @@ def test_of_two_commits_at_once_one_wins(entries: Entries, metadata: list[str], 
     [winner] = ends - {None}
     assert None in ends
     assert entries.table(EVENTS).parameters["metadata_location"] == winner
+
+
+def test_an_entry_has_what_a_metastore_keeps_of_the_metadata(entries: Entries) -> None:
+    tables, name = entries.catalog.iceberg, TableName("demo", "kept")
+    spec = {"fields": [{"name": "day_month", "transform": "month", "source-id": 2}]}
+    properties = {"hive.metastore.table.owner": "eve", "owner": "ann"}
+    new = NewTable(SCHEMA, spec=spec, order={"fields": [sort_field(1)]}, properties=properties)
+    made = tables.create(identifier_of(name), new).document
+    totals = {"total-records": "7", "total-data-files": "2", "total-files-size": "900"}
+    more = {"summary": {"operation": "append", **totals}, "manifest_list": f"{made['location']}/metadata/1.avro"}
+    tables.commit([Commit(identifier_of(name), [], [snapshot(made, 5, **more), to_ref(5)])])
+    shown = entries.table(name)
+    assert shown.owner == "eve"
+    parameters = shown.parameters
+    assert (parameters["uuid"], parameters["snapshot-count"]) == (made["table-uuid"], "1")
+    assert parameters["current-snapshot-id"] == "5"
+    assert parameters["current-snapshot-timestamp-ms"] == str(made["last-updated-ms"] + 1)
+    assert json.loads(parameters["current-snapshot-summary"]) == totals
+    assert json.loads(parameters["current-schema"]) == made["schemas"][0]
+    assert json.loads(parameters["default-partition-spec"]) == made["partition-specs"][0]
+    assert json.loads(parameters["default-sort-order"]) == made["sort-orders"][0]
+    assert [parameters[total] for total in ("numRows", "numFiles", "totalSize")] == ["7", "2", "900"]
+    assert "hive.metastore.table.owner" not in parameters
+    wide = {"type": "struct", "fields": [{**SCHEMA_FIELD, "doc": "x" * 40_000}]}
+    tables.create(identifier_of(TableName("demo", "wide")), NewTable(wide))
+    assert "current-schema" not in entries.table(TableName("demo", "wide")).parameters
 
 
 def test_hive_reads_a_table_that_is_enabled_for_it(entries: Entries) -> None:

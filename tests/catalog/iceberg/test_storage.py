@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
+from pathlib import Path
+
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from catalog.errors import InvalidTableError
 from catalog.files.object_stores import s3_file_system
-from catalog.iceberg.storage import file_io
+from catalog.iceberg import storage
+from catalog.iceberg.documents.files import read_document
+from catalog.iceberg.storage import file_io, read_contents
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
@@ -31,3 +38,25 @@ def test_locations_are_taken_literally(location: str, place: tuple[str, str, str
     io = file_io(location)
     assert isinstance(io, PyArrowFileIO)
     assert io.parse_location(location) == place
+
+
+@pytest.mark.parametrize("size", [1_000, 1_001, 50_000_000])
+def test_metadata_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(storage, "MOST_BYTES", 1_000)
+    packed, plain = tmp_path / "0.gz.metadata.json", tmp_path / "0.metadata.json"
+    packed.write_bytes(gzip.compress(b" " * (size - 2) + b"{}"))
+    plain.write_bytes(b" " * (min(size, 5_000) - 2) + b"{}")
+    if size == 1_000:
+        assert read_document(str(packed)) == read_document(str(plain)) == {}
+        return
+    monkeypatch.setattr(storage, "MOST_BYTES", max(1_000, packed.stat().st_size))
+    tracemalloc.start()
+    with pytest.raises(InvalidTableError, match="maximum of metadata"):
+        read_document(str(packed))
+    with pytest.raises(ValueError, match="maximum of metadata"):
+        read_contents(str(packed))
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    monkeypatch.setattr(storage, "MOST_BYTES", 1_000)
+    with pytest.raises(InvalidTableError, match="maximum of metadata"):
+        read_document(str(plain))

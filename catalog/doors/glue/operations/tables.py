@@ -21,6 +21,7 @@ from catalog.doors.glue.operations.versions import require_version
 from catalog.doors.glue.tokens import make_token, read_token, sorted_page
 from catalog.doors.serving.access import Role
 from catalog.errors import CatalogError
+from catalog.files.locations import comparable
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
 
@@ -78,7 +79,8 @@ def _update(call: Call) -> Answer:
     if name != before.entry.name:
         raise invalid_input(f"table {before.entry.name} cannot be renamed to {name}; TableInput needs the same Name")
     entry = keep_fields_of_hive(table_from_glue(given, name, int(time.time())), before.entry)
-    is_commit = before.is_iceberg and metadata_of(entry) is not None
+    has_moved = entry.location is not None and comparable(entry.location) != comparable(before.entry.location or "")
+    is_commit = before.is_iceberg and metadata_of(entry) is not None and not has_moved
     call.client.require(Role.WRITER if is_commit else Role.OWNER, f"change the definition of table {name}")
 
     def check(table: Table) -> None:

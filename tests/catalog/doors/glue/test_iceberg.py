@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,26 @@ def test_a_writer_commits_and_does_not_redefine(iceberg: GlueCatalog, door: Glue
     reader = GlueCatalog("glue", client=door.client("READER"))
     with pytest.raises(ClientError, match="AccessDeniedException"):
         reader.load_table("lake.orders").append(ROWS)
+
+
+def test_a_writer_moves_no_table(iceberg: GlueCatalog, glue: Any, door: GlueDoor, tmp_path: Path) -> None:
+    iceberg.create_namespace("lake")
+    table = iceberg.create_table("lake.orders", ROWS.schema)
+    moved = {**json.loads(Path(table.metadata_location.removeprefix("file:")).read_text()), "location": f"{tmp_path}/x"}
+    document = tmp_path / "iceberg" / "00001-x.metadata.json"
+    document.write_text(json.dumps(moved))
+    entry = glue.get_table(DatabaseName="lake", Name="orders")["Table"]
+    named = {**entry["Parameters"], "metadata_location": str(document)}
+    named["previous_metadata_location"] = table.metadata_location
+    given = {name: entry[name] for name in ("Name", "TableType", "StorageDescriptor")} | {"Parameters": named}
+    client = door.client("WRITER")
+    with pytest.raises(ClientError, match="to move the table"):
+        client.update_table(DatabaseName="lake", TableInput=given)
+    given["StorageDescriptor"] = {**entry["StorageDescriptor"], "Location": f"{tmp_path}/x"}
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        client.update_table(DatabaseName="lake", TableInput=given)
+    glue.update_table(DatabaseName="lake", TableInput=given)
+    assert iceberg.load_table("lake.orders").location() == f"{tmp_path}/x"
 
 
 def test_indexes_and_statistics_of_an_iceberg_table_are_refused(iceberg: GlueCatalog, glue: Any) -> None:

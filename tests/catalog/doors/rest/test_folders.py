@@ -1,4 +1,4 @@
-"""No change through the REST door makes a folder of a Calve table one of another table, or moves a Calve table."""
+"""No change through the REST door makes a folder of a table one of another table, or moves a Calve table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection
 
 from catalog import Catalog
+from catalog.errors import LocationInUseError
 from catalog.iceberg.pointers import delete_pointer
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.rest_server import error_of, set_property
@@ -39,6 +40,41 @@ def test_properties_name_no_folder_of_a_calve_table(
         assert error_of(answer) == (400, "BadRequestException")
         assert "demo.orders" in answer.text
     assert not list(Path(foreign).rglob("*.json"))
+
+
+@pytest.mark.parametrize("inside", ["", "/inner", None])
+def test_tables_of_engines_have_folders_of_their_own(
+    http: httpx.Client, catalog: Catalog, create: Create, inside: str | None
+) -> None:
+    first, second = (create(name).json()["metadata"] for name in ("first", "second"))
+    owned = Path(first["location"])
+    taken = str(owned.parent) if inside is None else f"file:{owned}{inside}"
+    for answer in (
+        create("new", location=taken),
+        create("new", location=taken, **{"stage-create": True}),
+        *(create("new", properties={name: taken}) for name in PROPERTIES),
+        *(
+            http.post("/namespaces/demo/tables/second", json={"requirements": [], "updates": [update]})
+            for update in ({"action": "set-location", "location": taken}, set_property("write.data.path", taken))
+        ),
+    ):
+        assert error_of(answer) == (400, "BadRequestException")
+        assert "demo.first" in answer.text or inside is None
+    document = Path(second["location"], "metadata", "00001-x.metadata.json")
+    document.write_text(json.dumps({**second, "location": taken}))
+    for given in ({"name": "new"}, {"name": "second", "overwrite": True}):
+        answer = http.post("/namespaces/demo/register", json={**given, "metadata-location": str(document)})
+        assert error_of(answer) == (400, "BadRequestException")
+    with pytest.raises(LocationInUseError):
+        catalog.create_table("demo.orders", columns=[("id", "int")], location=taken)
+    assert http.get("/namespaces/demo/tables/second").json()["metadata"]["location"] == second["location"]
+
+
+def test_a_folder_is_free_again_after_its_table_is_dropped(http: httpx.Client, create: Create) -> None:
+    location = create("first").json()["metadata"]["location"]
+    assert create("first2", location=f"{location}2").status_code == 200
+    assert http.delete("/namespaces/demo/tables/first").status_code == 204
+    assert create("new", location=location).status_code == 200
 
 
 def test_a_table_may_name_its_own_folder(http: httpx.Client, catalog: Catalog, create: Create) -> None:

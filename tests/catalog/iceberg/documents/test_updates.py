@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalog.errors import InvalidTableError, RequirementFailedError
+from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.schemas import all_fields, with_fresh_ids
 from catalog.iceberg.documents.tables import normalised, written
@@ -19,6 +20,7 @@ from catalog.iceberg.documents.updates import apply_updates
 
 JSON = dict[str, Any]
 
+START_MS = now_ms()
 TAGS: JSON = {"type": "list", "element-id": 22, "element": "string", "element-required": False}
 PAIR: JSON = {
     "type": "struct",
@@ -46,7 +48,7 @@ def document(version: int = 2) -> JSON:
 
 
 def snapshot(number: int, parent: int | None = None, **more: Any) -> JSON:
-    own = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": 1_000 + number, "schema-id": 0}
+    own = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": START_MS + number, "schema-id": 0}
     listed = {"manifest-list": f"/t/{number}.avro", "summary": {"operation": "append"}}
     return {**own, **listed, **({} if parent is None else {"parent-snapshot-id": parent}), **more}
 
@@ -194,9 +196,10 @@ def test_types_of_later_versions() -> None:
         new_document(schema, "/t", spec=None, order=None, properties={})
     made = new_document(schema, "/t", spec=None, order=None, properties={"format-version": "3"})
     assert made["next-row-id"] == 0
-    keyed = apply_updates(made, [{"action": "add-encryption-key", "encryption-key": {"key-id": "k", "x": "y"}}])
+    key = {"key-id": "k", "encrypted-key-metadata": "eA==", "x": "y"}
+    keyed = apply_updates(made, [{"action": "add-encryption-key", "encryption-key": key}])
     assert keyed is not None
-    assert keyed["encryption-keys"] == [{"key-id": "k", "x": "y"}]
+    assert keyed["encryption-keys"] == [key]
 
 
 @given(st.lists(st.sampled_from([*range(6)]), max_size=8))

@@ -1,0 +1,78 @@
+"""Rules that the whole metadata of a table obey: readers on the JVM refuse tables that break one.
+
+Source: the constructor of `TableMetadata` of Apache Iceberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from catalog.errors import InvalidTableError
+from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.tables import MAIN, by_id
+
+_SKEW_MS = 60_000
+"""How far times may go back: clocks of writers differ."""
+
+_GROUPS = (
+    ("schemas", "schema-id", "current-schema-id", "schema"),
+    ("partition-specs", "spec-id", "default-spec-id", "partition spec"),
+    ("sort-orders", "order-id", "default-sort-order-id", "sort order"),
+)
+
+
+def check_consistency(document: Json) -> None:
+    """Check that the parts of a table's normalised metadata fit each other.
+
+    Raises:
+        InvalidTableError: They do not.
+    """
+    for group, key, current, what in _GROUPS:
+        if not document[group]:
+            raise InvalidTableError(f"the table would have no {what}; add and set one")
+        _refuse_repeated((line[key] for line in document[group]), key)
+        by_id(document[group], key, document[current])
+    if not document["location"]:
+        raise InvalidTableError("the table would have no location; set one")
+    _check_snapshots(document)
+    _check_times(document)
+
+
+def _check_snapshots(document: Json) -> None:
+    last, version = document["last-sequence-number"], document["format-version"]
+    if version == 1 and last:
+        raise InvalidTableError(f"Sequence number must be 0 in v1: {last}")
+    for snapshot in document["snapshots"]:
+        if (number := snapshot.get("sequence-number", 0)) > last:
+            raise InvalidTableError(
+                f"Invalid snapshot with sequence number {number} greater than last sequence number {last}"
+            )
+    _refuse_repeated((snapshot["snapshot-id"] for snapshot in document["snapshots"]), "snapshot-id")
+    known = {snapshot["snapshot-id"] for snapshot in document["snapshots"]}
+    for name, ref in document["refs"].items():
+        if ref["snapshot-id"] not in known:
+            raise InvalidTableError(f"Snapshot for reference {name} does not exist: {ref['snapshot-id']}")
+    main, current = document["refs"].get(MAIN, {}).get("snapshot-id"), document["current-snapshot-id"]
+    if main != current:
+        raise InvalidTableError(f"Current snapshot ID does not match main branch ({current} != {main})")
+
+
+def _check_times(document: Json) -> None:
+    now_ms = document["last-updated-ms"]
+    for name, what in (("snapshot-log", "snapshot"), ("metadata-log", "metadata")):
+        times = [entry["timestamp-ms"] for entry in document[name]]
+        for before, after in pairwise([*times, now_ms]):
+            if after - before < -_SKEW_MS:
+                raise InvalidTableError(
+                    f"Invalid update timestamp {after}: over a minute before the {what} log entry at {before}; set "
+                    "the clock of the writer"
+                )
+
+
+def _refuse_repeated(ids: Iterable[int], key: str) -> None:
+    known = set[int]()
+    for number in ids:
+        if number in known:
+            raise InvalidTableError(f"the metadata have the {key} {number} more than once")
+        known.add(number)
