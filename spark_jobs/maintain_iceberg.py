@@ -21,6 +21,7 @@ from catalog.maintenance.iceberg_upkeep import Deletion, changes_spec, deletion_
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.job_requests import MaintainIcebergJob
 from catalog.operations.records import JobState
+from spark_jobs.reading.iceberg import require_allowed_files
 from spark_jobs.sessions.answers import engine_errors
 from spark_jobs.sessions.packages import require_packages
 from spark_jobs.sessions.session import finish_operation, run_job
@@ -45,6 +46,7 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
+        LocationNotAllowedError: A file of the table is outside all folders that the settings allow.
         EngineError: A statement fails.
     """
     require_packages(spark)
@@ -82,6 +84,8 @@ def _execute(
     spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, statement: str, first: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], int]:
     """Run a statement by Spark; accept a spec change that a killed attempt has already committed."""
+    table = catalog.get_table(job.table)
+    require_allowed_files(spark, catalog, table, require_metadata(table))
     try:
         with engine_errors(statement):
             returned = spark.sql(statement)

@@ -28,12 +28,17 @@ from catalog.datafiles.history import (
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
 from catalog.datafiles.refusals import warn
-from catalog.errors import ConflictError, InvalidRequestError, UnsupportedCommitError
+from catalog.errors import (
+    ConflictError,
+    InvalidRequestError,
+    LocationNotAllowedError,
+    UnsupportedCommitError,
+)
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.schemes.model import UNPLACED
-from catalog.settings.places import require_properties
+from catalog.settings.places import require_files, require_properties
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, TableRow
@@ -302,8 +307,9 @@ def _usable_files(table: Table, commits: Difference) -> list[LiveFile]:
     from catalog.datafiles.engine_files import FilesError, usable_files
 
     try:
+        require_files(commits.delete_paths, [table.location], "delete file")
         return usable_files(table, commits)
-    except FilesError as error:
+    except (FilesError, LocationNotAllowedError) as error:
         raise _refusal(table, commits, str(error)) from error
 
 

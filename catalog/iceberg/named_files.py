@@ -23,11 +23,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
+from catalog.errors import LocationNotAllowedError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
-from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, table_folder
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ _SIZED_MANIFEST = Schema(
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, ValidationError, NotImplementedError, ImportError, MemoryError, OverflowError),
-    *(zlib.error, struct.error),
+    *(zlib.error, struct.error, LocationNotAllowedError),
 )
-"""Errors of readers for missing or truncated files, or files of another format."""
+"""Errors of readers for missing or truncated files, files of another format, or in a folder that is not allowed."""
 
 
 class UnreadableFileError(Exception):
@@ -111,10 +111,7 @@ class _Contents:
 
 def home(metadata_location: str) -> str:
     """Return the folder of the table that owns a metadata file, according to the standard folder names."""
-    folder = reach_key(metadata_location).rpartition("/")[0]
-    for name in (METADATA, HIDDEN):
-        folder = folder.removesuffix(f"/{name}")
-    return folder
+    return table_folder(reach_key(metadata_location))
 
 
 def metadata_paths(pointer: Pointer, expired: Expired = Expired()) -> Iterator[str]:
