@@ -23,7 +23,7 @@ from catalog.doors.glue.operations import OPERATIONS
 from catalog.doors.glue.shapes import TARGET_PREFIX, find_operation, read_request
 from catalog.doors.glue.signatures import EQUAL_REQUEST, Signatures, Signed, SignedRequest
 from catalog.doors.serving.access import Role
-from catalog.doors.serving.bodies import CLIENT
+from catalog.doors.serving.bodies import prove
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import OPERATION, REQUEST_ID, STATUS
 from catalog.doors.serving.threads import RequestThreads
@@ -104,7 +104,7 @@ def _check_headers(signatures: Signatures, request: Request) -> Signed:
     request_line = request.method, scope.get("raw_path") or b"/", scope["query_string"]
     signed = signatures.check(SignedRequest(*request_line, headers))
     if signed.client is not None:
-        scope[CLIENT] = signed.client
+        prove(scope, signed.client)
     return signed
 
 
@@ -120,7 +120,8 @@ def _answer(door: Door, signed: Signed, request: Request, body: bytes) -> Respon
 
 def _run(door: Door, signed: Signed, request: Request, body: bytes) -> bytes:
     scope = request.scope
-    client = scope[CLIENT] = signed.verified(body)
+    client = signed.verified(body)
+    prove(scope, client)
     target = request.headers.get("x-amz-target", "")
     if not target.startswith(TARGET_PREFIX):
         raise GlueError("UnknownOperationException", f"the header X-Amz-Target is {target[:100]!r}, not AWSGlue.…")
