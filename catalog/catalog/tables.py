@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from catalog.catalog.core import Core
 from catalog.errors import (
+    CatalogLockedError,
     ConflictError,
     StorageError,
     TableAlreadyExistsError,
@@ -165,12 +166,12 @@ class TableMethods(Core):
             return _as_engines_see_it(table)
         if table.live_location == table.published_location:
             return table
-        from catalog.datafiles.intake import catch_up
+        from catalog.datafiles.intake import READER_MS, catch_up
         from catalog.datafiles.refusals import warn
 
         try:
-            catch_up(self.storage, self._definitions, table)
-        except (UnsupportedCommitError, UnreadableMetadataError, StorageError) as error:
+            catch_up(self.storage, self._definitions, table, lock_ms=READER_MS)
+        except (UnsupportedCommitError, UnreadableMetadataError, StorageError, CatalogLockedError) as error:
             warn(error)
         return self._definitions.get_table(name)
 

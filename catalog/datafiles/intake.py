@@ -28,12 +28,18 @@ from catalog.datafiles.history import (
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
 from catalog.datafiles.refusals import warn
-from catalog.errors import ConflictError, InvalidRequestError, UnsupportedCommitError
+from catalog.errors import (
+    CatalogLockedError,
+    ConflictError,
+    InvalidRequestError,
+    LocationNotAllowedError,
+    UnsupportedCommitError,
+)
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.schemes.model import UNPLACED
-from catalog.settings.places import require_properties
+from catalog.settings.places import require_files, require_properties
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, TableRow
@@ -44,6 +50,10 @@ from catalog.types.key_types import KeyType
 
 if TYPE_CHECKING:
     from catalog.iceberg.differences import Difference, LiveFile
+
+
+READER_MS = 200
+"""How long a reader waits for writers before it reads what is committed without taking it in."""
 
 
 def lock_current(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
@@ -86,14 +96,18 @@ def require_as_read(table: Table, location: str | None, read_from: str | None) -
         )
 
 
-def catch_up(storage: Storage, definitions: Definitions, table: Table) -> None:
+def catch_up(storage: Storage, definitions: Definitions, table: Table, *, lock_ms: int | None = None) -> None:
     """Take in what other engines have committed, in a transaction of its own; nothing is done if nothing was.
 
+    Args:
+        lock_ms: How long to wait for writers; None for the usual time.
+
     Raises:
+        CatalogLockedError: They have held the table or its pointer for longer.
         CatalogError: See `lock_current`.
     """
     if table.live_location != table.published_location:
-        with storage.write() as connection:
+        with storage.write(lock_ms=lock_ms) as connection:
             lock_current(connection, definitions, table)
             reached(Point.CHANGED)
         reached(Point.COMMITTED)
@@ -130,8 +144,8 @@ def reading_current(
     """Open a reading transaction with a table, after taking in what other engines have committed to it.
 
     Args:
-        is_strict: Also refuse commits that Calve cannot follow. Otherwise a warning is logged, and the table has an
-            `engine_location`.
+        is_strict: Wait for writers, and refuse commits that Calve cannot follow. Otherwise a warning is logged if the
+            commits cannot be taken in now, and the table has an `engine_location`: what is committed is read as it is.
 
     Raises:
         UnsupportedCommitError: Calve cannot follow a commit.
@@ -143,8 +157,8 @@ def reading_current(
             yield connection, table
             return
     try:
-        catch_up(storage, definitions, table)
-    except UnsupportedCommitError as error:
+        catch_up(storage, definitions, table, lock_ms=None if is_strict else READER_MS)
+    except (UnsupportedCommitError, CatalogLockedError) as error:
         if is_strict:
             raise
         warn(error)
@@ -302,8 +316,9 @@ def _usable_files(table: Table, commits: Difference) -> list[LiveFile]:
     from catalog.datafiles.engine_files import FilesError, usable_files
 
     try:
+        require_files(commits.delete_paths, [table.location], "delete file")
         return usable_files(table, commits)
-    except FilesError as error:
+    except (FilesError, LocationNotAllowedError) as error:
         raise _refusal(table, commits, str(error)) from error
 
 

@@ -92,6 +92,7 @@ CatalogError
 │   ├── IndexedKeyError              a partition index depends on the key
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
 │   ├── RequirementFailedError       a requirement of an engine's commit does not hold
+│   ├── CatalogLockedError           another transaction has held a lock for longer than this one waits
 │   ├── PlanConflictError            the table changed after the plan was made
 │   │   └── MigrationConflictError   the table or its files changed after the migration was planned
 │   ├── EntryModifiedError           a table is not as a client of a metastore's protocol expects it
@@ -228,7 +229,13 @@ from catalog.errors.metastores import (
     TablesNotImportedError,
     UnsupportedSourceTableError,
 )
-from catalog.errors.operations import FencedError, OperationConflictError, OperationReusedError, PlanConflictError
+from catalog.errors.operations import (
+    CatalogLockedError,
+    FencedError,
+    OperationConflictError,
+    OperationReusedError,
+    PlanConflictError,
+)
 from catalog.errors.partitions import (
     AmbiguousMergeError,
     InvalidPartitionError,
@@ -283,6 +290,7 @@ __all__ = [
     "CatalogEncodingError",
     "CatalogError",
     "CatalogFullError",
+    "CatalogLockedError",
     "CatalogReadOnlyError",
     "CatalogRefusedError",
     "CatalogUnavailableError",

@@ -38,6 +38,10 @@ class OperationReusedError(OperationConflictError):
         )
 
 
+class CatalogLockedError(ConflictError):
+    """Another transaction has held a lock for longer than this one waits; nothing was changed."""
+
+
 class PlanConflictError(ConflictError):
     """The table changed after the plan was made; make a new plan."""
 

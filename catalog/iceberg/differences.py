@@ -79,6 +79,7 @@ class Difference:
             ones; None if there is none.
         repeated: The path of a data file that manifests of only the current snapshot list more than once; None without
             any.
+        delete_paths: Paths of the delete files in the current snapshot's manifests that the base snapshot did not have.
     """
 
     before: TableMetadata
@@ -88,6 +89,7 @@ class Difference:
     delete_file_count: int
     other_spec_id: int | None = None
     repeated: str | None = None
+    delete_paths: Sequence[str] = ()
 
     @property
     def snapshot_id(self) -> int | None:
@@ -194,7 +196,8 @@ class Versions:
         removed = [path for path in gone if path not in new]
         counts = Counter(file.path for file in listed)
         repeated = next((path for path, count in counts.items() if count > 1), None)
-        return Difference(self.before, self.after, added, removed, deletes, other_spec_id, repeated)
+        delete_paths = list(_delete_paths(io, later, earlier))
+        return Difference(self.before, self.after, added, removed, deletes, other_spec_id, repeated, delete_paths)
 
 
 def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -221,6 +224,15 @@ def _files(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> It
             # Files of another spec are refused, whatever their partition.
             own = partitioning if manifest.partition_spec_id == 0 else Partitioning(StructType(), ())
             yield LiveFile.of(entry.data_file, own)
+
+
+def _delete_paths(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> Iterator[str]:
+    """Yield the paths of the live delete files of the manifests that are not among others."""
+    for path, manifest in manifests.items():
+        if path not in others and manifest.content == ManifestContent.DELETES:
+            with reading(path):
+                for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                    yield entry.data_file.file_path
 
 
 def _delete_files(manifests: Iterable[ManifestFile]) -> int:

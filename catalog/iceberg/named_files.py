@@ -10,7 +10,7 @@ import logging
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +22,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
+from catalog.errors import LocationNotAllowedError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
-from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
-from catalog.iceberg.storage import file_io, read_contents
+from catalog.iceberg.storage import file_io, read_contents, table_folder
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ _SIZED_MANIFEST = Schema(
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, ValidationError, NotImplementedError, ImportError, MemoryError, OverflowError),
-    *(zlib.error, struct.error),
+    *(zlib.error, struct.error, LocationNotAllowedError),
 )
-"""Errors of readers for missing or truncated files, or files of another format."""
+"""Errors of readers for missing or truncated files, files of another format, or in a folder that is not allowed."""
 
 
 class UnreadableFileError(Exception):
@@ -109,10 +109,7 @@ class _Contents:
 
 def home(metadata_location: str) -> str:
     """Return the folder of the table that owns a metadata file, according to the standard folder names."""
-    folder = reach_key(metadata_location).rpartition("/")[0]
-    for name in (METADATA, HIDDEN):
-        folder = folder.removesuffix(f"/{name}")
-    return folder
+    return table_folder(reach_key(metadata_location))
 
 
 def metadata_paths(pointer: Pointer, expired: Expired = Expired()) -> Iterator[str]:
@@ -183,6 +180,57 @@ def expired_files(
                     yield entry[1][0], entry[1][1]
                 yield path, sizes[key]
     yield from ((path, sizes[reach_key(path)]) for path in paths if not is_own(path))
+
+
+def superseded_files(before: str, after: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the files of snapshots that earlier metadata of a table have, and later ones do not.
+
+    These are data files and delete files, manifests, and manifest lists with statistics: a deletion in this order can
+    be repeated. A data file or delete file may also be in a manifest that stays. Damaged manifests and lists are left
+    out, with what only they name, and so are those that are missing.
+
+    Raises:
+        UnreadableFileError: One of the metadata files, or a manifest list that stays, is damaged.
+    """
+    kept = {reach_key(path) for path in metadata_paths(Pointer("", "", "", after))}
+    contents, io = _read_contents(before, with_log=False), file_io(before)
+    listed, data = dict.fromkeys(contents.manifests), dict[str, None]()
+    tops, manifests = [path for path in contents.files if reach_key(path) not in kept], []
+    for path in contents.manifest_lists:
+        with _skipping_damaged():
+            if reach_key(path) not in kept:
+                listed |= dict.fromkeys(row[0] for row in _rows(io, path, _MANIFEST_LIST))
+                tops.append(path)
+    for path in listed:
+        with _skipping_damaged():
+            if reach_key(path) not in kept:
+                data |= dict.fromkeys(entry[1][0] for entry in _rows(io, path, _MANIFEST))
+                manifests.append(path)
+    return list(data), manifests, tops
+
+
+def logged_files(location: str) -> Iterator[str]:
+    """Yield the files that a table's metadata and the earlier ones in their log reference, as far as these exist.
+
+    Raises:
+        UnreadableFileError: The metadata are damaged.
+    """
+    seen: set[str] = set()
+    for path in (location, *_logged(_readable_document(location))):
+        # An engine may have deleted what only earlier metadata name.
+        damage = nullcontext if path == location else _skipping_damaged
+        with damage():
+            contents, io = _read_contents(path), file_io(path)
+            yield from (path, *contents.files, *contents.manifest_lists)
+            for listed in set(contents.manifest_lists) - seen:
+                with damage():
+                    contents.manifests += [row[0] for row in _rows(io, listed, _MANIFEST_LIST)]
+            for manifest in dict.fromkeys(contents.manifests):
+                if manifest not in seen:
+                    yield manifest
+                    with damage():
+                        yield from (entry[1][0] for entry in _rows(io, manifest, _MANIFEST))
+            seen.update(contents.manifest_lists, contents.manifests)
 
 
 @contextmanager
@@ -300,12 +348,12 @@ class _Accessor(SchemaPartnerAccessor):
         return None if partner_map is None else super().map_value_partner(partner_map)
 
 
-def _read_contents(location: str, expired: Expired = Expired()) -> _Contents:
+def _read_contents(location: str, expired: Expired = Expired(), *, with_log: bool = True) -> _Contents:
     try:
         document = _read_document(location)
         contents = _Contents()
-        log = [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
-        contents.files += [file for file in log if file not in expired.metadata_files]
+        if with_log:
+            contents.files += [file for file in _logged(document) if file not in expired.metadata_files]
         for name in ("statistics", "partition-statistics"):
             contents.files += [entry["statistics-path"] for entry in document.get(name) or ()]
         for snapshot in document.get("snapshots") or ():

@@ -7,9 +7,6 @@ table yet, or no longer. So Iceberg's files of such a table are in a hidden fold
 
 from __future__ import annotations
 
-from catalog.files.filesystem import Folder
-from catalog.model import Table
-
 METADATA = "metadata"
 """Iceberg's standard metadata folder."""
 
@@ -22,11 +19,6 @@ HIDDEN_METADATA = f"{HIDDEN}/{METADATA}"
 def metadata_folder(*, is_partitioned: bool) -> str:
     """Return the metadata folder, relative to a table's location."""
     return METADATA if is_partitioned else HIDDEN_METADATA
-
-
-def hidden_location(table: Table) -> str | None:
-    """Return the location of a table's hidden folder of Iceberg files; None when it has none."""
-    return f"{table.location}/{HIDDEN}" if Folder(table.location).exists(HIDDEN) else None
 
 
 def path_properties(location: str, *, is_partitioned: bool) -> dict[str, str]:

@@ -1,4 +1,8 @@
-"""Access to the metadata files of Iceberg tables; locations are taken literally."""
+"""Access to the metadata files of Iceberg tables; locations are taken literally.
+
+Metadata name files by their complete paths, which any writer may choose. Only those are read that are in the table's
+own folder or in an allowed one.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,18 @@ from io import BytesIO
 
 from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from catalog.files.object_stores import s3_file_system
+from catalog.iceberg.places import HIDDEN, METADATA
+from catalog.settings.places import require_files
 
 MOST_BYTES = 256 << 20
 """Maximum size of a metadata file, unpacked; 10,000 snapshots have some 10 MB."""
 
 _LOCAL = re.compile("file:/+")
+_METADATA_FILES = (".json", ".avro", ".gz")
 _GZIP = b"\x1f\x8b"
 
 
@@ -26,6 +33,20 @@ class _LiteralFileIO(PyArrowFileIO):
 
     It reaches S3 with the settings of all other requests: time-outs, attempts and certificates.
     """
+
+    def __init__(self, properties: Properties, folder: str) -> None:
+        """Set the folder of the table."""
+        super().__init__(properties)
+        self._folder = folder
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Return a file to read.
+
+        Raises:
+            LocationNotAllowedError: It is neither in the table's folder nor in an allowed one.
+        """
+        require_files([location], [self._folder])
+        return super().new_input(location)
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -43,9 +64,18 @@ class _LiteralFileIO(PyArrowFileIO):
 
 
 def file_io(location: str) -> FileIO:
-    """Return the file access for a table, given the location of one of its files."""
+    """Return the file access for a table, given its folder or the location of one of its metadata files."""
     io = load_file_io({}, location)
-    return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
+    folder = table_folder(location if location.endswith(_METADATA_FILES) else f"{location}/")
+    return _LiteralFileIO(io.properties, folder) if type(io) is PyArrowFileIO else io
+
+
+def table_folder(metadata_location: str) -> str:
+    """Return the folder of the table that owns a metadata file, according to the standard folder names."""
+    folder = metadata_location.rpartition("/")[0]
+    for name in (METADATA, HIDDEN):
+        folder = folder.removesuffix(f"/{name}")
+    return folder
 
 
 def read_contents(location: str) -> bytes:

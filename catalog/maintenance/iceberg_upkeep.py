@@ -1,11 +1,15 @@
-"""Maintenance of Iceberg tables with Iceberg's own procedures, as statements for Spark."""
+"""Maintenance of Iceberg tables, as statements: Iceberg's own procedures, and Calve's where files are deleted.
+
+Iceberg's `expire_snapshots` and `remove_orphan_files` delete files that other tables need. The statements have their
+names, but Calve runs them: `catalog.maintenance.iceberg_files`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from sqlalchemy import Connection
@@ -25,7 +29,25 @@ _MOST_MEBIBYTES = 1024 * 1024
 _MOST_SNAPSHOTS = 1_000_000
 _FLAGS = frozenset({"rewrite_data_files", "expire_snapshots", "remove_orphan_files", "dry_run"})
 _ALTER = "ALTER TABLE "
-_DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshots", "remove_orphan_files"))
+_EXPIRE, _REMOVE_ORPHANS = "expire_snapshots", "remove_orphan_files"
+_TIME = "%Y-%m-%d %H:%M:%S"
+_DELETION = re.compile(
+    rf"CALL {CATALOG}\.system\.({_EXPIRE}|{_REMOVE_ORPHANS})\(table => .*, older_than => TIMESTAMP '([^']+)'"
+    r"(?:, retain_last => ([0-9]+))?\)"
+)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A statement that deletes files.
+
+    Attributes:
+        before_ms: What is older is deleted.
+        retain_last: The number of snapshots to keep regardless of age; None to delete orphan files.
+    """
+
+    before_ms: int
+    retain_last: int | None
 
 
 @dataclass(frozen=True)
@@ -38,10 +60,10 @@ class TableMaintenance:
             their spec until they are rewritten.
         rewrite_data_files: Compact small files.
         target_file_mib: The target size of files in MiB; None for the table's setting.
-        expire_snapshots: Expire snapshots, and delete the files that only they refer to.
+        expire_snapshots: Expire snapshots, and delete the files in the table's folder that only they refer to.
         older_than_days: The minimum age of expired snapshots.
         retain_last: The number of latest snapshots to keep regardless of age.
-        remove_orphan_files: Delete files below the table's location that no snapshot refers to, if they are at least
+        remove_orphan_files: Delete files in the table's folder that no metadata refer to, if they are at least
             `orphan_days` old.
         orphan_days: The minimum age of deleted orphan files.
         dry_run: Only report the statements that would be run.
@@ -90,16 +112,13 @@ class TableMaintenance:
         """Whether the statements may delete files."""
         return self.expire_snapshots or self.remove_orphan_files
 
-    def statements(
-        self, table: str, now: datetime, *, may_delete: bool = True, hidden: str | None = None
-    ) -> Iterator[str]:
+    def statements(self, table: str, now: datetime, *, may_delete: bool = True) -> Iterator[str]:
         """Yield the statements for one table, in execution order.
 
         Args:
             table: `database.table`.
             now: The time in UTC from which ages are counted.
             may_delete: False to omit statements that delete files.
-            hidden: The table's hidden folder (`catalog.iceberg.places`), to search it for orphan files, too.
         """
         database, name = TableName.parse(table)
         for change in self.partition_fields:
@@ -111,21 +130,18 @@ class TableMaintenance:
             yield f"CALL {CATALOG}.system.rewrite_data_files({argument}{options})"
         if self.expire_snapshots and may_delete:
             then = _before(now, self.older_than_days)
-            yield f"CALL {CATALOG}.system.expire_snapshots({argument}, {then}, retain_last => {self.retain_last})"
+            yield f"CALL {CATALOG}.system.{_EXPIRE}({argument}, {then}, retain_last => {self.retain_last})"
         if self.remove_orphan_files and may_delete:
-            then = _before(now, self.orphan_days)
-            # Without stream_results, Iceberg collects all orphan paths in the driver; with it, only up to 20,000.
-            orphans = f"CALL {CATALOG}.system.remove_orphan_files({argument}, {then}, stream_results => true"
-            yield f"{orphans})"
-            if hidden is not None:
-                # By default, Iceberg skips hidden folders.
-                place = hidden.replace("\\", "\\\\").replace("'", "\\'")
-                yield f"{orphans}, location => '{place}')"
+            yield f"CALL {CATALOG}.system.{_REMOVE_ORPHANS}({argument}, {_before(now, self.orphan_days)})"
 
 
-def deletes_files(statement: str) -> bool:
-    """Return whether one of `TableMaintenance.statements` deletes files."""
-    return statement.startswith(_DELETING)
+def deletion_of(statement: str) -> Deletion | None:
+    """Return what one of `TableMaintenance.statements` deletes; None if it deletes no files."""
+    found = _DELETION.fullmatch(statement)
+    if found is None:
+        return None
+    before = datetime.strptime(found[2], _TIME).replace(tzinfo=UTC)
+    return Deletion(int(before.timestamp() * 1_000), None if found[3] is None else int(found[3]))
 
 
 def changes_spec(statement: str) -> bool:
@@ -153,4 +169,4 @@ def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]
 
 
 def _before(now: datetime, days: float) -> str:
-    return f"older_than => TIMESTAMP '{now - timedelta(days=days):%Y-%m-%d %H:%M:%S}'"
+    return f"older_than => TIMESTAMP '{now - timedelta(days=days):{_TIME}}'"

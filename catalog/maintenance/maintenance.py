@@ -146,6 +146,7 @@ class Maintenance:
                 self._vacuum_versions(table, reachability, cutoff_ms, tally, is_dry_run)
                 return 0
             if table.has_file_rows:
+                self._delete_leftovers(table, cutoff_ms, tally, is_dry_run)
                 return delete_orphans(
                     self._storage, self._operations, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run
                 )
@@ -157,6 +158,13 @@ class Maintenance:
         except (OSError, ValueError, CatalogError) as error:
             tally.problems.append(f"{table.full_name}: {table.location} could not be vacuumed: {error}")
             return 0
+
+    def _delete_leftovers(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
+        from catalog.maintenance.iceberg_files import delete_leftovers
+
+        files = delete_leftovers(self._storage, table, cutoff_ms, is_dry_run=is_dry_run)
+        size_bytes = sum(file.size_bytes for file in files)
+        tally.add(TableVacuum(table.full_name, orphan_files=len(files), orphan_bytes=size_bytes))
 
     def _vacuum_versions(
         self, table: Table, reachability: Reachability, cutoff_ms: int, tally: Tally, is_dry_run: bool

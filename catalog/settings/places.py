@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +23,10 @@ from catalog.files.locations import (
     has_plain_names,
     is_local,
     is_plainly_within,
+    is_within,
     location_key,
     problem_of_uri,
+    reach_key,
     strict_key,
 )
 from catalog.settings.environment import tables_path
@@ -81,7 +83,7 @@ def require_location(location: str, field: str = "location") -> None:
 
 def _find_outside(locations: Sequence[str], field: str = "location") -> Iterator[tuple[str, LocationNotAllowedError]]:
     """Yield the locations outside all allowed folders, each with its error."""
-    if not locations or EVERYWHERE in _setting(LOCATIONS):
+    if not locations or allows_everything():
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
     for location in locations:
@@ -89,6 +91,32 @@ def _find_outside(locations: Sequence[str], field: str = "location") -> Iterator
             reason = "is outside all allowed folders; use a folder below the warehouse, or ask an administrator to"
             error = LocationNotAllowedError(f"{field} {location!r} {reason} add the folder to {LOCATIONS}")
             yield location, error
+
+
+def allows_everything() -> bool:
+    """Return whether the settings allow all locations."""
+    return EVERYWHERE in _setting(LOCATIONS)
+
+
+def require_files(paths: Iterable[str], folders: Collection[str], field: str = "file") -> None:
+    """Check that files which metadata name are in a table's own folders, or inside an allowed folder.
+
+    Args:
+        paths: Complete paths of files, or their folders.
+        folders: In which the catalog has the table's files.
+        field: Name of a file in messages.
+
+    Raises:
+        LocationNotAllowedError: One is outside.
+    """
+    if allows_everything():
+        return
+    own = [reach_key(folder) for folder in folders]
+    outside = [
+        path for path in paths if not (has_plain_names(path) and any(is_within(reach_key(path), root) for root in own))
+    ]
+    for _, error in _find_outside(outside, field):
+        raise error
 
 
 def require_no_password(location: str, field: str) -> None:
@@ -176,7 +204,7 @@ def require_properties(properties: Mapping[str, str | None]) -> None:
             )
         if value and is_path_property(name):
             require_location(value)
-            if EVERYWHERE not in _setting(LOCATIONS) and not has_plain_names(value):
+            if not allows_everything() and not has_plain_names(value):
                 raise LocationNotAllowedError(
                     f"property {name!r} is {value!r}, with an empty name, '.' or '..' in it, which engines resolve in "
                     "different ways; write the location without them"

@@ -26,6 +26,7 @@ from catalog.storage.interrupting import interruptible
 from catalog.storage.locks import TABLE_LOCKS
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 from catalog.storage.urls import has_half_a_password, shown_url
+from catalog.storage.waiting import client_options, holder, keep_alive, limit_waiting
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,13 +71,14 @@ class Storage:
     def _create_engine(self, isolation: str = "READ COMMITTED", **options: Any) -> Engine:
         if self.is_postgresql:
             # Not the server's default: with a snapshot, a writer that waited for a lock would miss the other's changes.
-            arguments = {"application_name": "calve"}
+            arguments = {"application_name": "calve", **client_options(self.url)}
             engine = _new_engine(self.url, connect_args=arguments, isolation_level=isolation, **options)
             # Before SQLAlchemy's own first queries, which fail if the driver cannot decode the texts of the server.
             event.listen(engine, "connect", lambda connection, _record: _require_utf8(connection), insert=True)
             if isolation == "AUTOCOMMIT":
                 event.listen(engine, "connect", _pin_isolation)
             event.listen(engine, "connect", lambda connection, _record: register_arrays(connection))
+            event.listen(engine, "connect", keep_alive)
             _ping_after_a_pause(engine)
             return engine
         engine = _new_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
@@ -123,21 +125,31 @@ class Storage:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, lock_ms: int | None = None) -> Iterator[Connection]:
         """Open a transaction that commits at its end, and rolls back if an error is raised.
 
+        Args:
+            lock_ms: How long to wait for a lock; None for the usual time.
+
         Raises:
+            CatalogLockedError: Others have held a lock for longer.
             CommitOutcomeUnknownError: The connection was lost during the commit.
         """
         with (
-            translated(self.url),
+            translated(self.url, self._holder),
             self._writer.connect() as connection,
             interruptible(connection),
+            _waiting(connection, lock_ms),
             connection.begin() as transaction,
         ):
+            if self.is_postgresql:
+                limit_waiting(connection, lock_ms)
             yield connection
             with commit_translated(self.url):
                 transaction.commit()
+
+    def _holder(self) -> str:
+        return holder(self._alone) if self.is_postgresql else ""
 
     @cached_property
     def identity(self) -> str:
@@ -375,6 +387,20 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+@contextmanager
+def _waiting(connection: Connection, lock_ms: int | None) -> Iterator[None]:
+    """Limit how long SQLite waits for another writer."""
+    driver = connection.connection.driver_connection
+    if lock_ms is None or not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.execute(f"PRAGMA busy_timeout = {lock_ms:d}").close()
+    try:
+        yield
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").close()
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Index
@@ -15,6 +15,7 @@ from catalog.errors import (
     CatalogAccessError,
     CatalogError,
     CatalogFullError,
+    CatalogLockedError,
     CatalogReadOnlyError,
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -24,22 +25,34 @@ from catalog.errors import (
 )
 from catalog.storage.urls import shown_url
 
-_LOST_RACES = ("40001", "40P01", "55P03")
-"""PostgreSQL's codes for a serialization failure, a deadlock, and an expired lock_timeout."""
+_LOST_RACES = ("40001", "40P01")
+"""PostgreSQL's codes for a serialization failure and a deadlock."""
+
+_LOCKED = "55P03"
+"""PostgreSQL's code for an expired lock_timeout."""
+
+_IDLE = "25P03"
+"""PostgreSQL's code for an expired idle_in_transaction_session_timeout."""
 
 _SERVER_GONE = ("08", "57P")
 """PostgreSQL's code classes for lost connections, and for a server that stops or starts."""
 
 
 @contextmanager
-def translated(url: URL) -> Iterator[None]:
-    """Translate errors of the database into a CatalogError with advice."""
+def translated(url: URL, holder: Callable[[], str] = str) -> Iterator[None]:
+    """Translate errors of the database into a CatalogError with advice.
+
+    Args:
+        holder: Returns a phrase about who holds a lock, or an empty string; called when it was not had in time.
+    """
     try:
         yield
     except CatalogError:
         raise
     except Exception as error:
         translation = _translation(error, url)
+        if isinstance(translation, CatalogLockedError) and (found := holder()):
+            translation = CatalogLockedError(f"{translation}: {found}")
         if translation is None:
             raise
         raise translation from error
@@ -63,7 +76,7 @@ def commit_translated(url: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         code = getattr(error.orig, "sqlstate", None) or ""
-        if not error.connection_invalidated and not code.startswith(_SERVER_GONE):
+        if code == _IDLE or (not error.connection_invalidated and not code.startswith(_SERVER_GONE)):
             raise
         message = str(error.orig).strip().partition("\n")[0]
         raise CommitOutcomeUnknownError(
@@ -119,10 +132,14 @@ def _read_only(message: str, shown: str) -> CatalogReadOnlyError:
 
 def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
     """Return the error for a PostgreSQL error code or an SQLite message."""
-    if code in _LOST_RACES or "database is locked" in message or "table is locked" in message:
-        return ConflictError(
-            f"the catalog {shown} was locked by others: {message}; the transaction changed nothing, try again"
+    if code == _IDLE:
+        return CatalogUnavailableError(
+            f"the catalog {shown} ended a transaction in which this process did nothing for too long: {message}; "
+            "nothing was changed, try again"
         )
+    if code in _LOST_RACES or code == _LOCKED or "database is locked" in message or "table is locked" in message:
+        kind = ConflictError if code in _LOST_RACES else CatalogLockedError
+        return kind(f"the catalog {shown} was locked by others: {message}; the transaction changed nothing, try again")
     if code == "57014":
         return CatalogUnavailableError(
             f"the catalog {shown} ended a statement: {message}; try again, or allow more time (statement_timeout)"

@@ -63,17 +63,17 @@ def _purge(storage: Storage, root: str, location: str) -> PurgedFiles:
         reached = reachability.reached(own)
         unreached = [path for path in own if path not in reached]
         names = (comparable(path).removeprefix(f"{inside}/") for path in unreached)
-        for _ in in_parallel(partial(_delete, folder), names):
+        for _ in in_parallel(partial(delete_with_checksum, folder), names):
             pass
         purged += PurgedFiles(len(others), tuple(others[:SHOWN]), deleted=len(unreached))
     _delete_empty_folders(folder)
     return purged
 
 
-def _delete(folder: Folder, name: str) -> None:
+def delete_with_checksum(folder: Folder, name: str) -> None:
+    """Delete a file, and the checksum that Hadoop has written beside it on a local disk; both may be missing."""
     folder.delete_file(name)
     if is_local(folder.location):
-        # Hadoop's checksum of the file.
         parent, slash, base = name.rpartition("/")
         folder.delete_file(f"{parent}{slash}.{base}.crc")
 

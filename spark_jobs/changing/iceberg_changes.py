@@ -273,7 +273,7 @@ def _changed(spark: SparkSession, catalog: Catalog, operation: Operation, change
     with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
         for tries_left in reversed(range(_ATTEMPTS)):
             table = with_live_columns(catalog.get_table(operation.table))
-            with private_table(spark, table) as target:
+            with private_table(spark, catalog, table) as target:
                 try:
                     spark.conf.set(_MARK, operation.id)
                     report = {**change(table, target), **_files(target)}

@@ -34,7 +34,7 @@ from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_table
 from spark_jobs.queries.query import as_parameters
-from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.iceberg import read_iceberg, read_metadata_file, require_allowed_files
 from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.sessions.session import attempt_here
 
@@ -151,7 +151,7 @@ def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation)
     if _EXPIRE not in operation.report:
         with attempt_here(catalog, operation, _EXPIRE) as attempt:
             table = catalog.get_table(operation.table)
-            with private_table(spark, table) as target:
+            with private_table(spark, catalog, table) as target:
                 _rewrite_manifests(spark, target)
                 expiry = target.java.expireSnapshots().retainLast(1).cleanExpiredFiles(False)
                 expiry.expireOlderThan(_now(spark)).commit()
@@ -172,6 +172,8 @@ def _without_former(spark: SparkSession, catalog: Catalog, operation: Operation)
 def _remove(spark: SparkSession, catalog: Catalog, table: Table, before: str) -> int:
     """Delete the files that snapshots of former metadata have, and the current one does not; return their number."""
     after = str(table.metadata_location)
+    for location in (before, after):
+        require_allowed_files(spark, catalog, table, location, "all_files")
     lists, manifests = _lists(read_metadata(before)) - _lists(read_metadata(after)), set[str]()
     count = 0
     if all(in_parallel(_exists, lists)):
@@ -211,7 +213,8 @@ def _proof(
         The files by reason, each with the number of rows that were found in it.
     """
     location = str(table.metadata_location)
-    rows = read_metadata_file(spark, location)
+    require_allowed_files(spark, catalog, table, location, "all_files")
+    rows = read_iceberg(spark, catalog, table)
     metadata = read_metadata(location)
     condition, parameters = as_parameters(spark, catalog, where, quoted_table(table))
     given: dict[str, Any] = {**parameters, "calve_rows": rows.select("*", f.col("_file").alias(_FILE))}

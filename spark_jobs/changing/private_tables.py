@@ -17,9 +17,10 @@ from uuid import uuid4
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from catalog import Table
+from catalog import Catalog, Table
 from catalog.errors import UnsupportedChangeError
 from catalog.iceberg.pointers import require_metadata
+from spark_jobs.reading.iceberg import require_allowed_files
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.sessions.packages import require_packages
 
@@ -108,10 +109,11 @@ class PrivateTable:
 
 
 @contextmanager
-def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
+def private_table(spark: SparkSession, catalog: Catalog, table: Table) -> Iterator[PrivateTable]:
     """Yield an Iceberg table of the catalog as a table that only this session has.
 
     Raises:
+        LocationNotAllowedError: A file of the table is outside all folders that the settings allow.
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
         TableNotFoundError: Another engine has dropped the table.
         UnsupportedChangeError: The table deletes its metadata files so early that commits here could delete the one
@@ -119,23 +121,24 @@ def private_table(spark: SparkSession, table: Table) -> Iterator[PrivateTable]:
     """
     require_packages(spark)
     metadata_location = require_metadata(table)
-    catalog, jvm = _catalog(spark), _jvm(spark)
+    require_allowed_files(spark, catalog, table, metadata_location)
+    private, jvm = _catalog(spark), _jvm(spark)
     name = f"change_{uuid4().hex}"
     names = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
     names[0] = name
     namespace = jvm.org.apache.iceberg.catalog.Namespace.of(names)
     identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.of(namespace, "t")
-    catalog.createNamespace(namespace, jvm.java.util.HashMap())
+    private.createNamespace(namespace, jvm.java.util.HashMap())
     try:
-        catalog.registerTable(identifier, spark_path(metadata_location))
+        private.registerTable(identifier, spark_path(metadata_location))
         try:
-            _require_kept_metadata(table, catalog.loadTable(identifier).properties())
-            yield PrivateTable(catalog, identifier, f"{PRIVATE}.{name}.t")
+            _require_kept_metadata(table, private.loadTable(identifier).properties())
+            yield PrivateTable(private, identifier, f"{PRIVATE}.{name}.t")
         finally:
             # Its files stay.
-            catalog.dropTable(identifier, False)
+            private.dropTable(identifier, False)
     finally:
-        catalog.dropNamespace(namespace)
+        private.dropNamespace(namespace)
 
 
 def _require_kept_metadata(table: Table, properties: Mapping[str, str]) -> None:

@@ -32,7 +32,6 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
-from catalog.iceberg.pointers import require_metadata
 from catalog.partitions.counting import count_visible
 from catalog.types.key_types import TimestampType
 from spark_jobs.queries.catalyst import (
@@ -49,7 +48,7 @@ from spark_jobs.queries.implied_filters import any_of, implied_filter
 from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
-from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.iceberg import read_iceberg
 from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
 from spark_jobs.rows.char_columns import char_metadata
@@ -315,7 +314,7 @@ class _Statement:
         Raises:
             RefusedStatementError, TableNotFoundError: See `spark_jobs.queries.checked_plans.check_query`.
         """
-        self._spark = spark
+        self._spark, self._catalog = spark, catalog
         self._is_untrusted = untrusted is not None
         tree = _parsed(sql)
         occurrences = [
@@ -370,7 +369,7 @@ class _Statement:
         """
         known = self._iceberg_views.setdefault((table.full_name, metadata_table), view)
         if known is view:
-            self._known_views[view] = _iceberg_frame(self._spark, table, metadata_table)
+            self._known_views[view] = read_iceberg(self._spark, self._catalog, table, metadata_table)
         return known
 
     def parameters(self, frames: Sequence[DataFrame]) -> dict[str, Any]:
@@ -413,11 +412,6 @@ def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Ta
         return table
     name = f"`{table.name}`"
     return None if spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary else table
-
-
-def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None) -> DataFrame:
-    location = table.live_location if table.is_published else None
-    return read_metadata_file(spark, location or require_metadata(table), metadata_table)
 
 
 def _edited(text: str, edits: Iterable[Edit]) -> str:

@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Table
+from catalog import Catalog, Table
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError
 from catalog.files.locations import comparable
+from catalog.iceberg.pointers import require_metadata
 from catalog.settings.environment import ICEBERG_PACKAGE
-from catalog.settings.places import require_location
+from catalog.settings.places import allows_everything, require_files
 from spark_jobs.reading.files import read_data_files, table_schema
 from spark_jobs.reading.filters import statistics_sql
 from spark_jobs.reading.paths import quoted, spark_path
+
+_WITHOUT_ROWS = re.compile(r"(?!position_deletes$)\w+", re.IGNORECASE)
+"""Names of metadata tables that are read from metadata only."""
+
+
+def read_iceberg(spark: SparkSession, catalog: Catalog, table: Table, metadata_table: str | None = None) -> DataFrame:
+    """Return the current rows of a table that Iceberg reads, or those of a metadata table.
+
+    Raises:
+        LocationNotAllowedError: A file to be read is outside all folders that the settings allow.
+        InvalidConfigurationError: The session does not have Iceberg's runtime.
+    """
+    location = (table.live_location if table.is_published else None) or require_metadata(table)
+    require_allowed_files(spark, catalog, table, location, metadata_table)
+    return read_metadata_file(spark, location, metadata_table)
+
+
+def require_allowed_files(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    metadata_location: str,
+    metadata_table: str | None = None,
+) -> None:
+    """Check the places of all files that Iceberg opens to read a table, or a metadata table of it.
+
+    Raises:
+        LocationNotAllowedError: One is outside all folders that the settings allow.
+    """
+    from catalog.iceberg.allowed_files import folders_of_files
+
+    if not allows_everything():
+        folders = folders_of_files(catalog.storage, table)
+        _require_in_folders(spark, table, metadata_location, folders, metadata_table)
+
+
+def _require_in_folders(
+    spark: SparkSession,
+    table: Table,
+    metadata_location: str,
+    folders: Sequence[str],
+    metadata_table: str | None = None,
+) -> None:
+    from catalog.iceberg.allowed_files import require_allowed_metadata
+
+    is_of_all = metadata_table is not None and metadata_table.lower().startswith("all_")
+    metadata = require_allowed_metadata(metadata_location, folders, all_snapshots=is_of_all)
+    if metadata.current_snapshot_id is None or (metadata_table is not None and _WITHOUT_ROWS.fullmatch(metadata_table)):
+        return
+    path = f.col("file_path")
+    files = read_metadata_file(spark, metadata_location, "files").select(path)
+    location = comparable(table.location)
+    is_inside = f.regexp_replace(path, "^file:/+", "/").startswith(f"{location}/") & ~path.rlike(r"/\.\.?/")
+    others = files.where(~is_inside).select(f.regexp_extract(path, "^(.*)/", 1).alias("folder")).distinct()
+    field = f"table {table.full_name}, which another engine has changed: folder of a file"
+    for row in others.toLocalIterator():
+        require_files([row.folder], folders, field)
 
 
 def read_metadata_file(
@@ -26,6 +85,8 @@ def read_metadata_file(
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of the current snapshot of the table that a `…metadata.json` file describes.
+
+    The caller has checked the places of its files (`require_allowed_files`), or Calve itself has written the metadata.
 
     Args:
         metadata_table: `snapshots`, `files` or another metadata table, whose rows to return instead.
@@ -95,8 +156,8 @@ def read_as_table(
     own = {field.field_id: field for field in published_layout(table).schema.fields}
     live = {field.field_id: field for field in read_metadata(metadata_location).schema().fields}
     types = {field.name: field.dataType for field in table_schema(table)}
-    if metadata_location != table.published_location:
-        _require_allowed_files(spark, table, metadata_location)
+    if not allows_everything():
+        _require_in_folders(spark, table, metadata_location, [table.location])
     rows = read_metadata_file(spark, metadata_location)
     if paths is not None:
         rows = rows.where(f.col("_file").isin(list(paths)))
@@ -107,18 +168,3 @@ def read_as_table(
         is_same = field is None or field.field_type == own[column.id].field_type
         columns.append((value.cast(types[column.name]) if is_same else value).alias(column.name))
     return rows.select(*columns, *([] if path_column is None else [f.col("_file").alias(path_column)]))
-
-
-def _require_allowed_files(spark: SparkSession, table: Table, metadata_location: str) -> None:
-    """Check the folders of the files of a snapshot that Calve has not taken in.
-
-    Raises:
-        LocationNotAllowedError: One is outside all allowed folders.
-    """
-    path = f.col("file_path")
-    files = read_metadata_file(spark, metadata_location, "files").select(path)
-    location = comparable(table.location)
-    is_inside = f.regexp_replace(path, "^file:/+", "/").startswith(f"{location}/") & ~path.rlike(r"/\.\.?/")
-    others = files.where(~is_inside).select(f.regexp_extract(path, "^(.*)/", 1).alias("folder")).distinct()
-    for row in others.toLocalIterator():
-        require_location(row.folder, f"table {table.full_name}, which another engine has changed: folder of a file")

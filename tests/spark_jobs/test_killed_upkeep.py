@@ -37,5 +37,7 @@ def test_a_change_of_the_partition_spec_that_was_committed_is_not_made_again(
         assert report["fields"] == ["bucket[4] id_bucket_4", "truncate[10] year_trunc_10", "identity land"]
         # Of a million orphans, the journal has a few and their number.
         assert report["orphans"] == {"rows": 20, "row_count": 50, "left": 0}
+        # Iceberg's own procedure would delete the file in the folder of nobody.
+        assert report["expired"] == {"deaths": 4, "own": 0, "foreign": True, "snapshots": 1}
         assert len(report["errors"]) == 2
         assert all("bucket" in error for error in report["errors"])

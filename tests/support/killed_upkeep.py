@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -56,8 +56,8 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
     form = {"tables": [NAME], "partition_fields": changes, "rewrite_data_files": False, "expire_snapshots": False}
     catalog.operations.begin("upkeep", OperationKind.MAINTAIN_ICEBERG, NAME)
 
-    def run(operation: str, statements: Sequence[str]) -> dict[str, Any]:
-        job = MaintainIcebergJob(operation_id=operation, step="m", attempt=1, table=NAME, statements=statements)
+    def run(operation: str, statements: Sequence[str], table: str = NAME) -> dict[str, Any]:
+        job = MaintainIcebergJob(operation_id=operation, step="m", attempt=1, table=table, statements=statements)
         return maintain_iceberg(session, catalog, job)  # type: ignore[arg-type]
 
     statements = list(TableMaintenance.read(form).statements(NAME, None))  # type: ignore[arg-type]
@@ -83,8 +83,11 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
             run("wrong", statements[:1])
         except CatalogError as error:
             errors.append(str(error))
-    orphans = _remove_orphans(catalog, run)
-    return {"deaths": deaths, "answers": answers, "fields": fields, "errors": errors, "orphans": orphans}
+    orphans, expired = _remove_orphans(catalog, run), _expire(session, catalog, run)
+    return {
+        **{"deaths": deaths, "answers": answers, "fields": fields, "errors": errors},
+        **{"orphans": orphans, "expired": expired},
+    }
 
 
 def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[str, Any]]) -> dict[str, Any]:
@@ -100,6 +103,41 @@ def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[s
     (answer,) = run("orphans", statements)["answers"]
     left = sum(1 for _ in folder.glob("orphan-*"))
     return {"rows": len(answer["rows"]), "row_count": answer["row_count"], "left": left}
+
+
+def _expire(session: Any, catalog: Catalog, run: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """Expire snapshots in attempts that are killed, and in another; return the remaining files and snapshots."""
+    folder = Path(catalog.get_table(NAME).location)
+    foreign = folder.parent / "foreign.parquet"
+    own = next(folder.rglob("*.parquet"))
+    foreign.write_bytes(own.read_bytes())
+    added = f"`parquet`.`{foreign}`"
+    session.sql(f"CREATE TABLE calve.demo.apart (id bigint, note string) USING iceberg LOCATION '{folder}-apart'")
+    session.sql(f"CALL calve.system.add_files(table => 'demo.apart', source_table => '{added}')")
+    for name in ("apart", "orders"):
+        session.sql(f"DELETE FROM calve.demo.{name}")
+    form = {"rewrite_data_files": False, "older_than_days": 0}
+    deaths = 0
+    for name in ("demo.apart", NAME):
+        soon = datetime.now(UTC) + timedelta(minutes=1)
+        statements = list(TableMaintenance.read({**form, "tables": [name]}).statements(name, soon))
+        catalog.operations.begin(f"expire-{name}", OperationKind.MAINTAIN_ICEBERG, name)
+        for point in (Point.FILES_DELETED, Point.COMMITTED):
+            with (
+                patch.dict(os.environ, {DIE_AT: point}),
+                patch("catalog.operations.failpoints.die", side_effect=Died),
+            ):
+                try:
+                    run(f"expire-{name}", statements, name)
+                except Died:
+                    deaths += 1
+        run(f"expire-{name}", statements, name)
+    return {
+        "deaths": deaths,
+        "own": sum(1 for _ in folder.rglob("*.parquet")),
+        "foreign": foreign.exists(),
+        "snapshots": session.sql("SELECT * FROM calve.demo.orders.snapshots").count(),
+    }
 
 
 if __name__ == "__main__":

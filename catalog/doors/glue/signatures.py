@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from catalog.doors.glue.failures import GlueError
 from catalog.doors.serving.access import Access, Client
-from catalog.doors.serving.seen import SKEW_SECONDS, SeenSignatures
+from catalog.doors.serving.seen import SKEW_SECONDS, TWIN_SECONDS, SeenSignatures
 
 SERVICE = "glue"
 
@@ -28,6 +28,10 @@ _SPACES = re.compile(rb" +")
 _MAXIMUM_HEADER = 8_192
 _BODY_HASH = b"x-amz-content-sha256"
 _HASH = re.compile("[0-9a-f]{64}")
+EQUAL_REQUEST = "ThrottlingException"
+"""The error of a change that equals another one of the same second; AWS's SDKs sign a throttled request again."""
+_ATTEMPT = (b"amz-sdk-invocation-id", b"amz-sdk-request")
+"""The headers in which AWS's SDKs distinguish equal requests; most SDKs do not sign them."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,25 @@ class Signatures:
     A request that is sent again is refused by all processes of the server, for as long as its time is valid.
     """
 
-    def __init__(self, access: Access, seen: SeenSignatures, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        access: Access,
+        seen: SeenSignatures,
+        clock: Callable[[], float] = time.time,
+        *,
+        is_reading: Callable[[bytes], bool] = lambda _target: False,
+    ) -> None:
         """Set the clients and their keys.
 
         Args:
             seen: What the processes of the server share.
             clock: Returns seconds since 1970 UTC.
+            is_reading: Whether a request changes nothing, given its header `X-Amz-Target`.
         """
         self._access = access
         self._seen = seen
         self._clock = clock
+        self._is_reading = is_reading
 
     def check(self, request: SignedRequest) -> Signed:
         """Check what the headers of a request tell, before its body is received.
@@ -129,12 +142,20 @@ class Signatures:
             )
 
     def _require_new(self, request: SignedRequest, authorization: _Authorization, moment: str) -> None:
-        attempt = [request.header(name) or b"" for name in (b"amz-sdk-invocation-id", b"amz-sdk-request")]
-        if not self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), self._clock()):
-            raise _invalid(
-                f"This request was sent before, at {moment}; sign it again (equal requests of one second need "
-                "different values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
+        is_reading = self._is_reading(request.header(b"x-amz-target") or b"")
+        # Whoever sends a request again could give it other values of headers that are not signed.
+        names = [name for name in _ATTEMPT if is_reading or name.decode() in authorization.signed_headers]
+        attempt, now = [request.header(name) or b"" for name in names], self._clock()
+        if self._seen.add(bytes.fromhex(authorization.signature), b"\n".join(attempt), now):
+            return
+        if not is_reading and abs(now - _seconds(moment)) <= TWIN_SECONDS:
+            raise GlueError(
+                EQUAL_REQUEST, f"An equal request was sent before, at {moment}; sign it again in another second"
             )
+        raise _invalid(
+            f"This request was sent before, at {moment}; sign it again (equal requests of one second that only read "
+            "need different values of the header amz-sdk-invocation-id, which AWS's SDKs send)"
+        )
 
 
 class Signed:

@@ -19,6 +19,7 @@ from catalog.doors.hms.calls import calls
 from catalog.doors.hms.dispatch import DOOR, Dispatcher
 from catalog.doors.hms.handler import Handler
 from catalog.doors.hms.transport import MessageTransport
+from catalog.doors.serving.connections import Place
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.limits import Rates
 from catalog.doors.serving.sasl import authenticate
@@ -66,6 +67,8 @@ class HmsServer:
         self._new: set[socket.socket] = set()
         self._idle: set[socket.socket] = set()
         self._threads: dict[threading.Thread, socket.socket] = {}
+        # Until when their clients have to prove who they are.
+        self._unknown: dict[threading.Thread, float] = {}
         self._refusal_logged = -_REFUSAL_SECONDS
 
     def serve(self, listener: socket.socket) -> None:
@@ -76,6 +79,7 @@ class HmsServer:
             while not self._serving.stop.is_set():
                 if selector.select(_LOOK_SECONDS):
                     self._accept(listener)
+                self._end_unknown()
         self._drain()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -87,21 +91,31 @@ class HmsServer:
                 log.warning("cannot accept a connection: %s", error.strerror)
                 self._serving.stop.wait(_LOOK_SECONDS)
             return
-        if not self._connections.open():
-            log.warning("refused a connection: %d are open", self._limits.connections)
+        client = str(address[0]) if address else ""
+        place = self._connections.open(client)
+        if place is None:
+            log.warning("refused a connection from %s: too many are open, %d at most", client, self._limits.connections)
             connection.close()
             return
-        thread = threading.Thread(target=self._run, args=(connection, str(address[0])), daemon=True, name=DOOR)
+        thread = threading.Thread(target=self._run, args=(connection, client, place), daemon=True, name=DOOR)
         with self._lock:
             self._threads[thread] = connection
+            self._unknown[thread] = monotonic() + self._limits.proof_seconds
         try:
             thread.start()
         except RuntimeError:
             log.warning("refused a connection: no further thread can be started")
             with self._lock:
-                del self._threads[thread]
-            self._connections.close()
+                del self._threads[thread], self._unknown[thread]
+            place.close()
             connection.close()
+
+    def _end_unknown(self) -> None:
+        with self._lock:
+            now = monotonic()
+            for thread in [thread for thread, until in self._unknown.items() if until < now]:
+                del self._unknown[thread]
+                _shut(self._threads[thread])
 
     def _drain(self) -> None:
         with self._lock:
@@ -115,7 +129,7 @@ class HmsServer:
                 for connection in threads.values() if ended is None else ended:
                     _shut(connection)
 
-    def _run(self, connection: socket.socket, address: str) -> None:
+    def _run(self, connection: socket.socket, address: str, place: Place) -> None:
         self._serving.metrics.connected(DOOR, 1)
         try:
             connection.settimeout(self._limits.body_seconds)
@@ -124,7 +138,7 @@ class HmsServer:
                 with self._lock:
                     self._threads[threading.current_thread()] = connection
             with connection:
-                self._converse(connection, address)
+                self._converse(connection, address, place)
         except CredentialsError as error:
             self._warn_of_refusal(address, error)
         except _ENDED as error:
@@ -136,7 +150,8 @@ class HmsServer:
             connection.close()
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
-            self._connections.close()
+                self._unknown.pop(threading.current_thread(), None)
+            place.close()
             self._serving.metrics.connected(DOOR, -1)
 
     def _warn_of_refusal(self, address: str, error: CredentialsError) -> None:
@@ -147,13 +162,16 @@ class HmsServer:
             self._refusal_logged = now if is_due else self._refusal_logged
         log.log(logging.WARNING if is_due else logging.DEBUG, "refused a connection from %s: %s", address, error)
 
-    def _converse(self, connection: socket.socket, address: str) -> None:
+    def _converse(self, connection: socket.socket, address: str, place: Place) -> None:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._waiting(connection, self._new):
             authenticated = authenticate(connection, self._serving.access)
         if authenticated is None:
             return
+        place.prove()
+        with self._lock:
+            self._unknown.pop(threading.current_thread(), None)
         stream, client = authenticated
         transport = MessageTransport(
             stream,

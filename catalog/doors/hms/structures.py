@@ -216,6 +216,12 @@ def to_table(table: HiveTable) -> Any:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
+def _without_slash(location: str) -> str:
+    """Return a location without slashes at its end, unless it is the root folder."""
+    stripped = location.rstrip("/")
+    return location if stripped == "" or stripped.endswith(":") else stripped
+
+
 def partition_from(entry: Any, table: HiveTable) -> HivePartition:
     """Return the partition that a client sends; its values have been checked."""
     return HivePartition(
@@ -223,7 +229,7 @@ def partition_from(entry: Any, table: HiveTable) -> HivePartition:
         storage=storage_from(entry.sd, table.columns) if entry.sd is not None else table.storage,
         parameters=dict(entry.parameters or {}),
         # As Hive, which takes locations as paths; Glue keeps their slash at the end.
-        location=(entry.sd.location.rstrip("/") or None) if entry.sd is not None and entry.sd.location else None,
+        location=_without_slash(entry.sd.location) if entry.sd is not None and entry.sd.location else None,
         created_at=entry.createTime or None,
         accessed_at=entry.lastAccessTime or 0,
     )

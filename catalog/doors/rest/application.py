@@ -21,7 +21,7 @@ from catalog.doors.rest.routes import ROUTES, Route
 from catalog.doors.rest.tables import headers_of
 from catalog.doors.rest.tokens import client_of, token_answer
 from catalog.doors.serving.access import WITHOUT_CREDENTIALS, Access, Client, Role
-from catalog.doors.serving.bodies import CLIENT
+from catalog.doors.serving.bodies import prove
 from catalog.doors.serving.threads import RequestThreads
 from catalog.engine_tables.answers import LIFETIME_MINUTES, GivenAnswer, GivenAnswers
 from catalog.errors import CatalogError, InvalidRequestError, OperationConflictError
@@ -96,7 +96,7 @@ def _admitted(access: Access, request: Request, route: Route | None) -> Client:
         CredentialsError, AccessDeniedError: It has no valid token, or may not send the request.
     """
     client = client_of(access, request.headers.get("authorization"))
-    request.scope[CLIENT] = client
+    prove(request.scope, client)
     role = Role.READER if route is None else route.role
     client.require(role, f"send {request.method} {request.scope['path']}"[:200])
     return client

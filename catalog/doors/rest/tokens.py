@@ -10,7 +10,6 @@ import hmac
 import json
 import time
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping
 from hashlib import sha256
 from urllib.parse import parse_qsl, unquote_plus
@@ -88,7 +87,8 @@ def _key_of(access: Access, form: Mapping[str, str], authorization: str | None) 
     if scheme.lower() == "basic":
         try:
             user, _, password = b64decode(encoded, validate=True).decode().partition(":")
-        except (Base64Error, UnicodeDecodeError):
+        except ValueError:
+            # Base64's errors, and those of characters that are not ASCII or not UTF-8.
             raise CredentialsError("the Authorization header is not one of HTTP's basic authentication") from None
         access_key, secret_key = unquote_plus(user), unquote_plus(password)
     access.client(access_key, secret_key)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from catalog.doors.serving.access import Client
 from catalog.doors.serving.limits import Limits
 from catalog.errors.doors import RequestTooLargeError, TooManyRequestsError
 
@@ -14,12 +16,15 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
-CLIENT = "calve.client"
-"""Key of a request's scope: its client. An application sets it as soon as it is known, best before the body is read."""
+CLIENT, PLACE = "calve.client", "calve.place"
+"""Keys of a request's scope: its client (`prove`), and the place of its connection."""
 
 _FORM = b"application/x-www-form-urlencoded"
 _LARGE = 1024 * 1024
 """Larger bodies are checked in a thread, while the server goes on with other requests."""
+
+_SLOWEST = 262_144
+"""Bytes a second that a client must send to get more time for a request that proves who it is."""
 
 _FREE = 65_536
 """Bytes of each body that do not count as held for an unknown client: connections are limited, too."""
@@ -29,29 +34,45 @@ class ClientVanished(Exception):
     """The client has closed the connection before its request was complete."""
 
 
+def prove(scope: Scope, client: Client) -> None:
+    """Set the client of a request as soon as it is known, best before the body is read."""
+    scope[CLIENT] = client
+    if (place := scope.get(PLACE)) is not None:
+        place.prove()
+
+
 class UnknownBodies:
-    """The bytes that one door of a process holds for clients that have not proved yet who they are."""
+    """The bytes that one door of a process holds for clients that have not proved yet who they are.
+
+    Those of one address may have half of them.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         """Set how many bytes that may be."""
         self._left = most_bytes
+        self._most_of_address = most_bytes // 2
+        self._held: Counter[str] = Counter()
 
-    def hold(self, size_bytes: int) -> None:
+    def hold(self, address: str, size_bytes: int) -> None:
         """Count bytes.
 
         Raises:
             TooManyRequestsError: They would be too many.
         """
-        if size_bytes > self._left:
+        if size_bytes > self._left or self._held[address] + size_bytes > self._most_of_address:
             raise TooManyRequestsError(
                 "the server holds as many bytes of requests as it may whose clients are known only by the whole "
                 "request; try again later, or send fewer or smaller ones at once"
             )
         self._left -= size_bytes
+        self._held[address] += size_bytes
 
-    def release(self, size_bytes: int) -> None:
+    def release(self, address: str, size_bytes: int) -> None:
         """Count bytes no longer."""
         self._left += size_bytes
+        self._held[address] -= size_bytes
+        if not self._held[address]:
+            del self._held[address]
 
 
 class Body:
@@ -70,6 +91,7 @@ class Body:
         self._receive = receive
         self._limits = limits
         self._unknown = unknown
+        self._address = str((scope.get("client") or ("", 0))[0])
         self._held = 0
         self._is_begun = False
 
@@ -100,7 +122,7 @@ class Body:
 
     def close(self) -> None:
         """Count the body no longer."""
-        self._unknown.release(self._held)
+        self._unknown.release(self._address, self._held)
         self._held = 0
 
     async def _receive_all(self, parts: list[bytes] | None) -> None:
@@ -112,13 +134,15 @@ class Body:
         is_counted, size, has_more = parts is not None and CLIENT not in self._scope, 0, True
         refusal: TooManyRequestsError | None = None
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            async with asyncio.timeout(self._seconds(0)) as deadline:
+                began = asyncio.get_running_loop().time()
                 while has_more:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
                         raise ClientVanished
                     part = message.get("body", b"")
                     size += len(part)
+                    deadline.reschedule(began + self._seconds(size))
                     self._limits.require_size(size)
                     has_more = bool(message.get("more_body"))
                     if parts is None:
@@ -132,14 +156,20 @@ class Body:
                             parts, refusal = None, error
         except TimeoutError:
             raise RequestTooLargeError(
-                f"the body did not arrive within {self._limits.body_seconds:g} seconds; send it in parts"
+                f"the body did not arrive within {self._seconds(size):g} seconds; send it in parts"
             ) from None
         if refusal is not None:
             raise refusal
 
+    def _seconds(self, size_bytes: int) -> float:
+        """Return how long the body may take of which some bytes have arrived."""
+        if CLIENT in self._scope:
+            return self._limits.body_seconds
+        return min(self._limits.body_seconds, self._limits.proof_seconds + size_bytes // _SLOWEST)
+
     def _hold(self, size_bytes: int) -> None:
         if (more := size_bytes - _FREE - self._held) > 0:
-            self._unknown.hold(more)
+            self._unknown.hold(self._address, more)
             self._held += more
 
     async def _require_flat(self, body: bytes) -> None:

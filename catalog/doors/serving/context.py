@@ -24,6 +24,7 @@ class Serving:
         stop: Set when the server was told to stop.
         seen: The signatures that any process of the server has seen.
         process: The number of the process.
+        processes: Their number.
         counts: The connections of the doors in all processes (`catalog.doors.serving.connections.Connections`).
         rates: The rates of clients in all processes (`catalog.doors.serving.limits.Rates`).
     """
@@ -36,9 +37,10 @@ class Serving:
     stop: threading.Event = field(default_factory=threading.Event)
     seen: SeenSignatures = field(default_factory=SeenSignatures)
     process: int = 0
+    processes: int = 1
     counts: SharedRecords = field(default_factory=connection_records)
     rates: SharedRecords = field(default_factory=rate_records)
 
     def connections(self, door: str) -> Connections:
         """Return the count of a door's connections, which has none in this process yet."""
-        return Connections(door, self.limits.connections, self.counts, self.process)
+        return Connections(door, self.limits.connections, self.counts, self.process, self.processes)

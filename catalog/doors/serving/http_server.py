@@ -10,7 +10,8 @@ from typing import Any
 
 import uvicorn
 
-from catalog.doors.serving.connections import Connections
+from catalog.doors.serving.bodies import PLACE
+from catalog.doors.serving.connections import Connections, Place
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import Application, ErrorBody, Wrapped, plain_error
 
@@ -96,31 +97,38 @@ class _Guard:
     serving: Serving
     counted: Connections
     _waiting: asyncio.TimerHandle | None = None
+    _proof: asyncio.TimerHandle | None = None
+    _place: Place | None = None
     _head_bytes = 0
-    _is_counted = False
     _is_last = False
 
     def connection_made(self: Any, transport: asyncio.Transport) -> None:
         """Count a connection, or close it if there are too many."""
         super().connection_made(transport)  # type: ignore[misc]  # of uvicorn's protocol
-        if not self.counted.open():
+        self._place = self.counted.open(str(self.client[0]) if self.client else "")
+        if self._place is None:
             transport.abort()
             return
-        self._is_counted = True
         self.serving.metrics.connected(self.door, +1)
         self._wait()
+        self._proof = self.loop.call_later(self.serving.limits.proof_seconds, self._require_proof)
 
     def connection_lost(self: Any, error: Exception | None) -> None:
         """Count a connection less."""
         self._wait_no_longer()
-        if self._is_counted:
-            self.counted.close()
+        if self._proof is not None:
+            self._proof.cancel()
+        if self._place is not None:
+            self._place.close()
             self.serving.metrics.connected(self.door, -1)
         super().connection_lost(error)  # type: ignore[misc]  # of uvicorn's protocol
 
     def data_received(self: Any, data: bytes) -> None:
         """Take data, and close a connection whose headers are too long."""
         super().data_received(data)  # type: ignore[misc]  # of uvicorn's protocol
+        if self.cycle is not None:
+            # The application has not begun yet.
+            self.cycle.scope[PLACE] = self._place
         if self._is_last and self.cycle is not None:
             self.cycle.keep_alive = False
         if self.cycle is not None and not self.cycle.response_complete:
@@ -140,6 +148,15 @@ class _Guard:
             self.loop.call_later(_FIRST_SECONDS, self.shutdown)
         else:
             super().shutdown()  # type: ignore[misc]  # of uvicorn's protocol
+
+    def _require_proof(self: Any) -> None:
+        """Close a connection whose client has not proved yet who it is, after the request that is being answered."""
+        if self._place.is_proved:
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+        else:
+            self._proof = self.loop.call_later(_FIRST_SECONDS, self._require_proof)
 
     def _wait(self: Any) -> None:
         self._waiting = self.loop.call_later(self.serving.limits.body_seconds, self.transport.abort)

@@ -31,6 +31,7 @@ class Limits:
             twice as many.
         idle_seconds: How long a connection may be open without a request.
         body_seconds: How long the rest of a request, or of an answer, may take to be transferred.
+        proof_seconds: How long a connection may be open before its client has proved who it is.
         request_seconds: How long an HTTP request may take in all.
         stop_seconds: How long requests may go on after the server was told to stop.
     """
@@ -41,6 +42,7 @@ class Limits:
     requests_per_second: float = 0.0
     idle_seconds: float = 3_600.0
     body_seconds: float = 60.0
+    proof_seconds: float = 10.0
     request_seconds: float = 600.0
     stop_seconds: float = 20.0
 

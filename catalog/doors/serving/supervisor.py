@@ -190,6 +190,7 @@ class Supervisor:
             work(
                 Assignment(
                     number=number,
+                    count=self._count,
                     doors=doors,
                     metrics=self._metrics,
                     seen=self._seen,

@@ -46,6 +46,7 @@ class Assignment:
     """The work of one process.
 
     Attributes:
+        count: The number of processes.
         doors: What prepares each door, with its listening socket.
         metrics: The folder of the metrics of all processes.
         seen: The signatures of requests that any process has seen.
@@ -56,6 +57,7 @@ class Assignment:
     """
 
     number: int
+    count: int
     doors: Sequence[tuple[Prepare, socket.socket]]
     metrics: Path
     seen: SeenSignatures
@@ -108,6 +110,7 @@ def _work(assignment: Assignment) -> int:
             stop=stop,
             seen=assignment.seen,
             process=assignment.number,
+            processes=assignment.count,
             counts=assignment.counts,
             rates=assignment.rates,
         )

@@ -1,4 +1,4 @@
-"""Maintain Iceberg tables with Iceberg's own procedures.
+"""Maintain Iceberg tables: compaction, changes of the partition spec, expiry of snapshots, removal of orphan files.
 
 Dry run is on by default: it shows the statements that would be run. The form names tables, patterns (`sales.orders_*`)
 or whole databases (`sales.*`). Tables stay readable and writable.
@@ -8,13 +8,14 @@ or whole databases (`sales.*`). Tables stay readable and writable.
 | plan | finds the Iceberg tables and plans the statements for them; a dry run stops after it |
 | approve | waits for a person other than the requester if files are to be deleted; Reject ends the run |
 | maintain | for each table: runs the statements in order through Iceberg's JDBC catalog (Spark) |
-| summarise | logs and returns the results of the procedures; fails if one failed, and says why |
+| summarise | logs and returns the results of the statements; fails if one failed, and says why |
 
 The statements, in this order: changes of the partition spec (`ALTER TABLE … PARTITION FIELD`), `rewrite_data_files`,
-`expire_snapshots`, and `remove_orphan_files`, which is off by default. A killed task can be run again; it does not
-repeat finished statements. Statements that delete files are skipped for a table that shares files with another table,
-which Iceberg does not know: a table made by `CALL iceberg.system.snapshot`, or one that was given files of a Hive
-table.
+`expire_snapshots`, and `remove_orphan_files`, which is off by default. The last two delete only files in the table's
+own folder that no other Iceberg table reaches; Iceberg's procedures of these names would delete the files of others,
+too. A killed task can be run again; it does not repeat finished statements. Statements that delete files are skipped
+for a table that shares files with another table (a table made by `CALL iceberg.system.snapshot`, or one that was given
+files of a Hive table), and where another table has its folder inside or around.
 
 The failure of a table does not prevent the others. The slots of the pool `CALVE_SPARK_POOL` limit the number of tables
 maintained at the same time. Spark gets Iceberg's runtime and the database's driver from Maven Central by default; see

@@ -112,8 +112,9 @@ def iceberg_params() -> dict[str, Param]:
             False,
             type="boolean",
             title="Remove orphan files",
-            description="Iceberg's remove_orphan_files: deletes every file below the table's folder that no snapshot "
-            "uses. A migrated table can then not be reverted if its migration skipped files of the Hive table.",
+            description="Deletes the files in the table's folder that no Iceberg table uses; none if another table has "
+            "its folder there. A migrated table can then not be reverted if its migration skipped files of the Hive "
+            "table.",
         ),
         "orphan_days": Param(
             3,
@@ -131,9 +132,8 @@ def _expiry_fields() -> dict[str, Param]:
             True,
             type="boolean",
             title="Expire snapshots",
-            description="Iceberg's expire_snapshots: removes old snapshots and deletes the files that no other "
-            "snapshot uses. A migrated table whose Hive files were rewritten and have expired can no longer be "
-            "reverted.",
+            description="Removes old snapshots, and deletes the files in the table's folder that only they use. A "
+            "migrated table whose Hive files were rewritten and have expired can no longer be reverted.",
         ),
         "older_than_days": Param(
             5,

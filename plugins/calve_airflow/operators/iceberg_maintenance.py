@@ -1,4 +1,4 @@
-"""Operators that run Iceberg's maintenance procedures on many tables and report their results."""
+"""Operators that run the maintenance of many Iceberg tables and report the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlanIcebergUpkeepOperator(FormOperator):
     Returns:
         The Iceberg tables that have statements to run, each as `table`, in batches; none in a dry run. Another XCom,
         `statements`, has all tables: `table`, `statements`, `reason` (why there are none) and `left_out` (why some are
-        skipped: other tables need files of the table, which Iceberg does not know).
+        skipped: other tables may need files of the table).
 
     Raises:
         AirflowFailException: A field is invalid; the message begins with its name.
@@ -177,14 +177,14 @@ def _rows(answer: Mapping[str, Any]) -> str:
 
 def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
     """Return the question to approve before a run's statements are run; None if they delete nothing."""
-    from catalog.maintenance.iceberg_upkeep import deletes_files
+    from catalog.maintenance.iceberg_upkeep import deletion_of
 
     upkeep, planned = _plan(catalog, context)
     keys = {plan["table"]: key for plan in planned if (key := _key(catalog, plan))}
     if upkeep.dry_run or not keys:
         return None
     deleting = [
-        (plan["table"], statement) for plan in planned for statement in plan["statements"] if deletes_files(statement)
+        (plan["table"], statement) for plan in planned for statement in plan["statements"] if deletion_of(statement)
     ]
     listed = "\n".join(
         f"- {code(statement)}{_expired(catalog, context, upkeep, table) if _EXPIRES in statement else ''}"
@@ -215,9 +215,9 @@ def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
     changes if the table was, for instance, a Hive table in the meantime: the approver did not see the orphan files that
     result from that.
     """
-    from catalog.maintenance.iceberg_upkeep import deletes_files
+    from catalog.maintenance.iceberg_upkeep import deletion_of
 
-    deleting = [statement for statement in planned["statements"] if deletes_files(statement)]
+    deleting = [statement for statement in planned["statements"] if deletion_of(statement)]
     if not deleting:
         return None
     table = catalog.get_table(planned["table"])
@@ -260,17 +260,19 @@ def _now(context: Context) -> datetime:
 def _planned(
     catalog: Catalog, upkeep: TableMaintenance, table: Table, tables: Iterable[Table], now: datetime
 ) -> dict[str, Any]:
-    from catalog.iceberg.places import hidden_location
+    from catalog.maintenance.iceberg_files import obstacle
     from catalog.maintenance.iceberg_upkeep import sharing_tables
 
     left_out = None
     if upkeep.deletes_files:
         with catalog.storage.read() as connection:
             sharing = sharing_tables(connection, table, tables)
+            reason = obstacle(connection, table)
         if sharing:
             left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop obsolete tables first"
-    hidden = hidden_location(table) if upkeep.remove_orphan_files else None
-    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None, hidden=hidden))
+        elif reason is not None:
+            left_out = f"no file is deleted, because {reason}"
+    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None))
     return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
 
 

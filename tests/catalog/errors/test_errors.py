@@ -14,6 +14,7 @@ from catalog.errors import (
     BoundsNotAscendingError,
     CatalogError,
     CatalogFullError,
+    CatalogLockedError,
     CatalogUnavailableError,
     ConflictError,
     DuplicateColumnError,
@@ -114,7 +115,7 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
+    conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError, CatalogLockedError}
     assert retryable == {
         *conflicts,
         CatalogFullError,

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -28,7 +29,7 @@ from catalog.iceberg.jdbc import jdbc_settings
 from catalog.maintenance.iceberg_upkeep import TableMaintenance
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.records import OperationKind, OperationState
-from tests.support.iceberg_tables import NAME, append, make_orders, migrate
+from tests.support.iceberg_tables import NAME, append, make_orders, migrate, sql_catalog
 
 RUN = "maintain_iceberg/run"
 STARTED = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -118,19 +119,20 @@ def test_every_procedure_has_its_field(catalog: Catalog) -> None:
         f"{REWRITE[:-1]}, options => map('target-file-size-bytes', '134217728'))",
         EXPIRE.replace("17 12:", "22 00:").replace("=> 1", "=> 3"),
         "CALL calve.system.remove_orphan_files(table => '`demo`.`orders`', older_than => "
-        "TIMESTAMP '2026-11-12 12:00:00', stream_results => true)",
+        "TIMESTAMP '2026-11-12 12:00:00')",
     ]
     assert plan({**FORM, "rewrite_data_files": False, "expire_snapshots": False}) == {}
 
 
 @on_sqlite
-def test_orphans_are_looked_for_in_the_folder_that_iceberg_passes_over(catalog: Catalog) -> None:
-    table = catalog.create_table("demo.flat", columns=[("id", "bigint")])
-    migrate(catalog, table.full_name, "m2")
-    form = {**FORM, "tables": [table.full_name], "remove_orphan_files": True, "orphan_days": 10}
-    (found,) = plan(form).values()
-    place = f"location => '{table.location}/_iceberg')"
-    assert [statement.endswith(place) for statement in found] == [False, False, False, True]
+def test_no_file_is_deleted_where_another_table_has_its_folder(catalog: Catalog, catalog_url: str) -> None:
+    folder = f"file://{catalog.get_table(NAME).location}/data/inner"
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.create_table("demo.inner", pa.schema([("id", pa.int64())]), location=folder)
+    task = Task()
+    assert plan({**FORM, "tables": [NAME], "remove_orphan_files": True}, task) == {NAME: [REWRITE]}
+    left_out = summarise(task, is_dry_run=True)[-1]["outcome"]
+    assert left_out.startswith("no file is deleted, because table demo.inner has files in ")
 
 
 @on_sqlite

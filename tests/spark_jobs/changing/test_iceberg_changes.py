@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog
@@ -17,6 +19,7 @@ from catalog.errors import (
     InvalidRowsError,
     InvalidValueError,
     LiteralTypeError,
+    LocationNotAllowedError,
     PlanConflictError,
     RefusedStatementError,
     SourceFileError,
@@ -375,3 +378,26 @@ def test_types_that_only_iceberg_has_are_written(session: Session, catalog: Cata
         (8, key, b"\x00\xff"),
         (9, key, None),
     ]
+
+
+def test_no_statement_reads_a_file_outside_the_allowed_folders(
+    session: Session, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret" / "salaries.parquet"
+    secret.parent.mkdir()
+    columns = {"id": pa.array([100_000]), "note": ["of ann"], "country": ["nl"], "year": pa.array([2024], pa.int32())}
+    pq.write_table(pa.table(columns), secret)
+    with sql_catalog(str(catalog.storage.url.render_as_string(hide_password=False))) as iceberg:
+        iceberg.load_table("demo.orders").add_files([str(secret)])
+    assert [100_000] in session.execute("SELECT id FROM orders").rows
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(catalog.get_table("demo.doomed").location))
+    for text in (
+        *("SELECT * FROM orders", "SELECT count(*) FROM demo.orders.position_deletes"),
+        *("UPDATE orders SET note = 'x' WHERE id = 1", "DELETE FROM orders WHERE id = 1"),
+        f"{MERGE} WHEN MATCHED THEN DELETE",
+        "INSERT INTO doomed SELECT id FROM orders",
+        "ALTER TABLE orders COMPACT",
+    ):
+        with pytest.raises(LocationNotAllowedError, match="secret"):
+            session.execute(text)
+    assert session.execute("SELECT count(*) FROM demo.orders.snapshots").rows == [[2]]

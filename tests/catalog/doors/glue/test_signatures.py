@@ -180,16 +180,19 @@ def answered_without_body(door: GlueDoor, headers: Headers) -> str:
 
 
 def test_large_bodies_of_unknown_clients_are_bounded(door: GlueDoor) -> None:
-    """The door of these tests accepts 1 MB, and holds twice as much for unknown clients."""
+    """The door of these tests accepts 1 MB, and holds as much for the unknown clients of an address."""
     body = json.dumps({"NextToken": "x" * 900_000}).encode()
     host, port = door.url.removeprefix("http://").split(":")
     head = "".join(f"{name}: {value}\r\n" for name, value in signed(door.url, body=body).items())
     with contextlib.ExitStack() as stack:
-        for _ in range(2):
-            waiting = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
-            waiting.sendall(f"POST / HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n".encode() + body)
+        waiting = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        waiting.sendall(f"POST / HTTP/1.1\r\n{head}Content-Length: 1000000\r\n\r\n".encode() + body)
         time.sleep(0.5)
         assert post(door.url, signed(door.url, body=body), body)[1] == "ThrottlingException"
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(transport=transport) as elsewhere:
+            answer = elsewhere.post(door.url, content=body, headers=signed(door.url, body=body))
+        assert answer.json()["__type"] == "InvalidInputException"
         small = {"X-Amz-Content-SHA256": sha256(body).hexdigest()}
         assert post(door.url, signed(door.url, body=body, more=small), body)[1] == "InvalidInputException"
         assert post(door.url, signed(door.url))[0] == 200
@@ -219,6 +222,36 @@ def test_refuses_a_request_that_is_sent_again(door: GlueDoor) -> None:
     # Equal requests of one second, and repetitions by an SDK, have equal signatures.
     assert post(door.url, {**headers, "amz-sdk-invocation-id": "2"})[0] == 200
     assert post(door.url, {**headers, "amz-sdk-request": "attempt=2"})[0] == 200
+
+
+def test_refuses_a_change_that_is_sent_again_with_other_headers_that_are_not_signed(door: GlueDoor) -> None:
+    body = b'{"DatabaseInput": {"Name": "twice"}}'
+    more = {"X-Amz-Target": "AWSGlue.CreateDatabase"}
+    headers = {**signed(door.url, body=body, more=more), "amz-sdk-invocation-id": "1"}
+    assert post(door.url, headers, body)[0] == 200
+    assert post(door.url, {**headers, "amz-sdk-invocation-id": "2"}, body)[1] == "ThrottlingException"
+    assert post(door.url, {**headers, "amz-sdk-request": "attempt=2"}, body)[0] == 400
+    # The same client may send it again in another second.
+    later = signed(door.url, body=body, more=more, at=datetime.now(UTC) + timedelta(seconds=2))
+    assert post(door.url, later, body)[1] == "AlreadyExistsException"
+
+
+def test_an_sdk_makes_equal_changes_in_one_second(door: GlueDoor) -> None:
+    client = door.client()
+    for _ in range(2):
+        client.create_database(DatabaseInput={"Name": "again"})
+        client.delete_database(Name="again")
+
+
+def test_headers_that_are_signed_distinguish_equal_changes() -> None:
+    signatures = Signatures(KEYS, SeenSignatures(), NOW.timestamp)
+    headers = {**signed("http://glue", at=NOW), "amz-sdk-invocation-id": "1"}
+    assert client_of(signatures, as_sent(headers)) == "owner"
+    with pytest.raises(GlueError, match="An equal request was sent before"):
+        client_of(signatures, as_sent({**headers, "amz-sdk-invocation-id": "2"}))
+    for invocation in ("1", "2"):
+        headers = signed("http://glue", at=NOW, more={"amz-sdk-invocation-id": invocation})
+        assert client_of(signatures, as_sent(headers)) == "owner"
 
 
 def as_sent(headers: Headers) -> SignedRequest:
@@ -252,7 +285,8 @@ def test_a_process_refuses_what_another_one_has_seen() -> None:
 
     def is_accepted(invocation: str = "1") -> bool:
         try:
-            return bool(client_of(Signatures(KEYS, seen), as_sent({**headers, "amz-sdk-invocation-id": invocation})))
+            signatures = Signatures(KEYS, seen, is_reading=lambda _target: True)
+            return bool(client_of(signatures, as_sent({**headers, "amz-sdk-invocation-id": invocation})))
         except GlueError:
             return False
 

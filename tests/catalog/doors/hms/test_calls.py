@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -256,6 +257,25 @@ def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog,
         with pytest.raises(Exception, match=r"TSocket read 0 bytes|reset|Broken pipe|unexpected exception"):
             client.getName()
     assert time.monotonic() - started < 10
+
+
+def test_clients_that_do_not_prove_who_they_are_lose_their_connections(catalog: Catalog, tmp_path: Path) -> None:
+    limits = Limits(connections=16, proof_seconds=0.5, body_seconds=60)
+    with HmsDoor(catalog, tmp_path, tmp_path, limits=limits) as door, contextlib.ExitStack() as stack:
+        with door.client() as client:
+            assert client.getName()
+            halves = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=10)) for _ in range(12)
+            ]
+            began = time.monotonic()
+            for half in halves:
+                with contextlib.suppress(ConnectionError):
+                    assert half.recv(1) == b""
+            assert time.monotonic() - began < 5
+            # A client that has proved who it is may be idle for longer.
+            assert client.getName()
+        with door.client() as client:
+            assert client.getName()
 
 
 def test_partition_specs_share_their_storage(client: Any) -> None:

@@ -44,3 +44,14 @@ def test_a_location_has_no_slash_at_its_end(client: Any, door: HmsDoor) -> None:
     place = f"file:{door.warehouse}/elsewhere"
     added = client.add_partition(partition("demo", "orders", ["1"], sd=storage(f"{place}/")))
     assert added.sd.location == client.get_partition("demo", "orders", ["1"]).sd.location == place
+
+
+@pytest.mark.parametrize("place", ["/", "//", "file:/", "file:///"])
+def test_the_root_folder_is_not_the_default_location(
+    client: Any, monkeypatch: pytest.MonkeyPatch, door: HmsDoor, place: str
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(door.warehouse))
+    client.create_table(table("demo", "orders", {"day": "string"}))
+    with pytest.raises(ttypes.InvalidObjectException, match="outside all allowed folders"):
+        client.add_partition(partition("demo", "orders", ["1"], sd=storage(place)))
+    assert client.get_partition_names("demo", "orders", -1) == []

@@ -63,6 +63,10 @@ def test_a_server_without_credentials_gives_tokens_to_all(address: str) -> None:
 def test_tokens(guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert token(guarded, "owner", "wrong").json()["error"] == "invalid_client"
     assert token(guarded, "nobody").status_code == 401
+    for basic in ("Basic é", "Basic eHg=é", "Basic //79"):
+        headers, form = {"Authorization": basic.encode()}, {"grant_type": "client_credentials"}
+        refused = httpx.post(f"{guarded}/v1/oauth/tokens", data=form, headers=headers, timeout=60)
+        assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client"), basic
     answer = token(guarded, "owner").json()
     assert (answer["token_type"], answer["expires_in"]) == ("bearer", 3600)
     good = answer["access_token"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import socket
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -21,6 +24,7 @@ from catalog.doors.serving.access import ANONYMOUS, Access, Client, Key, Role
 from catalog.doors.serving.bodies import CLIENT
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import OPERATION, STATUS, Wrapped
+from catalog.doors.serving.http_server import http_door
 from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.metrics import Metrics
 from catalog.storage.upgrade import VERSION_TABLE
@@ -181,3 +185,53 @@ def test_the_status_of_a_protocol_is_counted(serving: Serving) -> None:
     text = serving.metrics.text()
     assert 'requests_total{door="rest",operation="named",status="EntityNotFoundException"} 1' in text
     assert 'requests_total{door="rest",operation="unknown",status="404"} 1' in text
+
+
+class Answering:
+    """A door's server on a free port, with the limits of connections."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        serve = http_door("rest", lambda _serving: application())(serving)  # type: ignore[arg-type, return-value]
+        self.thread = threading.Thread(target=serve, args=(self.listener,), daemon=True)
+
+    def __enter__(self) -> int:
+        self.thread.start()
+        return int(self.listener.getsockname()[1])
+
+    def __exit__(self, *_: object) -> None:
+        self.serving.stop.set()
+        self.thread.join(30)
+
+
+def is_answered(port: int, address: str = "127.0.0.1") -> bool:
+    transport = httpx.HTTPTransport(local_address=address)
+    with httpx.Client(transport=transport, base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+        try:
+            return client.get("/health").status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"])
+def test_half_sent_requests_of_one_address_leave_places_and_end_soon(
+    catalog: Catalog, tmp_path: Path, sent: bytes
+) -> None:
+    limits = Limits(connections=16, proof_seconds=1.0, stop_seconds=1.0)
+    serving = Serving(catalog, Metrics(tmp_path), KEYS, limits)
+    with Answering(serving) as port, contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        halves = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(12)]
+        for half in halves:
+            with contextlib.suppress(OSError):
+                half.sendall(sent)
+        assert not is_answered(port)
+        assert is_answered(port, "127.0.0.2")
+        for half in halves:
+            with contextlib.suppress(ConnectionError):
+                while half.recv(10_000):
+                    pass
+        assert time.monotonic() - began < 5
+        assert is_answered(port)

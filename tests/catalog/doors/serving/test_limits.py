@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.doors.serving.connections import Connections, connection_records
+from catalog.doors.serving.connections import Connections, Place, connection_records
 from catalog.doors.serving.limits import Limits, Rates, rate_records
 from catalog.errors import InvalidConfigurationError, RequestTooLargeError, TooManyRequestsError
 
@@ -94,12 +94,40 @@ def test_connections_are_those_of_all_processes_of_a_door() -> None:
     first, second, other = (
         Connections(door, 3, counts, number) for door, number in (("hms", 0), ("hms", 1), ("rest", 0))
     )
-    assert [first.open(), first.open(), second.open(), second.open()] == [True, True, True, False]
-    assert other.open()
-    first.close()
-    assert (second.open(), first.open()) == (True, False)
+
+    def opened(connections: Connections) -> Place | None:
+        if place := connections.open("a"):
+            place.prove()
+        return place
+
+    places = [opened(first), opened(first), opened(second), opened(second)]
+    assert list(map(bool, places)) == [True, True, True, False]
+    assert opened(other)
+    assert places[0] is not None
+    places[0].close()
+    assert (bool(opened(second)), bool(opened(first))) == (True, False)
     follower = Connections("hms", 3, counts, 1)
-    assert [follower.open(), follower.open(), follower.open()] == [True, True, False], "those of the dead are gone"
+    assert [bool(opened(follower)) for _ in range(3)] == [True, True, False], "those of the dead are gone"
+
+
+def test_clients_that_are_not_known_yet_have_a_part_of_the_places() -> None:
+    counts = connection_records()
+    connections = Connections("rest", 16, counts, 0, processes=2)
+
+    def open_all(address: str) -> list[Place]:
+        return list(iter(lambda: connections.open(address), None))
+
+    assert [len(open_all(address)) for address in "abc"] == [2, 2, 0]
+    connections = Connections("rest", 16, counts, 0)
+    unknown = open_all("a")
+    assert len(unknown) == 4
+    for place in unknown:
+        place.prove()
+        place.prove()
+    assert len(open_all("a")) == 4
+    unknown[0].close()
+    assert len(open_all("b")) == 4
+    assert len(open_all("c")) == 0
 
 
 def test_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,9 +142,9 @@ def test_a_low_limit_of_open_files_is_raised_for_the_connections(sqlite_url: str
             connections.enter_context(server)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        host, port = server.address("hms").rsplit(":", 1)
         for _ in range(300):
-            connections.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            client = connections.enter_context(connected(int(server.address("hms").rsplit(":", 1)[1])))
+            assert client.getName()
         soon(lambda: 'connections{door="hms"} 300' in get(server, "/metrics"))
         assert "Traceback" not in server.log
 
