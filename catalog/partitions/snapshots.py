@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from catalog.datafiles.files import (
     DataFile,
     NewFile,
     Total,
     insert_files,
-    number_of_files,
     read_files,
     retire_files,
 )
@@ -50,14 +49,11 @@ class PartitionFiles:
 
     Attributes:
         table: The table as of the scan.
-        partitions_total, files_total: The numbers of all partitions and files of the table.
     """
 
     table: Table
     partitions: Sequence[Partition]
     files: Sequence[DataFile]
-    partitions_total: int
-    files_total: int
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,13 @@ def scan_partition_files(
     Raises:
         ExpressionError: The expression is invalid.
     """
-    files_total = number_of_files(connection, table)
     if not table.partition_keys:
         parse_expression(expression, table)
-        return PartitionFiles(table, (), list(read_files(connection, table)), 0, files_total)
-    query = select(func.count()).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
-    total = int(connection.scalar(query) or 0)
+        return PartitionFiles(table, (), list(read_files(connection, table)))
     table, partitions = scanner.scan_within(connection, table.full_name, expression, PartitionState.VISIBLE)
-    ids = None if len(partitions) == total else [partition.id for partition in partitions]
-    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), total, files_total)
+    # Quarantined partitions have no files yet.
+    ids = [partition.id for partition in partitions] if (expression or "").strip() else None
+    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)))
 
 
 def add_partition_files(
