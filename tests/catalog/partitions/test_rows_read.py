@@ -2,21 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from sqlalchemy import insert
 
-from catalog import Catalog, IndexDefinition
+from catalog import Catalog, IndexDefinition, NewPartition
+from catalog.indexes.building import range_cuts
+from catalog.partitions.queries import Queries
+from catalog.partitions.reading import read_all, read_values
+from catalog.partitions.seen import Seen
 from catalog.schemes.hashing import HashScheme
-from catalog.storage.schema import DataFileRow
+from catalog.storage.bulk import Rows
+from catalog.storage.partition_rows import newest_partition
+from catalog.storage.schema import DataFileRow, PartitionRow
 from tests.support.partition_files import append
 from tests.support.rows_read import rows_read, session
 
-FIRST = "demo.first"
+FIRST, LAST, OTHER = "demo.first", "demo.last", "demo.other"
+EACH = 3_000
+"""The number of partitions of each table."""
+
 PARTITIONS, FILES = "calve_partition", "calve_data_file"
+
+
+@pytest.fixture
+def filled(postgres_url: str) -> str:
+    """A catalog with three tables, filled in another order than they were made, as PostgreSQL knows."""
+    with Catalog.open(postgres_url) as catalog:
+        catalog.create_database("demo")
+        for name in (FIRST, LAST, OTHER):
+            catalog.create_table(name, columns=[("x", "int")], partition_keys=[("day", "string")])
+        for name in (OTHER, FIRST, LAST):
+            catalog.add_partitions(name, [NewPartition([f"2024-{number:05}"]) for number in range(EACH)])
+    analyse(postgres_url)
+    return postgres_url
 
 
 def analyse(url: str) -> None:
     with session(url) as connection:
         connection.execute("VACUUM (ANALYZE)")
+
+
+def first_values(catalog: Catalog) -> None:
+    with catalog.storage.read() as connection:
+        next(read_values(connection, catalog.get_table(LAST).id, page=100))
+
+
+def sampled_values(catalog: Catalog) -> None:
+    with catalog.storage.read() as connection:
+        table = catalog.get_table(LAST)
+        first = connection.scalar(newest_partition(table.id)) or 0
+        read_all(connection, Queries(is_postgresql=True).values_from(table.id, range(first - 100, first)))
+
+
+def newest_of_the_first(catalog: Catalog) -> None:
+    with catalog.storage.read() as connection:
+        connection.scalar(newest_partition(catalog.get_table(FIRST).id))
+
+
+def first_batch_to_drop(catalog: Catalog) -> None:
+    rows = Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,))
+    with catalog.storage.write() as connection:
+        rows.delete_batch(connection, catalog.get_table(LAST).id, size=100)
+
+
+FIRST_ROWS: dict[str, Callable[[Catalog], Any]] = {
+    "page": lambda catalog: catalog.partition_page(LAST, limit=100),
+    "values": first_values,
+    "sampled values": sampled_values,
+    "folders that a source lacks": lambda catalog: next(Seen(catalog.storage, catalog.get_table(LAST)).lacking(100)),
+    "newest partition": newest_of_the_first,
+    "batch to drop": first_batch_to_drop,
+}
+
+
+def test_the_first_rows_of_a_table_are_read_without_those_of_others(filled: str) -> None:
+    read = {name: rows_read(filled, work, PARTITIONS) for name, work in FIRST_ROWS.items()}
+    assert max(read.values()) <= 500, read
+
+
+ALL_ROWS: dict[str, Callable[[Catalog], Any]] = {
+    "newest partitions of a page": lambda catalog: catalog.browsing.page(FIRST, limit=100),
+    "ranges of an index build": lambda catalog: range_cuts(catalog.storage, catalog.get_table(LAST), 500),
+    "values for a form": lambda catalog: catalog.previews.values(LAST, "day"),
+}
+
+
+def test_work_on_a_whole_table_reads_no_partitions_of_others(filled: str) -> None:
+    read = {name: rows_read(filled, work, PARTITIONS) for name, work in ALL_ROWS.items()}
+    # The sums of a page may read the whole SQL table, of which this is a third, in one scan.
+    assert max(read.values()) <= 3.1 * EACH, read
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
