@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import insert
 
@@ -17,6 +18,7 @@ from catalog.schemes.hashing import HashScheme
 from catalog.storage.bulk import Rows
 from catalog.storage.partition_rows import newest_partition
 from catalog.storage.schema import DataFileRow, PartitionRow
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.partition_files import append
 from tests.support.rows_read import rows_read, session
 
@@ -155,3 +157,34 @@ def test_files_of_an_iceberg_partition_are_found_without_counting_the_others(pos
 
     assert rows_read(postgres_url, look_up, FILES, PARTITIONS) <= 150
     assert found == [21]
+
+
+@pytest.mark.parametrize("is_iceberg", [False, True])
+def test_one_file_that_an_engine_replaces_is_followed_without_reading_the_others(
+    postgres_url: str, is_iceberg: bool
+) -> None:
+    with Catalog.open(postgres_url) as catalog:
+        catalog.create_database("demo")
+        columns = [("n", "bigint"), ("c", "bigint")]
+        if is_iceberg:
+            indexes = [IndexDefinition("by_c", ("c",))]
+            keys, columns = columns[1:], columns[:1]
+            catalog.create_table(FIRST, columns=columns, partition_keys=keys, indexes=indexes, format="iceberg")
+        else:
+            catalog.create_table(FIRST, columns=columns, scheme=HashScheme("c", "bigint", count=100))
+        add_files(catalog, FIRST, list(range(1_000, 1_100)), 30)
+    found: list[int] = []
+
+    def look_up(catalog: Catalog) -> None:
+        scan = (catalog.scan_partition_files if is_iceberg else catalog.scan_files)(FIRST, "c = 5")
+        found.append(sum(file.row_count for file in scan.files))
+
+    with sql_catalog(postgres_url) as iceberg:
+        table = iceberg.load_table(FIRST)
+        table.append(pa.table({"n": pa.array([1, 2]), "c": pa.array([5, 5])}))
+        assert rows_read(postgres_url, look_up, FILES) <= 100
+        analyse(postgres_url)
+        table.refresh()
+        table.overwrite(pa.table({"n": pa.array([3]), "c": pa.array([5])}), "c = 5")
+    assert rows_read(postgres_url, look_up, FILES) <= 100
+    assert found == [2, 1]
