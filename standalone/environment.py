@@ -91,6 +91,8 @@ class StackSettings:
                 "LOAD_EXAMPLES": False,
                 "DAGS_ARE_PAUSED_AT_CREATION": False,
                 "PARALLELISM": 4,
+                # Thousands of listed tables are thousands of DAGs, all of which would be lost with their file.
+                "DAGBAG_IMPORT_TIMEOUT": 300,
                 "EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
                 "SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin,{VIEWER}:viewer",
                 "SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": passwords_path(self.home),
@@ -100,7 +102,11 @@ class StackSettings:
             "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": 0.2},
             # All events of a load's new partitions are in the request that reports the task's success.
             "WORKERS": {"EXECUTION_API_TIMEOUT": 60},
-            "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 30},
+            "DAG_PROCESSOR": {
+                "REFRESH_INTERVAL": 10,
+                "MIN_FILE_PROCESS_INTERVAL": 30,
+                "DAG_FILE_PROCESSOR_TIMEOUT": 600,
+            },
         }
         named = {
             f"AIRFLOW__{section}__{name}": str(value)

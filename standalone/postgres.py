@@ -41,6 +41,10 @@ _PORTS = (20_000, 32_768)
 """Ports below those of outgoing connections on Linux. Source: `ip_local_port_range` in `ip(7)`."""
 _TRIED_PORTS = 100
 
+# Without moving parts, or in memory, pages beside each other are not much cheaper than others. With the default,
+# sums over one table's partitions read those of all tables sooner.
+_FAST_DISK = {"random_page_cost": "1.1"}
+
 # A killed server still loses nothing: its writes are in the operating system's cache.
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
@@ -340,6 +344,7 @@ class PostgresServer:
             "unix_socket_directories": "",
             "password_encryption": "scram-sha-256",
             "max_connections": "200",
+            **_FAST_DISK,
             **({} if self._durable else _NOT_DURABLE),
         }
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]

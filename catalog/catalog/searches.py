@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -223,10 +224,14 @@ class SearchMethods(TableMethods):
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
         """
+        from catalog.datafiles.files import number_of_files
+        from catalog.datafiles.pruning import scan_files
         from catalog.partitions.explaining import explain
 
         if self._definitions.get_hive_table(table).scheme is not None:
-            return self.scan_files(table, expression)
+            with self._reading_scheme(table) as (connection, definition):
+                scan = scan_files(connection, definition, expression)
+                return replace(scan, files_total=number_of_files(connection, definition))
         return explain(self.scan_partitions(table, expression))
 
     def scan_files(self, table: str, expression: str | None = None, *, zone: tzinfo | None = None) -> FileScan:

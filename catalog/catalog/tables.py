@@ -192,6 +192,21 @@ class TableMethods(Core):
         """
         return self._definitions.list_tables(database)
 
+    def table_names(self, database: str, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of the tables and views of a database, without reading their definitions.
+
+        They are in the order of the catalog's SQL database, and may be names of Iceberg tables that no statement of
+        Calve can write.
+
+        Args:
+            after: Only those after this name, for the next page.
+            limit: The maximum number of names; None for all.
+
+        Raises:
+            DatabaseNotFoundError: The database does not exist.
+        """
+        return self._definitions.table_names(database, after, limit)
+
     def table_sizes(self) -> dict[int, TableSize]:
         """Return the sizes of all tables that have partitions or data files in the catalog, by `Table.id`.
 

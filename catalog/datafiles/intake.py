@@ -226,7 +226,8 @@ def _followed(
     after = table if columns is None else with_columns(table, columns)
     added = _usable_files(after, commits)
     changed = _followed_properties(definitions, table, commits)
-    if recorded is not None and not recorded.is_latest and not table.is_stored_as_iceberg:
+    is_restored = recorded is not None and not recorded.is_latest and not table.is_stored_as_iceberg
+    if recorded is not None and is_restored:
         # Somebody has rolled the table back, and may have committed on top.
         after = replace(after, scheme=restore(connection, table, recorded.revision))
     if columns is not None:
@@ -239,9 +240,11 @@ def _followed(
         _follow_partitions(connection, definitions, after, commits, added, removed)
     else:
         _remove(connection, after, removed)
-        insert_files(connection, after, _new_files(after, added), None)
+        new = list(_new_files(after, added))
+        insert_files(connection, after, new, None)
         assert after.scheme is not None
-        record_changed_partitions(connection, table, after.scheme)
+        filled = None if is_restored else {file.partition_id for file in new}
+        record_changed_partitions(connection, table, after.scheme, filled)
     return after
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.datafiles.files import ColumnStatistics, DataFile, Total, number_of_files, read_files
+from catalog.datafiles.files import ColumnStatistics, DataFile, Total, read_files
 from catalog.expressions import Expression, parse_expression
 from catalog.expressions.tree import ALL, NONE, And, Condition, Or
 from catalog.indexes.bounds import bounds_of
@@ -32,7 +32,7 @@ class FileScan:
         tree: The parsed and typed filter.
         partition_ids: The partitions that may contain matching rows, in logical order.
         files: The files of these partitions, and unplaced ones, that may contain matching rows, by partition.
-        files_total: The number of all files of the table.
+        files_total: The number of all files of the table; None if they were not counted.
     """
 
     table: Table
@@ -40,7 +40,7 @@ class FileScan:
     tree: Expression
     partition_ids: tuple[int, ...]
     files: tuple[DataFile, ...]
-    files_total: int
+    files_total: int | None = None
 
     @property
     def scheme(self) -> Scheme:
@@ -69,6 +69,10 @@ class FileScan:
         """The total of the files to read."""
         return Total.of(self.files)
 
+    @property
+    def _files_pruned(self) -> int | None:
+        return None if self.files_total is None else self.files_total - self.read.file_count
+
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as JSON values."""
         scheme, read = self.scheme, self.read
@@ -78,7 +82,7 @@ class FileScan:
             "partitions_read": list(self.partition_ids),
             "partitions_total": len(scheme.ids),
             "files_read": read.file_count,
-            "files_pruned": self.files_total - read.file_count,
+            "files_pruned": self._files_pruned,
             "rows_read": read.row_count,
             "bytes_read": read.size_bytes,
             "unplaced_files_read": self.unplaced.file_count,
@@ -95,7 +99,7 @@ class FileScan:
             f"scheme:          {scheme.type} on {scheme.column}, {len(scheme.ids):,} partitions",
             f"partitions read: {len(self.partition_ids):,}: {', '.join(shown) or 'none'}",
             f"files read:      {read.file_count:,} with {read.row_count:,} rows, {read.size_bytes:,} bytes",
-            f"files pruned:    {self.files_total - read.file_count:,}",
+            f"files pruned:    {'not counted' if self._files_pruned is None else f'{self._files_pruned:,}'}",
         ]
         if self.unplaced.file_count:
             lines.insert(
@@ -134,7 +138,7 @@ def scan_files(connection: Connection, table: Table, expression: str | None, zon
         chosen = None if len(partition_ids) == len(scheme.ids) else (*partition_ids, UNPLACED)
         candidates = read_files(connection, table, chosen)
         files = [file for file in candidates if condition.is_always_met or condition.may_match(file.statistics)]
-    return FileScan(table, expression, tree, partition_ids, tuple(files), number_of_files(connection, table))
+    return FileScan(table, expression, tree, partition_ids, tuple(files))
 
 
 def partitions_of(tree: Expression, table: Table) -> tuple[int, ...]:

@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 _SYNC_BYTES = 16
 _DELETED = 2
 _MANIFEST_LIST = Schema(NestedField(500, "manifest_path", StringType(), required=True))
+_ADDED_MANIFESTS = Schema(
+    NestedField(500, "manifest_path", StringType(), required=True),
+    NestedField(503, "added_snapshot_id", LongType(), required=False),
+)
 _DATA_FILE = StructType(NestedField(100, "file_path", StringType(), required=True))
 _MANIFEST = Schema(
     NestedField(0, "status", IntegerType(), required=True), NestedField(2, "data_file", _DATA_FILE, required=True)
@@ -102,6 +106,7 @@ class Expired:
 class _Contents:
     """The files that a table's metadata file references directly."""
 
+    snapshot_ids: set[int] = field(default_factory=set)
     files: list[str] = field(default_factory=list)
     manifest_lists: list[str] = field(default_factory=list)
     manifests: list[str] = field(default_factory=list)
@@ -138,10 +143,47 @@ def data_paths(pointer: Pointer) -> Iterator[str]:
     """
     io = file_io(pointer.location)
     for path in _manifests(_read_contents(pointer.location), io):
-        for entry in _rows(io, path, _MANIFEST):
-            # A deleted file is referenced by earlier snapshots, if these still exist.
-            if entry[0] != _DELETED:
-                yield entry[1][0]
+        yield from _live_files(io, path)
+
+
+def _live_files(io: FileIO, manifest: str) -> Iterator[str]:
+    for entry in _rows(io, manifest, _MANIFEST):
+        # A deleted file is referenced by earlier snapshots, if these still exist.
+        if entry[0] != _DELETED:
+            yield entry[1][0]
+
+
+def added_paths(pointer: Pointer, known: frozenset[int]) -> tuple[Iterator[str], set[int]]:
+    """Return the files that a table's metadata reference, without those in manifests that known snapshots have added.
+
+    Manifests never change, and a snapshot has those that it has added, so a caller who has read the known snapshots
+    has seen the files in them.
+
+    Returns:
+        The files, and the snapshots that are known after the last file.
+
+    Raises:
+        UnreadableFileError: The metadata file cannot be read, or later, a manifest list or a manifest.
+    """
+    contents = _read_contents(pointer.location, Expired(known))
+    ids = set(contents.snapshot_ids)
+    return _added_paths(pointer, contents, known, ids), ids
+
+
+def _added_paths(pointer: Pointer, contents: _Contents, known: frozenset[int], ids: set[int]) -> Iterator[str]:
+    yield pointer.location
+    yield from contents.files
+    yield from contents.manifest_lists
+    io, manifests = file_io(pointer.location), dict.fromkeys(contents.manifests)
+    for listed in contents.manifest_lists:
+        for path, added_by in _rows(io, listed, _ADDED_MANIFESTS):
+            if added_by not in known:
+                manifests[path] = None
+            if added_by is not None:
+                ids.add(added_by)
+    for path in manifests:
+        yield path
+        yield from _live_files(io, path)
 
 
 def expired_files(
@@ -357,6 +399,7 @@ def _read_contents(location: str, expired: Expired = Expired(), *, with_log: boo
         for name in ("statistics", "partition-statistics"):
             contents.files += [entry["statistics-path"] for entry in document.get(name) or ()]
         for snapshot in document.get("snapshots") or ():
+            contents.snapshot_ids.add(snapshot.get("snapshot-id"))
             if snapshot.get("snapshot-id") in expired.snapshot_ids:
                 continue
             if "manifest-list" in snapshot:

@@ -5,19 +5,21 @@ all snapshots (including those of branches and tags) manifest lists, manifests, 
 compared by `catalog.files.locations.reach_key`. If metadata cannot be read, their references are unknown, so nothing is
 deleted where their table has, or had, files.
 
-Memory holds the queried paths, the queried folders, and the manifests of one table, but never the files of a table.
+Only the tables that may have files at the queried paths are asked (`catalog.iceberg.file_places`). Memory holds the
+queried paths and the manifests of one table, but never the files of a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from sqlalchemy import select
 
 from catalog.errors import UnreadableMetadataError
 from catalog.files.locations import folders_above, overlap, reach_key
+from catalog.iceberg.file_places import FilePlaces
 from catalog.iceberg.named_files import UnreadableFileError, data_paths, home, known_folders, metadata_paths
 from catalog.iceberg.pointers import Pointer, all_pointers, shared_locations
 from catalog.storage import Storage
@@ -42,19 +44,20 @@ class Unreadable:
 class Reachability:
     """The files that Iceberg tables reach from their metadata pointers at the time of construction."""
 
-    def __init__(self, storage: Storage, roots: Iterable[str] = ()) -> None:
-        """Read the pointers; metadata are read by the first query.
-
-        Args:
-            roots: Folders whose files will be queried. All tables are read once for all of them, and later only the
-                tables that have files there.
-        """
+    def __init__(self, storage: Storage) -> None:
+        """Read the pointers; metadata are read by the first query."""
         self._storage = storage
         with storage.read() as connection:
             self._pointers = all_pointers(connection)
-        self._roots = {reach_key(root) for root in roots}
-        self._index: dict[str, set[Pointer]] | None = None
         self._unreadable: dict[Pointer, Unreadable] = {}
+
+    @cached_property
+    def _places(self) -> FilePlaces:
+        """The folders in which the tables have files."""
+        places = FilePlaces(self._storage, self._pointers)
+        for pointer, error in places.unreadable.items():
+            self._unreadable[pointer] = self._describe(pointer, error)
+        return places
 
     def reached(
         self, paths: Iterable[str], spared: Iterable[str] = (), *, besides: Collection[str] = ()
@@ -74,10 +77,11 @@ class Reachability:
         question = _Question(keys, map(reach_key, spared))
         # Usually the queried metadata files are all referenced by their own table's metadata.
         around = {folder for key in keys for folder in folders_above(key)}
-        near = [pointer for pointer in self._others(besides) if home(pointer.location) in around]
-        self._ask(near, question, metadata_paths)
+        others = [pointer for pointer in self._pointers if pointer.full_name not in besides]
+        self._ask([pointer for pointer in others if home(pointer.location) in around], question, metadata_paths)
         if question.rest:
-            candidates = [pointer for pointer in self._candidates(question.rest) if pointer.full_name not in besides]
+            near = self._places.near(question.rest)
+            candidates = [pointer for pointer in others if pointer in near]
             self._ask(candidates, question, metadata_paths)
             self._ask(candidates, question, data_paths)
         if question.rest:
@@ -89,31 +93,7 @@ class Reachability:
         """The tables whose metadata could not be read so far; unreached paths were checked against all tables."""
         return list(self._unreadable.values())
 
-    def _candidates(self, keys: Iterable[str]) -> list[Pointer]:
-        """Return the tables that may have files at some paths; all metadata are read once for that."""
-        if not self._roots:
-            return self._pointers
-        index = self._read_all()
-        candidates: set[Pointer] = set()
-        for key in keys:
-            root = next((folder for folder in folders_above(key) if folder in self._roots), None)
-            candidates.update(self._pointers if root is None else index.get(root, ()))
-        return [pointer for pointer in self._pointers if pointer in candidates and pointer not in self._unreadable]
-
-    def _read_all(self) -> dict[str, set[Pointer]]:
-        if self._index is None:
-            self._index = {}
-            for pointer in self._pointers:
-                question = _Roots(self._roots)
-                self._ask([pointer], question, metadata_paths)
-                self._ask([pointer], question, data_paths)
-                for root in question.touched:
-                    self._index.setdefault(root, set()).add(pointer)
-        return self._index
-
-    def _ask(
-        self, pointers: Iterable[Pointer], question: _Question | _Roots, names: Callable[[Pointer], Iterator[str]]
-    ) -> None:
+    def _ask(self, pointers: Iterable[Pointer], question: _Question, names: Callable[[Pointer], Iterator[str]]) -> None:
         for pointer in pointers:
             if not question.rest:
                 return
@@ -126,9 +106,6 @@ class Reachability:
                         return
             except UnreadableFileError as error:
                 self._unreadable[pointer] = self._describe(pointer, error)
-
-    def _others(self, besides: Collection[str]) -> list[Pointer]:
-        return [pointer for pointer in self._pointers if pointer.full_name not in besides]
 
     def _refuse_unreadable(self, keys: Collection[str], besides: Collection[str]) -> None:
         for pointer, unreadable in self._unreadable.items():
@@ -176,19 +153,6 @@ class _Question:
         for answered in self.rest.intersection((key, *folders)):
             self.rest.discard(answered)
             self.reached[answered] = pointer.full_name
-
-
-class _Roots:
-    """Folders in which a table has files; the table's metadata are read to the end."""
-
-    def __init__(self, roots: Collection[str]) -> None:
-        self.rest = roots
-        self.touched: set[str] = set()
-
-    def answer(self, key: str, _pointer: Pointer) -> None:
-        for folder in (key, *_folders(key.rpartition("/")[0])):
-            if folder in self.rest:
-                self.touched.add(folder)
 
 
 @lru_cache(maxsize=1_024)

@@ -46,7 +46,7 @@ from catalog.model import (
 from catalog.model.partition_names import given_values, partition_path
 from catalog.storage import Storage
 from catalog.storage.bulk import among
-from catalog.storage.partition_rows import PartitionFactory, partition_query
+from catalog.storage.partition_rows import IN_ORDER, PartitionFactory, partition_query, partitions_after
 from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 
@@ -114,13 +114,13 @@ def _first(misfits: Iterable[Misfit]) -> tuple[Misfit, ...]:
 
 def range_cuts(storage: Storage, table: Table, size: int | None = None) -> list[int]:
     """Return the partition ids that end ranges of `size` partitions (by default `RANGE_SIZE`), ascending."""
-    query = select(PartitionRow.id).where(PartitionRow.table_id == table.id).order_by(PartitionRow.id)
+    query = select(PartitionRow.id).order_by(*IN_ORDER).offset(size or RANGE_SIZE).limit(1)
     cuts: list[int] = []
     with storage.read() as connection:
         after = 0
-        while cut := connection.scalar(query.where(PartitionRow.id >= after).offset(size or RANGE_SIZE).limit(1)):
+        while cut := connection.scalar(query.where(partitions_after(table.id, after))):
             cuts.append(cut)
-            after = cut
+            after = cut - 1
     return cuts
 
 

@@ -33,6 +33,7 @@ from catalog.model import (
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.storage.bulk import among
 from catalog.storage.clock import CurrentMs
+from catalog.storage.partition_rows import newest_partition
 from catalog.storage.schema import (
     BackfillRangeRow,
     DatabaseRow,
@@ -175,7 +176,7 @@ def create_index(
             raise IndexAlreadyExistsError(
                 f"table {table.full_name} already has a partition index with {what}: {index.name}, {index.state}"
             )
-    last_id = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id))
+    last_id = connection.scalar(newest_partition(table.id))
     row = connection.execute(
         insert(PartitionIndexRow)
         .values(

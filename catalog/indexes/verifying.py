@@ -26,7 +26,7 @@ from catalog.indexes.items import Item, delete_items, insert_missing_items, item
 from catalog.model import PartitionIndex, Table
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.partition_rows import PartitionFactory, partition_query
+from catalog.storage.partition_rows import PartitionFactory, newest_partition, partition_query
 from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 
@@ -234,7 +234,7 @@ def plan_ranges(storage: Storage, table: Table, index: PartitionIndex, size: int
     """Return ranges of about `size` that cover all partitions of a table and all items of an index."""
     with storage.read() as connection:
         ids = [row.id for row in _every(connection, size, (PartitionRow.id,), PartitionRow.table_id == table.id)]
-        last = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id)) or 0
+        last = connection.scalar(newest_partition(table.id)) or 0
         rows = _every(connection, size, _ITEM, IndexItemRow.index_id == index.id)
     bounds = [None, *((row.key, row.partition_id) for row in rows[1:]), None]
     return [

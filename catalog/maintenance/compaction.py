@@ -6,7 +6,7 @@ that compress well are not rewritten every day.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -150,13 +150,16 @@ class CompactionPlan:
             yield f"{name} is larger than {limit}, the limit of a day, so it is never compacted"
 
 
-def policies() -> dict[str, CompactionRules]:
+def policies(is_needed: Callable[[str], bool] | None = None) -> dict[str, CompactionRules]:
     """Return the policies of the tables whose valid entries in the list of tables have one.
+
+    Args:
+        is_needed: As for `read_table_list`.
 
     Raises:
         InvalidConfigurationError: As `read_table_list`.
     """
-    configs = read_table_list().configs.items()
+    configs = read_table_list(is_needed=is_needed).configs.items()
     return {
         name: CompactionRules.from_config(entry.compaction) for name, entry in configs if entry.compaction is not None
     }
@@ -168,7 +171,7 @@ def rules_of(table: Table) -> CompactionRules:
     Raises:
         InvalidConfigurationError: As `read_table_list`.
     """
-    return policies().get(table.full_name, CompactionRules())
+    return policies(lambda name: name == table.full_name).get(table.full_name, CompactionRules())
 
 
 def is_compacted(table: Table) -> bool:

@@ -62,12 +62,6 @@ def operation_numbers(storage: Storage, location: Folder) -> set[int]:
     return {number for _, number, _ in attempt_names(storage, location)}
 
 
-def attempt_locations(connection: Connection) -> set[str]:
-    """Return the locations of targets where migrations of any table have written metadata."""
-    query = select(OperationRow.request).where(OperationRow.kind.in_(_KINDS))
-    return {location for request in connection.scalars(query) if (location := request["location"])}
-
-
 def delete_old_metadata(
     storage: Storage, reachability: Reachability, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
 ) -> None:

@@ -18,7 +18,7 @@ from catalog.maintenance.checking import MOST_PARTITIONS, SAMPLE, CatalogCheck, 
 from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.former_files import delete_former_files
-from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
+from catalog.maintenance.iceberg_attempts import delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, TableVacuum, Tally, VacuumReport
 from catalog.maintenance.snapshots import expire_table
@@ -68,7 +68,10 @@ class Maintenance:
         else:
             tables = [chosen]
         kept = self._expire_snapshots(tables, cutoff_ms, tally, dry_run)
-        reachability = self._reachability(tables)
+        # Imported late: importing PyIceberg takes longer than answering a statement.
+        from catalog.iceberg.reachability import Reachability
+
+        reachability = Reachability(self._storage)
         owners: list[tuple[Table | None, Collection[int]]] = [*kept, *([(None, ())] if chosen is None else [])]
         for owner, snapshot_ids in owners:
             delete_former_files(
@@ -99,14 +102,6 @@ class Maintenance:
             else:
                 kept.append((table, snapshot_ids))
         return kept
-
-    def _reachability(self, tables: Iterable[Table]) -> Reachability:
-        # Imported late: importing PyIceberg takes longer than answering a statement.
-        from catalog.iceberg.reachability import Reachability
-
-        with self._storage.read() as connection:
-            elsewhere = attempt_locations(connection)
-        return Reachability(self._storage, {*elsewhere, *(table.location for table in tables)})
 
     def _finish_purges(self, table: str | None, tally: Tally, is_dry_run: bool) -> list[str]:
         if table is not None:

@@ -35,7 +35,7 @@ from catalog.partitions.conditions import BY_ID, Conditions, piece
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
 from catalog.storage.bulk import among
-from catalog.storage.partition_rows import PartitionFactory, partition_query
+from catalog.storage.partition_rows import PartitionFactory, partition_query, partitions_in_order
 from catalog.storage.schema import DataFileRow, PartitionCheckRow, PartitionRow
 from catalog.tables.definitions import Definitions
 from catalog.types.key_types import DecimalType, FloatingType, IntegerType, KeyType
@@ -158,15 +158,16 @@ class Browsing:
             chosen, sums = self._summed(connection, definition, expression, only_bad=only_bad)
             order = (key.desc() if descending else key.asc()).nulls_last()
             last = PartitionRow.id.desc() if descending else PartitionRow.id
-            query = partition_query(definition).where(*chosen)
-            by_id = query.order_by(last) if sort == Sort.NEWEST else query.order_by(order, last)
-            rows = connection.execute(by_id.offset(offset).limit(limit)).all()
+            query = partition_query(definition).where(*chosen).order_by(order, last)
+            if sort == Sort.NEWEST:
+                query = partitions_in_order(definition, newest_first=descending).where(*chosen[1:])
+            rows = connection.execute(query.offset(offset).limit(limit)).all()
         return PartitionPage(PartitionFactory(definition).make_all(rows), sums)
 
     def _summed(
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool
     ) -> tuple[list[ColumnElement[bool]], PartitionSums]:
-        """Return the conditions of the partitions that match an expression, and the sums over them."""
+        """Return the conditions of the partitions that match an expression, that of the table first, and their sums."""
         chosen, unseen = self._matching(connection, table, expression, only_bad=only_bad)
         # One statement sums, and checks that the translation has known all strings.
         checked = false() if unseen is None else unseen

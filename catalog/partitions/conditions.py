@@ -44,6 +44,7 @@ from catalog.model import Table
 from catalog.partitions.queries import Queries
 from catalog.partitions.scanning import Scanner
 from catalog.storage.bulk import among
+from catalog.storage.partition_rows import IN_ORDER, outermost_partitions, partitions_after
 from catalog.storage.schema import PartitionRow
 from catalog.storage.texts import Text
 from catalog.storage.values import read_packed
@@ -197,14 +198,11 @@ class Conditions:
     @staticmethod
     def _sample(connection: Connection, table: Table) -> Sequence[str]:
         """Return the packed values of a small table's partitions, or of some of a large one's."""
-        row = PartitionRow
-        query = select(row.packed_values).where(row.table_id == table.id)
-        packed = connection.scalars(query.order_by(row.id).limit(_SAMPLED + 1)).all()
+        query = select(PartitionRow.packed_values).where(partitions_after(table.id)).order_by(*IN_ORDER)
+        packed = connection.scalars(query.limit(_SAMPLED + 1)).all()
         if len(packed) <= _SAMPLED:
             return packed
-        first, last = (
-            connection.scalar(select(end(row.id)).where(row.table_id == table.id)) or 0 for end in (func.min, func.max)
-        )
+        first, last = outermost_partitions(connection, table.id)
         random = Random(table.id)
         starts = sorted(random.randint(first, last) for _ in range(_SAMPLED))
         queries = Queries(connection.dialect.name == "postgresql")

@@ -26,7 +26,7 @@ from catalog.model.partition_names import escape, unpack_values
 from catalog.partitions.browsing import NO_VALUE, Browsing, PartitionGroup, PartitionSums
 from catalog.partitions.conditions import is_among, piece
 from catalog.partitions.queries import Queries
-from catalog.storage.schema import PartitionRow
+from catalog.storage.partition_rows import IN_ORDER, partitions_after
 from catalog.storage.texts import Text
 from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyType, StringType
@@ -284,7 +284,7 @@ def day_range(browsing: Browsing, table: Table, first: str, last: str) -> str:
 
 def _is_dashed(browsing: Browsing, table: Table, position: int) -> bool:
     """Return whether a key's days are written as 2024-05-01, as the table's first partitions are."""
-    query = select(piece(position)).where(PartitionRow.table_id == table.id).order_by(PartitionRow.id).limit(_SAMPLE)
+    query = select(piece(position)).where(partitions_after(table.id)).order_by(*IN_ORDER).limit(_SAMPLE)
     with browsing.storage.read() as connection:
         texts = connection.scalars(query).all()
     return all("-" in text for text in texts if parse_day(text))

@@ -27,7 +27,7 @@ from catalog.model import Partition, PartitionState, Table
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.partition_rows import PartitionFactory, partition_query
+from catalog.storage.partition_rows import PartitionFactory, partition_query, partitions_in_order
 from catalog.storage.schema import PartitionRow
 from catalog.tables.definitions import Definitions
 
@@ -129,11 +129,11 @@ class PartitionPages:
         return replace(self._page_of(scan.table, ids, limit, position), is_by_index=is_by_index)
 
     def _page_of_all(self, table: Table, limit: int, position: Position, segment: Segment) -> Page:
-        query = partition_query(table).where(PartitionRow.id > position.after, PartitionRow.is_quarantined.is_(False))
+        query = partitions_in_order(table, position.after).where(PartitionRow.is_quarantined.is_(False))
         if segment != _WHOLE:
             query = query.where(PartitionRow.id % segment.total == segment.number)
         with self._storage.read() as connection:
-            rows = connection.execute(query.order_by(PartitionRow.id).limit(limit + 1)).all()
+            rows = connection.execute(query.limit(limit + 1)).all()
         following = Position(rows[limit - 1].id) if len(rows) > limit else None
         return Page(table, PartitionFactory(table).make_all(rows[:limit]), following)
 

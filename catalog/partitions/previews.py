@@ -27,6 +27,7 @@ from catalog.partitions.explaining import Explanation, explanation_of
 from catalog.partitions.queries import Queries
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
+from catalog.storage.partition_rows import IN_ORDER, outermost_partitions, partitions_after
 from catalog.storage.schema import PartitionRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.checks import refuse_iceberg
@@ -45,7 +46,6 @@ _SAMPLE_SECONDS = 60.0
 _MAXIMUM_SAMPLES = 32
 """How long, and how many, samples of large tables are kept: a reader asks at each key that is typed."""
 
-_ENDS = (func.min, func.max)
 _LOOKED_UP = 2_000
 """Values that are looked up one after the other in an index, for keys whose values do not sort as their texts do."""
 
@@ -192,16 +192,16 @@ class Previews:
         if sample is not None and time.monotonic() - kept_at < _SAMPLE_SECONDS:
             return sample
         row = PartitionRow
-        query = select(row.packed_values).where(row.table_id == table.id).order_by(row.id).limit(count + 1)
+        query = select(row.packed_values).where(partitions_after(table.id)).order_by(*IN_ORDER).limit(count + 1)
         packed = list(connection.scalars(query))
         if len(packed) <= count:
             return _encoded(table, packed, len(packed))
         if partition_count is None or partition_count <= count:
             partition_count = connection.scalar(select(func.count()).where(row.table_id == table.id)) or 0
-        first, last = (connection.scalar(select(end(row.id)).where(row.table_id == table.id)) for end in _ENDS)
+        first, last = outermost_partitions(connection, table.id)
         # The same places each time, so that a proposal does not change while its reader types.
         random = Random(table.id)
-        starts = sorted(random.randint(first or 0, last or 0) for _ in range(count))
+        starts = sorted(random.randint(first, last) for _ in range(count))
         chosen = connection.exec_driver_sql(*self._queries.values_from(table.id, starts))
         sample = _encoded(table, [values for (values,) in chosen if values is not None], partition_count)
         if len(self._samples) >= _MAXIMUM_SAMPLES:

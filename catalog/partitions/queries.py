@@ -62,20 +62,26 @@ class Queries:
 
     def partitions_by_order(self, table_id: int) -> Query:
         """Return the query of all partitions of a table, ordered by id."""
-        query = self.all_partitions(table_id)
-        return Query(f"{query.sql} ORDER BY p.id", query.parameters)
+        rows = f"SELECT {self._partition} FROM calve_partition AS p WHERE {self._following()}"
+        return Query(rows, (table_id, 0, table_id))
+
+    def _following(self, after: str | None = None, operator: str = ">") -> str:
+        """Return the condition and the order of `catalog.storage.partition_rows.partitions_after`.
+
+        Its parameters are the table's id, an id if there is no expression for it, and again the table's id.
+        """
+        place = f"({self._mark}, {after or self._mark})"
+        is_of_table = f"p.table_id <= {self._mark}"
+        return f"(p.table_id, p.id) {operator} {place} AND {is_of_table} ORDER BY p.table_id, p.id"
 
     def values_from(self, table_id: int, ids: Sequence[int]) -> Query:
         """Return the query of the values of the first partition of a table at or after each id; null after the last."""
         listed, start = (
             ("unnest(%s::bigint[]) AS s (id)", "s.id") if self.is_postgresql else ("json_each(?) AS s", "s.value")
         )
-        first = (
-            f"SELECT p.packed_values FROM calve_partition AS p WHERE p.table_id = {self._mark} AND p.id >= {start} "
-            "ORDER BY p.id LIMIT 1"
-        )
+        first = f"SELECT p.packed_values FROM calve_partition AS p WHERE {self._following(start, '>=')} LIMIT 1"
         parameter = list(ids) if self.is_postgresql else json.dumps(list(ids))
-        return Query(f"SELECT ({first}) FROM {listed}", (table_id, parameter))
+        return Query(f"SELECT ({first}) FROM {listed}", (table_id, table_id, parameter))
 
     def values_after(self, table_id: int, after: int, count: int, *, is_quarantined: bool | None) -> Query:
         """Return the query of the values of the next partitions of a table after an id, as one row.
@@ -86,15 +92,16 @@ class Queries:
         Args:
             is_quarantined: Of those that are hidden from readers, or are not; None for both.
         """
-        state = "" if is_quarantined is None else f" AND {'' if is_quarantined else 'NOT '}p.is_quarantined"
+        state = "" if is_quarantined is None else f"{'' if is_quarantined else 'NOT '}p.is_quarantined AND "
         chosen = (
-            f"SELECT p.id, p.packed_values FROM calve_partition AS p WHERE p.table_id = {self._mark} "
-            f"AND p.id > {self._mark}{state} ORDER BY p.id LIMIT {count:d}"
+            f"SELECT p.id, p.packed_values FROM calve_partition AS p WHERE {state}{self._following()} LIMIT {count:d}"
         )
         lines = (
             "string_agg(c.packed_values, E'\\n')" if self.is_postgresql else "group_concat(c.packed_values, char(10))"
         )
-        return Query(f"SELECT min(c.id), max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after))
+        return Query(
+            f"SELECT min(c.id), max(c.id), count(*), {lines} FROM ({chosen}) AS c", (table_id, after, table_id)
+        )
 
     def ids_between(self, table_id: int, first: int, last: int) -> Query:
         """Return the query of the ids of a table's partitions in a range that includes both ends, ordered."""

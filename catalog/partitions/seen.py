@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, select
 
 from catalog.model import Table
 from catalog.storage import Storage
+from catalog.storage.partition_rows import IN_ORDER, newest_partition, partitions_after
 from catalog.storage.schema import PartitionRow
 
 Digests: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
@@ -28,8 +29,7 @@ class Seen:
         self._table = table
         self._digests: list[Digests] = []
         with storage.read() as connection:
-            query = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id)
-            self._last_id = connection.scalar(query) or 0
+            self._last_id = connection.scalar(newest_partition(table.id)) or 0
 
     def add(self, identities: Sequence[bytes]) -> None:
         """Add partitions of the other list by their identities (`PartitionRow.identity`)."""
@@ -43,12 +43,11 @@ class Seen:
         """
         seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._digests]))
         row, after = PartitionRow, 0
-        query = select(row.id, row.identity, row.packed_values, row.location).where(
-            row.table_id == self._table.id, row.id <= self._last_id
-        )
+        query = select(row.id, row.identity, row.packed_values, row.location).where(row.id <= self._last_id)
         while True:
             with self._storage.read() as connection:
-                page = connection.execute(query.where(row.id > after).order_by(row.id).limit(size)).all()
+                following = query.where(partitions_after(self._table.id, after)).order_by(*IN_ORDER)
+                page = connection.execute(following.limit(size)).all()
             if not page:
                 return
             after = page[-1].id

@@ -13,7 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from catalog.datafiles.files import (
     DataFile,
@@ -21,7 +21,6 @@ from catalog.datafiles.files import (
     Total,
     count_files,
     insert_files,
-    number_of_files,
     read_files,
     retire_files,
 )
@@ -83,15 +82,12 @@ class PartitionFiles:
 
     Attributes:
         table: The table as of the scan.
-        partitions_total, files_total: The numbers of all partitions and files of the table.
         revision: The state of the table's files (`catalog.datafiles.history`).
     """
 
     table: Table
     partitions: Sequence[Partition]
     files: Sequence[DataFile]
-    partitions_total: int
-    files_total: int
     revision: int
 
     def replaced(self, ids: Collection[int], where: str | None = None, *, is_serializable: bool) -> ReplacedFiles:
@@ -125,15 +121,14 @@ def scan_partition_files(
     Raises:
         ExpressionError: The expression is invalid.
     """
-    files_total, revision = number_of_files(connection, table), next_revision(connection, table) - 1
+    revision = next_revision(connection, table) - 1
     if not table.partition_keys:
         parse_expression(expression, table)
-        return PartitionFiles(table, (), list(read_files(connection, table)), 0, files_total, revision)
-    query = select(func.count()).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
-    total = int(connection.scalar(query) or 0)
+        return PartitionFiles(table, (), list(read_files(connection, table)), revision)
     table, partitions = scanner.scan_within(connection, table.full_name, expression, PartitionState.VISIBLE)
-    ids = None if len(partitions) == total else [partition.id for partition in partitions]
-    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), total, files_total, revision)
+    # Quarantined partitions have no files yet.
+    ids = [partition.id for partition in partitions] if (expression or "").strip() else None
+    return PartitionFiles(table, partitions, list(read_files(connection, table, ids)), revision)
 
 
 def add_partition_files(

@@ -47,6 +47,7 @@ from catalog.partitions.awaited import (
 from catalog.partitions.scanning import Scanner
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
+from catalog.storage.partition_rows import newest_partition
 from catalog.storage.schema import DatabaseRow, PartitionCheckRow, PartitionRow, TableRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
@@ -405,7 +406,7 @@ def _version(table: Table) -> tuple[int, int, str | None, str | None]:
 
 def _versions(connection: Connection, names: Collection[TableName]) -> Select[Any]:
     """Return the query of the versions and the newest partitions of tables, and perhaps of others."""
-    newest = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == TableRow.id).scalar_subquery()
+    newest = newest_partition(TableRow.id.expression).correlate(TableRow).scalar_subquery()
     pointer = func.coalesce(pointer_of(DatabaseRow.name, TableRow.name), TableRow.published_location)
     return (
         select(

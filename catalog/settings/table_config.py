@@ -171,7 +171,7 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
 
 def listed_entry(table: str) -> TableConfig | None:
     """Return the entry of a table; None if it has none, or where there is no list and `CALVE_TABLES` names none."""
-    return read_table_list().get(table) if has_list() else None
+    return read_table_list(is_needed=lambda name: name == table).get(table) if has_list() else None
 
 
 def has_list() -> bool:
@@ -297,7 +297,8 @@ def rebalance_rules(table: str) -> RebalanceRules:
     Raises:
         InvalidConfigurationError: As `read_table_list`, or the table's entry is invalid.
     """
-    listed = read_table_list().get(str(TableName.parse(table)))
+    table = str(TableName.parse(table))
+    listed = read_table_list(is_needed=lambda name: name == table).get(table)
     return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
 
 

@@ -1,16 +1,35 @@
-"""Reading the entries of the YAML list of tables one by one, so that an invalid entry does not affect others."""
+"""Reading the entries of the YAML list of tables one by one, so that an invalid entry does not affect others.
+
+To parse thousands of entries takes seconds, in each task and each time that Airflow parses the DAG file. The entries of
+a large list are therefore kept on this host, by the content of the list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.composer import Composer
 
 from catalog.errors import InvalidConfigurationError
+from catalog.settings.environment import state_folder
+
+_SMALLEST = 50_000
+"""The number of characters from which a list is kept; a shorter one is parsed in milliseconds."""
+
+_LARGEST = 100_000_000
+"""The number of characters up to which entries are kept: aliases of YAML may stand for very many."""
+
+_FORM = 1
+"""Other numbers are for other ways to keep or to parse entries."""
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -23,20 +42,50 @@ def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
     """
     try:
-        entries = _tables(_compose(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidConfigurationError(
             f"{path} cannot be read: {error.strerror}; CALVE_TABLES, or an argument, names the list of tables"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
+    if (kept := _read_kept(text)) is None:
+        parsed = _parsed(path, text)
+        _keep(text, (_built(name, read_entry) for name, read_entry in parsed))
+        yield from parsed
+        return
+    parse = cache(partial(_parsed, path, text))
+    for number, entry in enumerate(kept):
+        yield entry.name, partial(_entry, entry) if entry.is_kept else partial(_parsed_entry, parse, number)
+
+
+def _entry(kept: _KeptEntry) -> Any:
+    return kept.entry
+
+
+def _parsed_entry(parse: Callable[[], list[tuple[str, Callable[[], Any]]]], number: int) -> Any:
+    return parse()[number][1]()
+
+
+def _built(name: str, read_entry: Callable[[], Any]) -> _KeptEntry:
+    try:
+        return _KeptEntry(name, True, read_entry())
+    except (InvalidConfigurationError, RecursionError):
+        return _KeptEntry(name, False, None)
+
+
+def _parsed(path: Path, text: str) -> list[tuple[str, Callable[[], Any]]]:
+    """Return the entries of a list as `read_entries` does."""
+    try:
+        entries = _tables(_compose(text))
+    except yaml.YAMLError as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
     except RecursionError:
         raise InvalidConfigurationError(f"{path} nests lists or mappings too deeply; reduce the nesting") from None
     if entries is None:
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
     checked: set[int] = set()
-    for key, entry in entries:
-        yield str(key.value), partial(_build, entry, checked)
+    return [(str(key.value), partial(_build, entry, checked)) for key, entry in entries]
 
 
 _FastestLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -107,3 +156,84 @@ def _build(node: yaml.Node, checked: set[int]) -> Any:
         raise InvalidConfigurationError(
             f"a value of the entry in line {node.start_mark.line + 1} is invalid: {error}"
         ) from None
+
+
+# --- entries that are kept -------------------------------------------------------------------------------------------
+
+
+class _KeptEntry(NamedTuple):
+    """An entry as it was parsed.
+
+    Attributes:
+        name: As written.
+        is_kept: Whether `entry` is it; otherwise it is wrong, or has values that JSON lacks, such as dates.
+    """
+
+    name: str
+    is_kept: bool
+    entry: Any
+
+
+def _read_kept(text: str) -> list[_KeptEntry] | None:
+    """Return the entries of a list, in its order; None if they are not kept."""
+    if len(text) < _SMALLEST:
+        return None
+    try:
+        return [_KeptEntry(*entry) for entry in json.loads(_kept_path(text).read_bytes())]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _keep(text: str, entries: Iterable[_KeptEntry]) -> None:
+    """Keep the entries of a list, in place of those of an earlier one; where that is not possible, do nothing."""
+    if len(text) < _SMALLEST:
+        return
+    encoded, size = [], 0
+    for name, is_kept, entry in entries:
+        encoded.append(_encoded(name, is_kept, entry))
+        size += len(encoded[-1])
+        if size > _LARGEST:
+            return
+    path = _kept_path(text)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        earlier = list(path.parent.iterdir())
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"[{','.join(encoded)}]")
+        os.replace(temporary, path)
+        for other in earlier:
+            if other != path:
+                other.unlink(missing_ok=True)
+
+
+def _kept_path(text: str) -> Path:
+    digest = sha256(f"{_FORM}\n{text}".encode(errors="surrogatepass")).hexdigest()
+    return state_folder() / "table-lists" / f"{digest}.json"
+
+
+def _encoded(name: str, is_kept: bool, entry: Any) -> str:
+    """Return an entry as JSON."""
+    if is_kept:
+        try:
+            text = _limited(json.JSONEncoder().iterencode(entry))
+            if json.loads(text) == entry:
+                return f"[{json.dumps(name)},true,{text}]"
+        except (ValueError, TypeError, RecursionError):
+            pass
+    return f"[{json.dumps(name)},false,null]"
+
+
+def _limited(parts: Iterable[str]) -> str:
+    """Return the parts of a string together.
+
+    Raises:
+        ValueError: It is too long.
+    """
+    chosen, size = list[str](), 0
+    for part in parts:
+        chosen.append(part)
+        size += len(part)
+        if size > _LARGEST:
+            raise ValueError
+    return "".join(chosen)

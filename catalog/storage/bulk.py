@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    BindParameter,
     Boolean,
     Column,
     ColumnElement,
@@ -191,7 +192,11 @@ def _named(name: str, key: Key | None) -> dict[str, Any]:
 
 @cache
 def _end_of_batch(rows: Rows, is_first: bool) -> Select[Any]:
-    query = select(*rows.order).where(*_after(rows, is_first)).order_by(*rows.order)
+    # Not for `owner = …`, for which PostgreSQL may walk over the rows of all other owners in another index.
+    owner: BindParameter[int] = bindparam("owner")
+    key = (rows.owner, *rows.order)
+    first = rows.owner >= owner if is_first else tuple_(*key) > tuple_(owner, *_bound(rows, "after").clauses)
+    query = select(*rows.order).where(first, rows.owner <= owner).order_by(*key)
     return query.offset(bindparam("offset")).limit(1)
 
 

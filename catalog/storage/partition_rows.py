@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, select, tuple_
 
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, folder_start, folder_template, unpack_values
@@ -29,8 +29,13 @@ PARTITION_COLUMNS = (
 )
 """Columns of a partition's row, in the order of all queries."""
 
+_COLUMNS = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
+
 PartitionRecord: TypeAlias = Sequence[Any]
 """The columns `PARTITION_COLUMNS` of a partition's row."""
+
+IN_ORDER = (PartitionRow.table_id, PartitionRow.id)
+"""The order in which `partitions_after` finds partitions."""
 
 _STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
 
@@ -54,8 +59,34 @@ def collected_once() -> Iterator[None]:
 
 def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
     """Return the query of a table's partitions for `PartitionFactory`."""
-    columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
-    return select(*columns).where(PartitionRow.table_id == table.id)
+    return select(*_COLUMNS).where(PartitionRow.table_id == table.id)
+
+
+def partitions_in_order(table: Table, after: int = 0, *, newest_first: bool = False) -> Select[*tuple[Any, ...]]:
+    """Return the query of a table's partitions with greater ids for `PartitionFactory`, in the order of the ids."""
+    order = [column.desc() for column in IN_ORDER] if newest_first else IN_ORDER
+    return select(*_COLUMNS).where(partitions_after(table.id, after)).order_by(*order)
+
+
+def partitions_after(table_id: int | ColumnElement[int], partition_id: int = 0) -> ColumnElement[bool]:
+    """Return the condition of a table's partitions with greater ids, for queries of the first or last `IN_ORDER`.
+
+    With `table_id = …`, PostgreSQL may read the primary key instead of the index of both columns, and walk over the
+    partitions of all other tables.
+    """
+    return and_(tuple_(*IN_ORDER) > tuple_(table_id, partition_id), PartitionRow.table_id <= table_id)
+
+
+def newest_partition(table_id: int | ColumnElement[int]) -> Select[int]:
+    """Return the query of the greatest partition id of a table, without a row if it has none."""
+    newest_first = (column.desc() for column in IN_ORDER)
+    return select(PartitionRow.id).where(partitions_after(table_id)).order_by(*newest_first).limit(1)
+
+
+def outermost_partitions(connection: Connection, table_id: int) -> tuple[int, int]:
+    """Return the least and the greatest partition id of a table; 0 if it has none."""
+    oldest = select(PartitionRow.id).where(partitions_after(table_id)).order_by(*IN_ORDER).limit(1)
+    return connection.scalar(oldest) or 0, connection.scalar(newest_partition(table_id)) or 0
 
 
 def names_of(keys: Sequence[str], packed: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, insert, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
@@ -17,7 +17,7 @@ from catalog.errors import (
 from catalog.files.locations import keys_above
 from catalog.iceberg.pointers import hold_pointer, pointer_of
 from catalog.model import FileFormat, Table, TableKind, TableType
-from catalog.model.identifiers import TableName
+from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.operations.tables import (
     adopt_operations,
     has_waiting,
@@ -34,6 +34,7 @@ from catalog.storage.schema import (
     DatabaseRow,
     DataFileRow,
     FormerFileRow,
+    IcebergTableRow,
     OperationRow,
     PartitionRow,
     TableRow,
@@ -47,6 +48,7 @@ from catalog.tables.only_iceberg import (
     ICEBERG_NAME,
     find_only_iceberg,
     list_only_iceberg,
+    only_iceberg_names,
     refuse_iceberg_name,
 )
 from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, new_kind, new_location
@@ -212,6 +214,27 @@ class Definitions(DatabaseDefinitions):
             engines = list_only_iceberg(connection, database)
         tables = [_table(row.database_name, row, row.pointer) for row in rows]
         return sorted([*tables, *engines], key=lambda table: (table.database, table.name)) if engines else tables
+
+    def table_names(self, name: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of the tables and views of a database in the order of the SQL database.
+
+        Args:
+            after: Only those after this name.
+            limit: The number of names after which to stop; None for all.
+
+        Raises:
+            DatabaseNotFoundError: The database does not exist.
+        """
+        with self._storage.read() as connection:
+            database = self._database_row(connection, normalise_identifier(name, "database"))
+            own = select(TableRow.name.label("name")).where(TableRow.database_id == database.id)
+            engines = only_iceberg_names(database.name)
+            if after is not None:
+                own, engines = own.where(TableRow.name > after), engines.where(IcebergTableRow.table_name > after)
+            # Each in the order of its index, whose entries are then read up to the limit.
+            parts = (part.order_by("name").limit(limit).subquery() for part in (own, engines))
+            names = union(*(select(part.c.name) for part in parts)).subquery()
+            return list(connection.scalars(select(names.c.name).order_by(names.c.name).limit(limit)))
 
     def get_tables(self, connection: Connection, names: Collection[TableName]) -> list[Table]:
         """Return those of many tables that exist, with one statement."""

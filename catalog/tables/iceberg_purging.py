@@ -55,7 +55,7 @@ def _purge(storage: Storage, root: str, location: str) -> PurgedFiles:
     folder, inside, purged = Folder(root), comparable(root), PurgedFiles()
     if Folder(location).file() is None:
         return purged
-    reachability = Reachability(storage, [root])
+    reachability = Reachability(storage)
     for batch in batched(_named(location)):
         paths = list(dict.fromkeys(batch))
         own = [path for path in paths if is_within(comparable(path), inside)]

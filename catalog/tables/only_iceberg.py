@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from sqlalchemy import Connection, bindparam, delete, exists, or_, select
+from sqlalchemy import Connection, Select, bindparam, delete, exists, or_, select
 
 from catalog.errors import DatabaseNotEmptyError, InvalidIdentifierError, TableAlreadyExistsError
 from catalog.iceberg.pointers import CATALOG, find_entry, is_table
@@ -38,6 +38,15 @@ def find_only_iceberg(connection: Connection, name: TableName) -> Table | None:
     """Return the Iceberg table of a name that is not among Calve's own; None when there is none."""
     entry = find_entry(connection, *name)
     return None if entry is None or entry.is_view else _table(name, entry.location)
+
+
+def only_iceberg_names(database: str) -> Select[str]:
+    """Return the query of the names of a database's Iceberg tables, also of those that are among Calve's own."""
+    row = IcebergTableRow
+    has_metadata = row.metadata_location.is_not(None)
+    return select(row.table_name.label("name")).where(
+        row.catalog_name == CATALOG, is_table(), row.table_namespace == database, has_metadata
+    )
 
 
 def list_only_iceberg(connection: Connection, database: str | None = None) -> list[Table]:

@@ -180,7 +180,7 @@ class _Left:
         if not own:
             return []
         # Reads the metadata of other tables once for both questions.
-        reachability = Reachability(self._storage, [self._table.location])
+        reachability = Reachability(self._storage)
         self._readers = reachability.reached(own, besides=(self._table.full_name,))
         if self._is_hive_style:
             folders = {path.rpartition("/")[0] for path in own}

@@ -180,7 +180,7 @@ def _remove(spark: SparkSession, catalog: Catalog, table: Table, before: str) ->
         manifests = _paths(spark, before, "all_manifests", "path") - _paths(spark, after, "all_manifests", "path")
         if all(in_parallel(_exists, manifests)):
             data = _paths(spark, before, "all_files", "file_path") - _paths(spark, after, "all_files", "file_path")
-            reachability = Reachability(catalog.storage, [table.location])
+            reachability = Reachability(catalog.storage)
             count = _delete(data - set(reachability.reached(data, besides=(table.full_name,))))
             reached(Point.FILES_DELETED)
     return count + _delete(manifests) + _delete(lists)

@@ -174,7 +174,7 @@ def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> H
     files = [file for file in scan.files if file.path in by_path]
     # The row count of a file includes those that are deleted in delete files.
     whole = {file.path for file in files if by_path[file.path] == file.row_count}
-    log.info("%s: the change concerns %d of %d files", name, len(files), scan.files_total)
+    log.info("%s: the change concerns %d files", name, len(files))
     return Hits(scan.table, files, sum(by_path.values()), whole)
 
 

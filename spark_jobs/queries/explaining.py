@@ -9,6 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from catalog import Catalog
+from catalog.datafiles.files import number_of_files
+from catalog.partitions.counting import count_visible
 from catalog.partitions.explaining import Explanation
 from catalog.statements.results import StatementResult
 from spark_jobs.queries.catalyst import has_subquery, items, kind_of, known_plans
@@ -156,6 +158,7 @@ def _table(catalog: Catalog, pruned: PrunedTable) -> ExplainedTable:
         explanation = catalog.explain_partitions(pruned.table, pruned.where)
         if isinstance(explanation, Explanation):
             index, ranges = explanation.index, list(explanation.ranges)
+    partitions_total, files_total = _totals(catalog, pruned.table)
     has_iceberg = any(kind_of(leaf).startswith("DataSourceV2") for leaf in _leaves(pruned.frame))
     paths = [] if has_iceberg else pruned.frame._jdf.inputFiles()
     return ExplainedTable(
@@ -164,12 +167,21 @@ def _table(catalog: Catalog, pruned: PrunedTable) -> ExplainedTable:
         index=index,
         ranges=ranges[:_SHOWN_RANGES],
         partitions_read=pruned.partitions_read,
-        partitions_total=pruned.partitions_total,
+        partitions_total=partitions_total,
         files_read=None if has_iceberg else len(paths),
-        # Of a table without partitions, nothing counts the files.
-        files_total=pruned.files_total if pruned.partitions_total else None,
+        files_total=files_total,
         files=[str(paths[number]) for number in range(min(len(paths), _SHOWN_FILES))],
     )
+
+
+def _totals(catalog: Catalog, name: str) -> tuple[int, int | None]:
+    """Return the numbers of a table's partitions and files; None for files that the catalog does not count."""
+    table = catalog.get_table(name)
+    if table.scheme is not None:
+        with catalog.storage.read() as connection:
+            return len(table.scheme.ids), number_of_files(connection, table)
+    total = count_visible(catalog.storage, table)
+    return total.partitions, total.files if total.partitions else None
 
 
 def _leaves(frame: DataFrame) -> list[Any]:

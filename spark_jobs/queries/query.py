@@ -32,7 +32,6 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
-from catalog.partitions.counting import count_visible
 from catalog.types.key_types import TimestampType
 from spark_jobs.queries.catalyst import (
     UnknownPlansError,
@@ -263,8 +262,7 @@ def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str |
         frame = empty_table(spark, table)
         if table.scheme is not None:
             return pruned_scan(catalog.scan_files(table.full_name, _NOTHING), frame)
-        total = count_visible(catalog.storage, table)
-        return PrunedTable(frame, table.full_name, condition, 0, total.partitions, 0, total.files)
+        return PrunedTable(frame, table.full_name, condition, 0, 0)
     try:
         return _pruned(spark, catalog, table, condition)
     except ExpressionError as error:

@@ -16,7 +16,6 @@ from catalog.datafiles.pruning import FileScan
 from catalog.errors import ConflictError, InvalidConfigurationError
 from catalog.expressions import parse_expression
 from catalog.expressions.tree import Expression
-from catalog.partitions.counting import count_visible
 from catalog.partitions.snapshots import PartitionFiles
 from catalog.types.key_types import (
     TimestampType,
@@ -38,28 +37,25 @@ _MOMENT = re.compile("[0-9]Z['\"]")
 
 @dataclass(frozen=True)
 class PrunedTable:
-    """A table restricted to the partitions that match an expression, with the numbers of partitions and files.
+    """A table restricted to the partitions that match an expression, with the numbers of these and their files.
 
     Attributes:
         frame: Rows with the table's columns, then its partition keys.
         table: Its name, `database.table`.
         where: The expression; None for all rows.
-        files_read, files_total: None if the catalog does not know the file counts of all these partitions.
+        files_read: None if the catalog does not know the file counts of all these partitions.
     """
 
     frame: DataFrame
     table: str
     where: str | None
     partitions_read: int
-    partitions_total: int
     files_read: int | None
-    files_total: int | None
 
     def __str__(self) -> str:
         """Return one line with the numbers of partitions and files that are read."""
-        known = self.files_read is not None and self.files_total is not None
-        files = f", {self.files_read:,} of {self.files_total:,} files" if known else ""
-        return f"{self.table}: {self.partitions_read:,} of {self.partitions_total:,} partitions{files}"
+        files = "" if self.files_read is None else f", {self.files_read:,} files"
+        return f"{self.table}: {self.partitions_read:,} partitions{files}"
 
 
 def read_table(
@@ -98,7 +94,7 @@ def read_table(
 def prune_table(
     spark: SparkSession, table: str, where: str | None = None, *, catalog: Catalog | None = None
 ) -> PrunedTable:
-    """Return the result of `read_table` with the numbers of read and of all partitions and files.
+    """Return the result of `read_table` with the numbers of read partitions and files.
 
     Raises:
         CatalogError: As `read_table`.
@@ -129,7 +125,6 @@ def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str
         uncommitted = source.loading.uncommitted(definition)
         scan = source.scan_partitions(table, where)
         partitions = list(scan.partitions)
-        total = count_visible(source.storage, scan.table)
         rows = read_partitions(spark, scan.table, partitions, without=uncommitted.names)
         if source.loading.uncommitted_mark(definition) == uncommitted.mark:
             break
@@ -145,9 +140,7 @@ def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str
         table=scan.table.full_name,
         where=where,
         partitions_read=len(partitions),
-        partitions_total=total.partitions,
         files_read=sum(known) if len(known) == len(counts) else None,
-        files_total=total.files,
     )
 
 
@@ -169,9 +162,7 @@ def prune_files(spark: SparkSession, files: PartitionFiles, where: str | None = 
         table=table.full_name,
         where=where,
         partitions_read=len(files.partitions),
-        partitions_total=files.partitions_total,
         files_read=len(files.files),
-        files_total=files.files_total,
     )
 
 
@@ -234,9 +225,7 @@ def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) 
         table=scan.table.full_name,
         where=scan.expression,
         partitions_read=len(scan.partition_ids),
-        partitions_total=len(scan.scheme.ids),
         files_read=len(scan.files),
-        files_total=scan.files_total,
     )
 
 

@@ -20,7 +20,7 @@ from catalog.storage.schema.files import (
     SetAsideFileRow,
     SourceFileRow,
 )
-from catalog.storage.schema.iceberg import IcebergNamespaceRow, IcebergTableRow, SharedLocationRow
+from catalog.storage.schema.iceberg import IcebergNamespaceRow, IcebergPlacesRow, IcebergTableRow, SharedLocationRow
 from catalog.storage.schema.indexes import BackfillRangeRow, IndexItemRow, PartitionIndexRow
 from catalog.storage.schema.operations import ApprovalRow, JobRow, OperationRow, SparkApplicationRow
 from catalog.storage.schema.partitions import (
@@ -49,6 +49,7 @@ __all__ = [
     "FunctionRow",
     "GivenAnswerRow",
     "IcebergNamespaceRow",
+    "IcebergPlacesRow",
     "IcebergTableRow",
     "IndexItemRow",
     "JobRow",

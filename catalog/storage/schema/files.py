@@ -23,6 +23,8 @@ class DataFileRow(Base):
     __tablename__ = "calve_data_file"
     __table_args__ = (
         Index("ix_calve_data_file_table_id_partition_id", "table_id", "partition_id"),
+        # Finds the files that an engine has removed. A B-tree would have all paths again, and none that are very long.
+        Index("ix_calve_data_file_path", "path", postgresql_using="hash"),
         NEVER_REUSED,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from catalog.storage.declarations import Mapped, mapped_column
 from catalog.storage.schema.base import Base
 from catalog.storage.texts import String
@@ -45,3 +47,20 @@ class SharedLocationRow(Base):
     location: Mapped[str] = mapped_column(String(1000), primary_key=True)
     table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
     table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+
+
+class IcebergPlacesRow(Base):
+    """The folders outside of an Iceberg table's own one in which it has files (`catalog.iceberg.file_places`).
+
+    They are those as of `metadata_location`, and perhaps earlier ones; `snapshot_ids` are those of the snapshots that
+    were read to find them.
+    """
+
+    __tablename__ = "calve_iceberg_places"
+
+    catalog_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    metadata_location: Mapped[str] = mapped_column(String(1000))
+    snapshot_ids: Mapped[list[Any]]
+    folders: Mapped[list[Any]]

@@ -146,7 +146,7 @@ class CompactPartitionsOperator(SparkJobOperator):
         operation = catalog.operations.get(_operation_id(context, _full_name(text("table", self.table))))
         table = catalog.get_table(operation.table)
         self.operation_id, self.request = operation.id, {"table": table.full_name}
-        entry = read_table_list().configs.get(table.full_name)
+        entry = read_table_list(is_needed=lambda name: name == table.full_name).configs.get(table.full_name)
         conf = dict(entry.spark) if entry else {}
         if table.is_iceberg:
             self.job = self.step = _MAINTAIN

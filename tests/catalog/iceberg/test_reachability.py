@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import LongType, NestedField, StringType
@@ -18,6 +19,7 @@ from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMet
 from catalog.files.locations import comparable, folders_above, reach_key
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.reachability import Reachability
+from catalog.iceberg.storage import file_io
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
@@ -191,6 +193,48 @@ def test_files_that_an_engine_has_added_to_an_iceberg_table_are_not_purged(
     assert catalog.get_table(NAME) == table
 
 
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The metadata, manifest lists and manifests that are read."""
+    paths: list[str] = []
+
+    def recording(location: str) -> FileIO:
+        io = file_io(location)
+        new_input = io.new_input
+        monkeypatch.setattr(io, "new_input", lambda path: paths.append(path) or new_input(path))
+        return io
+
+    monkeypatch.setattr("catalog.iceberg.named_files.file_io", recording)
+    return paths
+
+
+def test_a_purge_reads_of_other_tables_only_what_was_committed_since_the_last_one(
+    catalog: Catalog, catalog_url: str, tmp_path: Path, read: list[str]
+) -> None:
+    tables = [catalog.create_table(f"demo.t{number}", columns=COLUMNS) for number in range(5)]
+    paths = [write_rows(table.location, [1]) for table in tables]
+    for name in ("a", "b", "c"):
+        make_iceberg(catalog_url, f"lake.{name}", f"{tmp_path}/{name}", [write_rows(f"{tmp_path}/{name}/data", [1])])
+    catalog.drop_table("demo.t0", purge=True)
+    assert {Path(path).relative_to(tmp_path).parts[0] for path in read} == {"a", "b", "c"}
+    read.clear()
+    catalog.drop_table("demo.t1", purge=True)
+    assert read == []
+    append_two(catalog_url, "lake.a")
+    catalog.drop_table("demo.t2", purge=True)
+    [metadata, listed, manifest] = read
+    assert metadata.endswith(".metadata.json")
+    assert all(path.startswith(f"{tmp_path}/a/") for path in (metadata, listed, manifest))
+    for name, path in (("lake.b", paths[3]), ("lake.c", f"file://{paths[4]}")):
+        with sql_catalog(catalog_url) as iceberg:
+            iceberg.load_table(name).add_files([path])
+    read.clear()
+    for table in tables[3:]:
+        with pytest.raises(FilesNeededError, match=table.full_name):
+            catalog.drop_table(table.full_name, purge=True)
+    assert not [path for path in read if path.startswith(f"{tmp_path}/a/")]
+
+
 def test_an_interrupted_purge_waits_for_a_table_that_came_meanwhile(
     catalog: Catalog, catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,9 +309,8 @@ def test_all_that_metadata_name_is_reached(catalog: Catalog, catalog_url: str, t
         named += [f"file:{path}" for path in inspected.all_files()["file_path"].to_pylist()]
     named += [str(Path(named[-1]).parent), str(tmp_path)]
     free = [f"{location}.bak", f"{tmp_path}/none", "s3://b/other"]
-    for roots in ((), (tmp_path.as_posix(),), named):
-        reached = Reachability(catalog.storage, map(str, roots)).reached([*named, *free])
-        assert reached == dict.fromkeys(named, NAME)
+    for _ in ("read", "kept"):
+        assert Reachability(catalog.storage).reached([*named, *free]) == dict.fromkeys(named, NAME)
     assert len(PARTITIONS) + 1 == sum(path.endswith(".parquet") and "orders" in path for path in named)
 
 

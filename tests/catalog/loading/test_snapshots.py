@@ -113,7 +113,7 @@ def test_appends_add_and_extend_partitions(catalog: Catalog, table: str) -> None
     [extended] = catalog.get_partitions(table, "origin = 'JFK'")
     assert (extended.file_count, extended.row_count) == (2, 3)
     scan = catalog.scan_partition_files(table, "month = 2")
-    assert ([file.row_count for file in scan.files], scan.partitions_total, scan.files_total) == ([1], 3, 4)
+    assert ([file.row_count for file in scan.files], len(scan.partitions)) == ([1], 1)
 
 
 def test_a_dropped_partition_is_a_delete_snapshot(catalog: Catalog, table: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ from catalog.doors.glue.calls import Call, Door
 from catalog.doors.glue.failures import not_found
 from catalog.doors.glue.forms.tables import table_to_glue
 from catalog.doors.glue.names import table_name
-from catalog.errors import DatabaseNotFoundError, NotFoundError, TableNotFoundError
+from catalog.errors import DatabaseNotFoundError, InvalidIdentifierError, NotFoundError, TableNotFoundError
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
+from catalog.model.identifiers import TableName
 from catalog.tables.table_versions import current_version
 
 _VERSION_BITS = 62
@@ -48,6 +50,17 @@ def find_table(call: Call, database: str, name: str) -> Found:
 def found(door: Door, table: Table) -> Found:
     """Return a table with its entry."""
     return Found(table, door.entries.entry(table))
+
+
+def find_many(call: Call, names: Sequence[TableName]) -> Iterator[Found]:
+    """Yield those of many tables and views that exist and have names of Calve, in the order of the names."""
+    own = {(table.database, table.name): table for table in call.door.catalog.table_entries.find(names)}
+    for name in names:
+        # Iceberg tables of engines are not among Calve's own.
+        with suppress(NotFoundError, InvalidIdentifierError):
+            table = own.get(name) or call.door.catalog.get_table(str(name))
+            if name == (table.database, table.name):
+                yield found(call.door, table)
 
 
 def found_whole(door: Door, table: Table) -> Found:

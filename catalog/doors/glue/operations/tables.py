@@ -15,15 +15,16 @@ from catalog.doors.glue.failures import glue_error, invalid_input
 from catalog.doors.glue.forms.tables import table_from_glue
 from catalog.doors.glue.names import table_name, to_glue
 from catalog.doors.glue.operations.databases import find_database
-from catalog.doors.glue.operations.finding import find_table, found, found_whole, shown
+from catalog.doors.glue.operations.finding import find_many, find_table, found, found_whole, shown
 from catalog.doors.glue.operations.indexes import definitions_of
 from catalog.doors.glue.operations.versions import require_version
-from catalog.doors.glue.tokens import make_token, read_token, sorted_page
+from catalog.doors.glue.tokens import make_token, read_token
 from catalog.doors.serving.access import Role
 from catalog.errors import CatalogError
 from catalog.files.locations import comparable
 from catalog.metastores.types import HiveTable
 from catalog.model import Table
+from catalog.model.identifiers import TableName
 
 _NAME_FIELDS = ("Name", "DatabaseName", "CatalogId")
 _TYPE_FIELDS = (*_NAME_FIELDS, "TableType")
@@ -141,14 +142,17 @@ def _chosen(call: Call, table: dict[str, Any]) -> dict[str, Any]:
 
 def _list(call: Call) -> Answer:
     database = find_database(call, call.members["DatabaseName"]).name
-    tables = call.door.catalog.list_tables(database)
-    if expression := call.members.get("Expression"):
-        tables = matching(expression, tables, lambda table: to_glue(table.name))
-    page, token = sorted_page(call.operation, call.members, tables, lambda table: table.name)
-    answer: dict[str, Any] = {
-        "TableList": [_chosen(call, shown(call.door, found_whole(call.door, table))) for table in page]
-    }
-    return answer if token is None else {**answer, "NextToken": token}
+    [after] = read_token(call.operation, call.members, [{str}]) or [None]
+    size, expression = call.members.get("MaxResults", 100), call.members.get("Expression")
+    # A pattern needs all names, but only the definitions of the tables on the page.
+    names = call.door.catalog.table_names(database, after=after, limit=None if expression else size + 1)
+    if expression:
+        names = matching(expression, names, to_glue)
+    page = [TableName(database, name) for name in names[:size]]
+    answer: dict[str, Any] = {"TableList": [_chosen(call, shown(call.door, table)) for table in find_many(call, page)]}
+    if len(names) > size:
+        answer["NextToken"] = make_token(call.operation, call.members, [names[size - 1]])
+    return answer
 
 
 def matching(expression: str, items: Sequence[Any], name_of: Callable[[Any], str]) -> list[Any]:

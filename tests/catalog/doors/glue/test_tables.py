@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog
+from catalog.tables import definitions
 from tests.support.effort import effort
 from tests.support.glue_door import GlueDoor, table_input
 
@@ -270,6 +271,22 @@ def test_errors_of_tables(glue: Any) -> None:
     code, message = refused(glue.create_table, **DEMO, TableInput=long)
     assert code == "ValidationException"
     assert "'tableInput.storageDescriptor.columns.1.member.type' failed to satisfy constraint" in message
+
+
+def test_a_page_reads_no_definitions_of_other_tables(glue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        glue.create_table(**DEMO, TableInput=table_input(name))
+    read: list[str] = []
+    make = definitions._table
+    monkeypatch.setattr(definitions, "_table", lambda *row: read.append(row[1].name) or make(*row))
+    for more in ({}, {"Expression": "t.*"}):
+        read.clear()
+        page = glue.get_tables(**DEMO, **more, MaxResults=3)
+        assert sorted(read) == [table["Name"] for table in page["TableList"]] == names[:3]
+        read.clear()
+        page = glue.get_tables(**DEMO, **more, MaxResults=3, NextToken=page["NextToken"])
+        assert sorted(read) == [table["Name"] for table in page["TableList"]] == names[3:6]
 
 
 def test_tables_are_listed_by_patterns_and_in_pages(glue: Any) -> None:
