@@ -94,7 +94,7 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
         if table.is_stored_as_iceberg:
             written = write_partition_files(rows, table, _checked(rows, table), staging, is_placed=is_placed)
         else:
-            options = writer_options(catalog, table.format)
+            options = writer_options(catalog, table)
             _write(rows, table, f"{folder}/{STAGED_DATA}", options, is_placed=is_placed)
     validated = operation.report.get(ValidateSourceJob.script, {})
     read_rows = validated["rows"] if is_placed else _rows_read(source, read)
