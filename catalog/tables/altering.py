@@ -31,6 +31,7 @@ from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import ColumnLike, check_columns, normalise_columns, normalise_location
 from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
+from catalog.tables.spark_schema import with_spark_schema
 from catalog.tables.table_versions import details_of_change
 from catalog.types.key_types import recorded_key_type
 
@@ -109,6 +110,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
     location, kind = _moved(connection, definitions, table, change.location)
     name = change.rename_to or table.name
     properties = definitions.changed_properties(table, change.properties)
+    properties = with_spark_schema(properties, TableColumns.of(table), columns)
     if name != table.name:
         properties.pop(CREATED_AS, None)
     definitions.update_table(

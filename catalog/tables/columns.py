@@ -298,6 +298,12 @@ def _are_lossless(kind: str, before: str, after: str) -> bool:
     )
 
 
+def parts_of_type(text: str) -> tuple[str, list[str]]:
+    """Return the kind of a nested type, and the parts between its brackets; of another type, itself and no parts."""
+    match = _NESTED.fullmatch(text.strip())
+    return (text.strip(), []) if match is None else (match[1], _parts(match[2]))
+
+
 def _parts(text: str) -> list[str]:
     """Split a string at commas outside brackets."""
     parts, depth = [""], 0

@@ -1,17 +1,26 @@
-"""Columns of Spark's own tables, which Spark stores in table parameters if Hive cannot represent them."""
+"""Columns of the tables that Spark has created, which Spark stores in table parameters and reads from there."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from catalog.model import Column
+from catalog.tables.columns import TableColumns, parts_of_type
 
 PROVIDER = "spark.sql.sources.provider"
 SCHEMA = "spark.sql.sources.schema"
+_SCHEMA_TEXT = re.compile(re.escape(SCHEMA) + r"(\.numParts|\.part\.[0-9]+)?")
+_COLUMN_LISTS = re.compile(re.escape(SCHEMA) + r"\.(part|bucket|sort)Col\.[0-9]+")
+_STATISTICS = re.compile(r"spark\.sql\.statistics\.colStats\.(.+)\.[A-Za-z]+")
+_LONGEST = 4_000
+"""The length of a parameter in Hive's metastore, into whose size Spark divides a schema."""
+
 _PLACEHOLDER = (("col", "array<string>"),)
 
+_SIZED = re.compile(r"\b(char|varchar)\(")
 _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 _SPARK_NAMES = {name: spark_name for spark_name, name in _NAMES.items()}
 OWN_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
@@ -41,7 +50,7 @@ def real_columns(
 
 
 def spark_parameters(provider: str, columns: Iterable[Column], keys: Iterable[Column]) -> dict[str, str]:
-    """Return the parameters that make a table one of Spark's own, whose types are not nested.
+    """Return the parameters that make a table one of Spark's own.
 
     Source: Spark's `HiveExternalCatalog.tableMetaToTableProps`.
     """
@@ -57,12 +66,89 @@ def spark_parameters(provider: str, columns: Iterable[Column], keys: Iterable[Co
 
 
 def _spark_field(column: Column) -> dict[str, Any]:
-    is_sized = column.type.startswith(("char(", "varchar("))
-    metadata = {OWN_TYPE: column.type} if is_sized else {}
+    metadata = {OWN_TYPE: column.type} if _SIZED.search(column.type) else {}
     if column.comment is not None:
         metadata["comment"] = column.comment
-    spark_type = "string" if is_sized else _SPARK_NAMES.get(column.type, column.type)
-    return {"name": column.name, "type": spark_type, "nullable": True, "metadata": metadata}
+    return {"name": column.name, "type": _spark_type(column.type), "nullable": True, "metadata": metadata}
+
+
+def _spark_type(text: str) -> str | dict[str, Any]:
+    """Return a type in Hive's notation as Spark's JSON has it; the inverse of `_hive_type`, but for sized strings."""
+    kind, parts = parts_of_type(text)
+    match kind:
+        case "array":
+            return {"type": "array", "elementType": _spark_type(parts[0]), "containsNull": True}
+        case "map":
+            key, value = map(_spark_type, parts)
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+        case "struct":
+            named = [part.partition(":") for part in parts]
+            fields = [
+                {"name": name.strip().strip("`"), "type": _spark_type(part), "nullable": True, "metadata": {}}
+                for name, _, part in named
+            ]
+            return {"type": "struct", "fields": fields}
+    return "string" if _SIZED.match(kind) else _SPARK_NAMES.get(kind, kind)
+
+
+def with_spark_schema(parameters: Mapping[str, str], before: TableColumns, after: TableColumns) -> dict[str, str]:
+    """Return the parameters of a table after a change of its columns; unchanged if Spark has not created it.
+
+    Columns that stay as they are keep what only Spark knows of them, such as defaults. Spark's statistics of columns
+    that have another name or type, or are dropped, are removed.
+
+    Source: Spark's `HiveExternalCatalog.tableMetaToTableProps`, and `CatalogTable.splitLargeTableProp`.
+    """
+    text = schema_text(parameters)
+    if text is None or (before.columns, before.keys) == (after.columns, after.keys):
+        return dict(parameters)
+    known = {field["name"].lower(): field for field in json.loads(text)["fields"]}
+    old = {column.id: column for column in (*before.columns, *before.keys)}
+    fields = [_changed_field(known, old.get(column.id), column) for column in (*after.columns, *after.keys)]
+    names = {old[column.id].name: column.name for column in (*after.columns, *after.keys) if column.id in old}
+    same = {column.name for column in (*after.columns, *after.keys) if old.get(column.id) == column}
+    changed = {}
+    for name, value in parameters.items():
+        if (match := _COLUMN_LISTS.fullmatch(name)) is not None:
+            value = names.get(value.lower(), value)
+        elif (match := _STATISTICS.match(name)) is not None and match[1].lower() not in same:
+            continue
+        if not _SCHEMA_TEXT.fullmatch(name):
+            changed[name] = value
+    return {**changed, **_stored_schema({"type": "struct", "fields": fields})}
+
+
+def _changed_field(known: Mapping[str, dict[str, Any]], old: Column | None, new: Column) -> dict[str, Any]:
+    field = _spark_field(new)
+    same = None if old is None else known.get(old.name)
+    if old is None or same is None:
+        return field
+    metadata = {name: value for name, value in same.get("metadata", {}).items() if name not in ("comment", OWN_TYPE)}
+    return {
+        **same,
+        "name": same["name"] if old.name == new.name else new.name,
+        "type": same["type"] if old.type == new.type else field["type"],
+        "metadata": {**metadata, **field["metadata"]},
+    }
+
+
+def _stored_schema(schema: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+    if len(text) <= _LONGEST:
+        return {SCHEMA: text}
+    parts = [text[start : start + _LONGEST] for start in range(0, len(text), _LONGEST)]
+    stored = {f"{SCHEMA}.part.{number}": part for number, part in enumerate(parts)}
+    return {f"{SCHEMA}.numParts": str(len(parts)), **stored}
+
+
+def column_defaults(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that Spark gives a default in rows without them, each with the default as an expression.
+
+    Source: Spark's `ResolveDefaultColumnsUtils.CURRENT_DEFAULT_COLUMN_METADATA_KEY`.
+    """
+    fields = json.loads(schema_text(parameters) or '{"fields": []}')["fields"]
+    defaults = {field["name"].lower(): field.get("metadata", {}).get("CURRENT_DEFAULT") for field in fields}
+    return {name: text for name, text in defaults.items() if text is not None}
 
 
 def schema_text(parameters: Mapping[str, str]) -> str | None:
