@@ -29,8 +29,6 @@ def test_duckdb_reads_and_appends(catalog: Catalog, rest: RestCatalog, duck: duc
     duck.execute("INSERT INTO lake.demo.notes VALUES (3, 'c')")
     assert rest.load_table("demo.notes").scan().to_arrow().num_rows == 3
     assert duck.sql("SELECT note FROM lake.demo.visits WHERE id > 10").fetchall() == [("b",)]
-    # Tables with a scheme have a sort order, which DuckDB does not apply: their files need not be sorted.
-    duck.execute("SET unsafe_iceberg_ignore_sort_order = true")
     duck.execute("INSERT INTO lake.demo.visits VALUES ('c', 25)")
     partitions = catalog.scheme_partitions("demo.visits")
     assert sum(partition.row_count for partition in partitions) == 3
