@@ -21,7 +21,7 @@ _COLUMNS = ("partition", "row_count", "size_bytes", "file_count")
 
 def show_partitions(context: Context, statement: m.ShowPartitions) -> StatementResult:
     """Run SHOW PARTITIONS, in the logical order of a scheme or in the order of partition values."""
-    table = context.catalog.get_table(context.name(statement.table))
+    table = context.catalog.get_table(context.name(statement.table), is_strict=True)
     rows = _of_scheme(context, table, statement) if table.scheme else _of_values(context, table, statement)
     return StatementResult(_COLUMNS, rows, brief_columns=1)
 
