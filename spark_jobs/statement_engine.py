@@ -45,7 +45,7 @@ from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.explaining import explain_query
 from spark_jobs.queries.query import PrunedQuery, prune_query
-from spark_jobs.queries.table_names import may_read, reads_iceberg
+from spark_jobs.queries.table_names import may_read, needs_packages
 from spark_jobs.queries.views import expression_with_views, merge_with_views, with_views
 from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
@@ -88,7 +88,7 @@ class SparkEngine:
         return self._spark
 
     def _spark_with_packages(self) -> SparkSession:
-        """Return the session; restart the engine's own session with packages if it cannot read Iceberg tables."""
+        """Return the session; restart the engine's own session with packages if it cannot read Iceberg and Avro."""
         if self._is_own and (self._spark is None or not has_packages(self._spark, avro=True)):
             if self._spark is not None:
                 stop_session(self._spark)
@@ -136,8 +136,8 @@ class SparkEngine:
 
     def _pruned(self, query: str, database: str) -> PrunedQuery:
         sql = with_views(self._catalog, query, database)
-        needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
-        spark = self._spark_with_packages() if needs_iceberg else self.spark
+        has_to_change = self._is_own and needs_packages(self._catalog, sql, database)
+        spark = self._spark_with_packages() if has_to_change else self.spark
         # Parsed by Spark first, because it has the best error messages.
         check_syntax(spark, query)
         return prune_query(spark, sql, catalog=self._catalog, untrusted=query)
@@ -239,7 +239,7 @@ class SparkEngine:
         files, warning = self._files_to_load(operation, table, path, files, adds_again=adds_again)
         request = {STATEMENT_FILES: [asdict(file) for file in files]}
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
-            spark = self._session_for(table)
+            spark = self._spark_with_packages() if job.source_format == "avro" else self._session_for(table)
             source = read_source(spark, files, job, table)
             refuse_missing_keys(spark, source, job, table.placing_columns)
             with naming_bad_rows(source):
@@ -416,11 +416,11 @@ class SparkEngine:
     ) -> Mapping[str, Any]:
         """Run a step of a load; see `catalog.statements.engine.Engine`."""
         with engine_errors(step):
-            needs_packages = self._catalog.loading.needs_packages({**request, "table": operation.table})
+            is_needed = self._catalog.loading.needs_packages({**request, "table": operation.table})
             if self._is_own and self._spark is None:
-                packages = spark_packages(avro=True) if needs_packages else ()
+                packages = spark_packages(avro=True) if is_needed else ()
                 self._spark = start_session(_NAME, self._catalog.storage.url, packages, conf)
-            spark = self._spark_with_packages() if needs_packages else self.spark
+            spark = self._spark_with_packages() if is_needed else self.spark
             with attempt_here(self._catalog, operation, step) as attempt:
                 fields = {**request, "operation_id": operation.id, "step": step, "attempt": attempt}
                 job = request_type(step).from_json(json.dumps(fields))
@@ -430,15 +430,11 @@ class SparkEngine:
         return dict(self._catalog.operations.get(operation.id).report[step])
 
     def _session_for(self, table: Table, *expressions: str) -> SparkSession:
-        """Return the session, with Iceberg's runtime if that reads the table, or one in a subquery of an expression."""
-        needs_iceberg = (
-            table.is_iceberg
-            or table.engine_location is not None
-            or any(
-                reads_iceberg(self._catalog, f"SELECT (\n{expression}\n)", table.database) for expression in expressions
-            )
+        """Return the session, with packages if the table needs them, or one in a subquery of an expression."""
+        is_needed = table.needs_packages or any(
+            needs_packages(self._catalog, f"SELECT (\n{expression}\n)", table.database) for expression in expressions
         )
-        return self._spark_with_packages() if needs_iceberg else self.spark
+        return self._spark_with_packages() if is_needed else self.spark
 
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Make a change of a table's partitions that moves rows."""

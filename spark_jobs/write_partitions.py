@@ -94,9 +94,8 @@ def _write_rows(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob, 
         if table.is_stored_as_iceberg:
             written = write_partition_files(rows, table, _checked(rows, table), staging, is_placed=is_placed)
         else:
-            options = writer_options(catalog, table.format)
             data = spark_path(f"{table.location}/{begin_staging(table, staging)}")
-            _write(rows, table, data, options, is_placed=is_placed)
+            _write(rows, table, data, writer_options(catalog, table), is_placed=is_placed)
     validated = operation.report.get(ValidateSourceJob.script, {})
     read_rows = validated["rows"] if is_placed else _rows_read(source, read)
     if not table.is_stored_as_iceberg:

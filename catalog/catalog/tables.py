@@ -155,11 +155,15 @@ class TableMethods(Core):
                 return self.get_table(name)
             raise
 
-    def get_table(self, name: str) -> Table:
+    def get_table(self, name: str, *, is_strict: bool = False) -> Table:
         """Return a table or view, after taking in what other engines have committed to it, if Calve can follow.
+
+        Args:
+            is_strict: Refuse commits that Calve cannot follow; otherwise a warning is logged.
 
         Raises:
             TableNotFoundError, DatabaseNotFoundError: It does not exist.
+            UnsupportedCommitError, UnreadableMetadataError, StorageError: Calve cannot follow.
         """
         table = self._definitions.get_table(name)
         if table.is_only_iceberg:
@@ -172,6 +176,8 @@ class TableMethods(Core):
         try:
             catch_up(self.storage, self._definitions, table, lock_ms=READER_MS)
         except (UnsupportedCommitError, UnreadableMetadataError, StorageError, CatalogLockedError) as error:
+            if is_strict:
+                raise
             warn(error)
         return self._definitions.get_table(name)
 
@@ -233,9 +239,9 @@ class TableMethods(Core):
         """Change a table: its name (in the same database), columns, keys, properties, location or description.
 
         A view supports only changes of name, properties and description. No file is changed: Calve identifies columns
-        by ids, and reads each file by the names that it was written with (`catalog.tables.columns`). An engine that
-        reads the folder by current names, as Hive does, sees null in files that have a column under another name.
-        Folders of partitions keep the old name of a renamed key.
+        by ids, and reads each file by the names that it was written with (`catalog.tables.columns`). Other engines read
+        the folders of a Hive-style table by its present names, so once it has Parquet, ORC or Avro files, its columns
+        keep their names. Folders of partitions keep the old name of a renamed key.
 
         Args:
             add_columns: New columns, added after the others, but before the partition column of a scheme. A new column
@@ -259,8 +265,10 @@ class TableMethods(Core):
             TableAlreadyExistsError: The new name is taken.
             InvalidTableError: A column's new name is taken, a column is unknown, or existing partitions prevent the
                 change.
-            UnsupportedChangeError: Existing files cannot be read as a column's new type, or the table needs a column
+            UnsupportedChangeError: Existing files cannot be read as a column's new type, other engines would not find
+                a renamed column in them, a new column has the name of a former one there, or the table needs a column
                 that would be dropped.
+            StorageError: The folder of an unpartitioned table cannot be listed.
             InvalidKeyTypeError: A partition key cannot have this type.
             IndexedKeyError: A partition index prevents the change of a key.
             NotATableError: It is a view, which does not support the change.

@@ -28,7 +28,6 @@ from catalog.files.filesystem import Folder
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, hold_pointer, insert_pointer, move_pointer, rename_pointer
 from catalog.model import Table
-from catalog.schemes.model import SchemeType
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import CatalogRow, TableRow
 from catalog.tables.schemes import scheme_from_json
@@ -330,9 +329,8 @@ def published_definition(connection: Connection, table: Table) -> Definition:
     sort_columns: tuple[str, ...] = ()
     if (scheme := table.scheme) is not None:
         properties[SCHEME_PROPERTY] = json.dumps(scheme.as_json(), separators=(",", ":"))
-        # Rows that engines sort by the partition column are in few partitions per file; hashes have no such order.
-        placed_by = () if scheme.type is SchemeType.HASH else (scheme.column,)
-        sort_columns = tuple(dict.fromkeys((*placed_by, *scheme.sort_columns)))
+        # Only the requested order: DuckDB refuses to write into a table that has one.
+        sort_columns = tuple(dict.fromkeys(scheme.sort_columns))
     writer = str(connection.scalar(select(CatalogRow.identity)))
     at_ms = read_clock_ms(connection)
     return Definition(published_layout(table), table.location, writer, at_ms, sort_columns, properties)

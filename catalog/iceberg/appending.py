@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile, write_manifest
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField
 
 from catalog.errors import ColumnsDifferError
 from catalog.iceberg.layout import Layout, highest_mapped_id, map_unknown
-from catalog.iceberg.manifests import WrittenManifest
+from catalog.iceberg.manifests import SingleManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
 from catalog.iceberg.metrics import metrics_modes
 from catalog.iceberg.storage import file_io
@@ -176,7 +176,7 @@ def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -
     """Write a manifest with PyIceberg; its files are added by the snapshot that includes the manifest."""
     output = file_io(path).new_output(path)
     # Without a snapshot id, which the files inherit.
-    with write_manifest(2, layout.spec, layout.schema, output, None, _CODEC) as writer:  # type: ignore[arg-type]
+    with SingleManifestWriter(layout.spec, layout.schema, output, None, _CODEC) as writer:  # type: ignore[arg-type]
         for entry in entries:
             writer.add_entry(
                 ManifestEntry.from_args(

@@ -9,6 +9,7 @@ Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/doc
 from __future__ import annotations
 
 import io
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -23,11 +24,15 @@ from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
+    ManifestWriterV2,
     PartitionFieldSummary,
     construct_partition_summaries,
-    write_manifest,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
-from pyiceberg.typedef import Record
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record, TableVersion
 
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.iceberg.footers.facts import FileFacts
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 TARGET_BYTES = 8 << 20
 """Iceberg's own default, `commit.manifest.target-size-bytes`."""
 
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _BLOCK_BYTES = 1 << 16
 _SYNC_BYTES = 16
 _LEVEL = 1
@@ -436,5 +442,25 @@ def _header(layout: Layout) -> bytes:
             f"this version of PyIceberg writes manifests with other fields: {field_names}; use the pinned version"
         )
     header = _Header()
-    write_manifest(2, layout.spec, layout.schema, header, 0, "deflate").__enter__()
+    SingleManifestWriter(layout.spec, layout.schema, header, 0, "deflate").__enter__()
     return header.content.getvalue()
+
+
+class SingleManifestWriter(ManifestWriterV2):
+    """PyIceberg's writer, with names of partition fields that all readers of Avro allow.
+
+    PyIceberg keeps letters beyond ASCII, which Avro does not have in names; DuckDB ends its process then. Readers find
+    the fields by ids.
+    """
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        fields = [
+            field.model_copy(update={"name": _BEYOND_ASCII.sub(_escaped, field.name)}) for field in self._spec.fields
+        ]
+        partition_type = PartitionSpec(*fields, spec_id=self._spec.spec_id).partition_type(self._schema)
+        data_file = data_file_with_partition(partition_type, format_version)
+        return manifest_entry_schema_with_data_file(format_version, data_file)
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return f"_x{ord(character[0]):X}"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from catalog.errors import UnsupportedSourceTableError
 from catalog.importing.formats import file_format
-from catalog.importing.spark_schema import real_columns, spark_provider
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.model.partition_names import NULL_TEXTS, partition_path
 from catalog.tables.normalising import normalise_columns, normalise_location
 from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
+from catalog.tables.spark_schema import real_columns, spark_provider
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
 

@@ -22,7 +22,6 @@ from catalog.errors import (
 from catalog.importing.definition import Definition, Partitions, definition_of
 from catalog.importing.partitions import ImportOptions, PartitionImport
 from catalog.importing.reports import ImportOutcome, PartitionCounts, TableReport
-from catalog.importing.spark_schema import spark_provider
 from catalog.importing.tables import create_table, differences, find_table, refuse_other, unborn_table, update_table
 from catalog.metastores.address import Selection, SourceAddress
 from catalog.metastores.source import Source, open_source
@@ -34,6 +33,7 @@ from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.ownership import claim_location
+from catalog.tables.spark_schema import spark_provider
 
 log = logging.getLogger(__name__)
 

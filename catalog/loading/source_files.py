@@ -158,7 +158,7 @@ class SourceFiles:
         if "avro" in (request.get("source_format"), request.get("format")):
             return True
         known = self._known_table(request["table"])
-        return known is not None and known.engine_location is not None
+        return known is not None and known.needs_packages
 
     @staticmethod
     def discovered_files(operation: Operation) -> list[FileInfo]:

@@ -27,6 +27,7 @@ from catalog.storage.bulk import among
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import DataFileRow, OperationRow, PartitionRow
+from catalog.tables.checks import bucket_count
 
 MOST = 10_000
 """The maximum number of partitions of a plan; the next run finds the others."""
@@ -177,7 +178,8 @@ def rules_of(table: Table) -> CompactionRules:
 def is_compacted(table: Table) -> bool:
     """Return whether partitions of a table can be compacted by Calve; Iceberg's own procedure does it for others."""
     is_partitioned = bool(table.partition_keys) or table.scheme is not None
-    return is_partitioned and not table.is_view and not table.is_iceberg and table.format.is_readable
+    is_written = table.format.is_readable and bucket_count(table) is None
+    return is_partitioned and not table.is_view and not table.is_iceberg and is_written
 
 
 def require_compacted(table: Table) -> None:
@@ -195,6 +197,8 @@ def require_compacted(table: Table) -> None:
         reason = "is an Iceberg table, which Iceberg's rewrite_data_files compacts"
     elif not table.partition_keys:
         reason = "has no partition keys"
+    elif bucket_count(table) is not None:
+        reason = "has buckets, which Calve does not write"
     raise UnsupportedChangeError(f"table {table.full_name} {reason}; compaction is for partitions that Calve writes")
 
 

@@ -196,6 +196,11 @@ class Table:
         return self.published_location if self.delete_file_count else None
 
     @property
+    def needs_packages(self) -> bool:
+        """Return whether Spark reads the files with packages besides its own jars: that of Iceberg, or of Avro."""
+        return self.is_iceberg or self.engine_location is not None or self.format is FileFormat.AVRO
+
+    @property
     def is_view(self) -> bool:
         """Return whether this is a view."""
         return self.kind is TableKind.VIEW

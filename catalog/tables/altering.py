@@ -8,7 +8,8 @@ from dataclasses import InitVar, dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
 
-from catalog.errors import IndexedKeyError, InvalidTableError
+from catalog.errors import IndexedKeyError, InvalidTableError, UnsupportedChangeError
+from catalog.files.filesystem import Folder
 from catalog.files.locations import comparable
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.encoding import encode_packed
@@ -19,11 +20,18 @@ from catalog.storage.properties import FORMAT_PROPERTY, read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.tables.buckets import renamed_buckets
 from catalog.tables.checks import refuse_stored_as_iceberg, refuse_view
-from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
+from catalog.tables.columns import (
+    TableColumns,
+    check_type_change,
+    refuse_other_names,
+    refuse_used_columns,
+    scheme_column_last,
+)
 from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import ColumnLike, check_columns, normalise_columns, normalise_location
 from catalog.tables.own_properties import CREATED_AS, check_own_properties
 from catalog.tables.ownership import is_own_folder
+from catalog.tables.spark_schema import with_spark_schema
 from catalog.tables.table_versions import details_of_change
 from catalog.types.key_types import recorded_key_type
 
@@ -94,10 +102,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
         refuse_view(table, "has no columns, keys or location of its own to change")
     if change.is_structural or change.rename_to is not None:
         definitions.refuse_if_busy(connection, table)
-    knows_files = bool(table.partition_keys) or table.has_file_rows
-    columns, keys = changed_columns(
-        table, change, is_empty=knows_files and not definitions.has_partitions(connection, table)
-    )
+    columns, keys = _changed_columns(connection, definitions, table, change)
     if not table.is_view:
         is_recorded = table.details is not None
         check_columns(table.full_name, columns.columns, columns.keys, is_recorded=is_recorded)
@@ -105,6 +110,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
     location, kind = _moved(connection, definitions, table, change.location)
     name = change.rename_to or table.name
     properties = definitions.changed_properties(table, change.properties)
+    properties = with_spark_schema(properties, TableColumns.of(table), columns)
     if name != table.name:
         properties.pop(CREATED_AS, None)
     definitions.update_table(
@@ -137,6 +143,24 @@ def _moved(
     return location, table.kind if is_own else TableKind.EXTERNAL
 
 
+def _changed_columns(
+    connection: Connection, definitions: Definitions, table: Table, change: TableChange
+) -> tuple[TableColumns, dict[str, Column]]:
+    if table.partition_keys or table.has_file_rows:
+        return changed_columns(table, change, is_empty=not definitions.has_partitions(connection, table))
+    try:
+        return changed_columns(table, change, is_empty=False)
+    except UnsupportedChangeError:
+        # Only the folder shows whether an unpartitioned table has files.
+        if table.is_view or _has_files(table):
+            raise
+        return changed_columns(table, change, is_empty=True)
+
+
+def _has_files(table: Table) -> bool:
+    return any(not is_folder for _, is_folder in Folder(table.location).entries(recursive=True))
+
+
 def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tuple[TableColumns, dict[str, Column]]:
     """Return the columns after a change, and the partition keys (old name → key, in the new order).
 
@@ -145,10 +169,14 @@ def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tup
 
     Raises:
         InvalidTableError: A change names an unknown column, or a new order does not list each name once.
-        UnsupportedChangeError: Existing files cannot be read as the new type, or the table needs a dropped column.
+        UnsupportedChangeError: Existing files cannot be read as the new type, other engines would not find a column
+            in them, or the table needs a dropped column.
     """
     before = TableColumns.of(table)
-    known = {column.name: column for column in (*table.columns, *table.partition_keys)}
+    is_without_files = is_empty and not table.has_file_rows
+    if is_without_files:
+        before = before.without_files()
+    known = {column.name: column for column in (*before.columns, *before.keys)}
     if unknown := [name for name in change.changed if name not in known]:
         raise InvalidTableError(
             f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
@@ -171,7 +199,11 @@ def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tup
             by_name[name] for name in _order(table.full_name, "columns", list(by_name), change.column_order)
         )
     columns = scheme_column_last(columns, None if table.scheme is None else table.scheme.column)
-    return replace(after, columns=columns, keys=tuple(keys.values())).numbered(), keys
+    after = replace(after, columns=columns, keys=tuple(keys.values())).numbered()
+    if is_without_files:
+        return after.without_files(), keys
+    refuse_other_names(table, before, after)
+    return after, keys
 
 
 def _order(table: str, what: str, names: Sequence[str], order: Sequence[str] | None) -> Sequence[str]:

@@ -113,16 +113,41 @@ def require_readable_format(table: Table, own_format: FileFormat | None = None) 
 
 
 def require_loadable(table: Table) -> None:
-    """Refuse to load rows into what is no table, or has files that Calve does not write.
+    """Refuse to write rows into what is no table, or has files that Calve does not write.
 
     Raises:
         NotATableError: It is a view.
         IcebergTableError: It is an Iceberg table.
         UnsupportedFormatError: Calve only records the format.
+        UnsupportedChangeError: It has buckets.
     """
     refuse_view(table, "has no rows of its own to add to")
     refuse_iceberg(table)
     require_readable_format(table)
+    _refuse_buckets(table)
+
+
+def bucket_count(table: Table) -> int | None:
+    """Return the number of buckets in which engines look for a table's rows; None without buckets.
+
+    Source: Spark's `HiveExternalCatalog` (`DATASOURCE_SCHEMA_NUMBUCKETS`).
+    """
+    if table.has_file_rows:
+        return None
+    if table.buckets is not None:
+        return table.buckets.count
+    text = table.properties.get("spark.sql.sources.schema.numBuckets", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _refuse_buckets(table: Table) -> None:
+    """Refuse to write files that other engines would take for buckets, and join wrongly."""
+    if (count := bucket_count(table)) is not None:
+        raise UnsupportedChangeError(
+            f"table {table.full_name} has {count} buckets, which engines find by the names of files, and Calve writes "
+            "files without buckets; write the rows with the engine that made the table, or copy it to a table without "
+            "buckets with CREATE TABLE … AS SELECT"
+        )
 
 
 def require_value_rows(table: Table) -> None:

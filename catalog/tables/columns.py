@@ -19,6 +19,7 @@ from typing import Any
 from catalog.errors import InvalidTableError, UnsupportedChangeError
 from catalog.model import Column, FileFormat, Table
 
+_FOUND_BY_NAME = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 NESTED_TYPE = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
 
 
@@ -78,6 +79,11 @@ class TableColumns:
             columns=tuple(column for column in self.columns if column not in dropped),
             dropped=(*self.dropped, *dropped),
         )
+
+    def without_files(self) -> TableColumns:
+        """Return a copy for a table without files: no column has another name in files, and none is kept for them."""
+        columns = tuple(replace(column, file_names=()) for column in self.columns)
+        return replace(self, columns=columns, dropped=())
 
     def renamed(self, column: Column, new: Column) -> Column:
         """Return a column with a new name, type or comment, but the same id and all its names in files.
@@ -148,6 +154,33 @@ def _free_name(name: str, owners: Mapping[str, int]) -> str:
 def scheme_column_last(columns: Sequence[Column], column: str | None) -> tuple[Column, ...]:
     """Return the columns in their order, but with a scheme's partition column, if any, at the end."""
     return tuple(sorted(columns, key=lambda candidate: candidate.name == column))
+
+
+def refuse_other_names(table: Table, before: TableColumns, after: TableColumns) -> None:
+    """Refuse a change after which a column of a Hive-style table has another name in its files.
+
+    Only Calve knows the names in files. Other engines find columns by the name in the catalog, so they would read null,
+    or the values of another column, and Calve would not find those that they write. By position, they find the columns
+    of CSV files, which the front doors do not show once positions differ (`catalog.doors.entries.csv_tables`).
+
+    Raises:
+        UnsupportedChangeError: A column gets another name, or the name of another column in files.
+    """
+    if table.has_file_rows or table.format not in _FOUND_BY_NAME:
+        return
+    known = {column.id: column for column in before.columns}
+    for column in after.columns:
+        old = known.get(column.id)
+        if not column.file_names or (old is not None and old.file_names == column.file_names):
+            continue
+        change = "be added again" if old is None else f"become {column.name}"
+        reason = "a former column has that name in its files" if old is None else "its files have the column's old name"
+        raise UnsupportedChangeError(
+            f"table {table.full_name}: column {(old or column).name} cannot {change}, because {reason}, by which other "
+            "engines read it; migrate the table to Iceberg, which finds columns by ids, with CALL "
+            f"iceberg.system.migrate(schema_name => '{table.database}', table_name => '{table.name}'), or add a column "
+            "of another name"
+        )
 
 
 def file_layout(table: Table, file_format: FileFormat) -> tuple[Column, ...]:
@@ -263,6 +296,12 @@ def _are_lossless(kind: str, before: str, after: str) -> bool:
         old_field[0] == new_field[0] and _is_lossless(old_field[2], new_field[2])
         for old_field, new_field in zip(old_fields, new_fields, strict=False)
     )
+
+
+def parts_of_type(text: str) -> tuple[str, list[str]]:
+    """Return the kind of a nested type, and the parts between its brackets; of another type, itself and no parts."""
+    match = _NESTED.fullmatch(text.strip())
+    return (text.strip(), []) if match is None else (match[1], _parts(match[2]))
 
 
 def _parts(text: str) -> list[str]:

@@ -18,6 +18,7 @@ from catalog.tables.altering import TableChange, changed_columns
 from catalog.tables.columns import TableColumns, with_columns
 from catalog.tables.definitions import Definitions
 from catalog.tables.normalising import check_columns
+from catalog.tables.spark_schema import with_spark_schema
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ class Evolution:
             ConflictError: As for `of`.
         """
         after = self.of(table)
-        definitions.update_table(connection, table, columns=TableColumns.of(after))
+        columns = TableColumns.of(after)
+        properties = with_spark_schema(dict(table.properties), TableColumns.of(table), columns)
+        definitions.update_table(connection, table, columns=columns, properties=properties)
         return after
 
 

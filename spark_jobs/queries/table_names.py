@@ -31,8 +31,8 @@ def nodes_of_text(sql: str) -> list[exp.Table]:
     return table_nodes(tree) if isinstance(tree, exp.Query) else []
 
 
-def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
-    """Return whether SQL text is a SELECT that refers to a table that Iceberg's reader reads.
+def needs_packages(catalog: Catalog, sql: str, database: str) -> bool:
+    """Return whether SQL text is a SELECT that refers to a table that Spark reads with packages (`Table`).
 
     Args:
         database: The database of table names without one.
@@ -40,8 +40,7 @@ def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
     nodes = nodes_of_text(sql)
     tables = ((node, named_table(catalog, node, database)) for node in nodes)
     return any(
-        table is not None and (is_read_by_iceberg(node, table) or table.engine_location is not None)
-        for node, table in tables
+        table is not None and (is_read_by_iceberg(node, table) or table.needs_packages) for node, table in tables
     )
 
 

@@ -26,6 +26,7 @@ from catalog.files.filesystem import FileInfo
 from catalog.model import Column
 from catalog.settings.contracts import ContractMode
 from catalog.tables.evolution import evolved
+from catalog.tables.spark_schema import column_defaults
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_checks import CORRUPT, FILE, Target, UnfitFilesError
 from spark_jobs.rows.value_checks import checked_column
@@ -197,5 +198,9 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
             f"{', '.join(sorted(missing)) or 'none'}, unknown {', '.join(sorted(unknown))}. Correct the file; or alter "
             "the table first; or say in `contract` of the table's entry what becomes of such columns: evolve, "
             "discard_row or discard_value"
+        )
+    for name in sorted(missing & column_defaults(table.properties).keys()):
+        raise UnfitFilesError(
+            f"has no column {name}, for which Spark has a default that Calve does not apply; add the column to the file"
         )
     return missing

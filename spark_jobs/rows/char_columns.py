@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructType
 
 from catalog import Table
-from catalog.importing.spark_schema import OWN_TYPE
 from catalog.model import Column
+from catalog.tables.spark_schema import OWN_TYPE
 
 _CHAR = re.compile(r"\bchar\s*\(", re.IGNORECASE)
 

@@ -12,6 +12,7 @@ from catalog import Catalog, FileFormat, Table
 from catalog.model import Column
 from catalog.tables.columns import NESTED_TYPE, file_layout
 from catalog.tables.own_files import base_name
+from spark_jobs.rows.avro_schemas import avro_schema
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 """A string type with a length."""
@@ -34,12 +35,18 @@ def file_options(file_format: FileFormat) -> dict[str, str]:
     return dict(_OPTIONS.get(file_format, {}))
 
 
-def writer_options(catalog: Catalog, file_format: FileFormat) -> dict[str, str]:
-    """Return the options to write data files with names by which PURGE recognises the catalog's own files.
+def writer_options(catalog: Catalog, table: Table) -> dict[str, str]:
+    """Return the options to write a table's data files, with names by which PURGE recognises the catalog's own files.
+
+    Raises:
+        UnsupportedFormatError: The format does not have the name or the type of a column.
 
     Source: `HadoopMapReduceCommitProtocol.getFilename` of Spark.
     """
-    options = {**file_options(file_format), **_WRITER_OPTIONS.get(file_format, {})}
+    options = {**file_options(table.format), **_WRITER_OPTIONS.get(table.format, {})}
+    if table.format is FileFormat.AVRO:
+        columns = written_columns(table)
+        options["avroSchema"] = avro_schema(table.full_name, ((name, column.type) for column, name, _ in columns))
     return {**options, "mapreduce.output.basename": base_name(catalog.storage.identity)}
 
 
@@ -77,7 +84,20 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
         if column.id not in names or NESTED_TYPE.match(column.type):
             # This also removes the field ids of a source from the fields of structs.
             value = value.cast(spark_type(column.type))
+        if table.format is FileFormat.AVRO and column.type == "timestamp":
+            value = _in_milliseconds(column, value)
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
+
+
+def _in_milliseconds(column: Column, value: SparkColumn) -> SparkColumn:
+    """Return a timestamp as Hive's Avro files have it, and refuse one that would lose digits."""
+    message = f.concat(
+        f.lit(f"column {column.name}: '"),
+        value.cast("string"),
+        f.lit("' has microseconds, but Hive's Avro files have milliseconds; use date_trunc('millisecond', …)"),
+    )
+    is_exact = f.unix_micros(value) % 1000 == 0
+    return f.when(value.isNull() | is_exact, value).otherwise(f.raise_error(message).cast("timestamp"))
 
 
 def stored_value(column: Column, file_format: FileFormat) -> SparkColumn:

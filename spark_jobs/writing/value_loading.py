@@ -298,7 +298,7 @@ def stage_rows(
     if keys:
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
-        writer.format(table.format).options(**writer_options(catalog, table.format)).save(folder)
+        writer.format(table.format).options(**writer_options(catalog, table)).save(folder)
     listed = list_staged(spark, table, staging)
     _compare(table, staging, check.finish(), listed)
     return listed

@@ -156,6 +156,12 @@ def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
         yield opened
 
 
+@pytest.fixture
+def names_of_earlier_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of Hive-style tables with files get other names, as in earlier versions, whose tables are still read."""
+    monkeypatch.setattr("catalog.tables.altering.refuse_other_names", lambda *_: None)
+
+
 @pytest.fixture(scope="session")
 def avro_package(spark: SparkSession) -> None:
     """Spark's reader of Avro, from Maven Central."""

@@ -30,7 +30,11 @@ from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
 from tests.support.migrating import Migrator
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.usefixtures("names_of_earlier_versions"),
+]
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 """For tests that do not depend on the database."""
@@ -311,12 +315,12 @@ def test_files_of_others_are_read_by_the_names_of_their_time(
     value_table: Callable[[str], None], catalog: Catalog, session: Any, tmp_path: Path
 ) -> None:
     value_table("parquet")
-    rename(catalog, "note", "remark")
     for number, name in enumerate(("note", "remark")):
         folder = tmp_path / f"foreign{number}"
         folder.mkdir()
         pq.write_table(pa.table({name: [name], "n": pa.array([number], pa.int32())}), folder / "file.parquet")
         catalog.add_partitions(TABLE, [NewPartition((str(number),), location=str(folder))])
+    rename(catalog, "note", "remark")
     assert rows(session, catalog) == [(0, "note", 0), (1, "remark", 1)]
 
 

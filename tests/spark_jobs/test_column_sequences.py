@@ -18,7 +18,11 @@ from spark_jobs.sessions.session import configure
 from tests.support.column_sequences import Sequence
 from tests.support.effort import effort
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.usefixtures("names_of_earlier_versions"),
+]
 
 SEQUENCES = effort(3, 500)
 

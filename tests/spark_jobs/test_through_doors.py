@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +94,31 @@ def _metrics(server: CalveServer) -> str:
 
     with urlopen(f"http://{server.address('metrics')}/metrics", timeout=10) as response:
         return str(response.read().decode())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_avro_rows_are_the_same_for_the_classes_of_hive(
+    session: HiveSpark, catalog: Catalog, catalog_url: str, warehouse: Path
+) -> None:
+    values = "(1, 'ab', 1.50, TIMESTAMP '2024-05-01 12:00:00.123', array(named_struct('x', 2)), 1)"
+    columns = "id smallint, c char(3), d decimal(5,2), t timestamp, a array<struct<x:int>>"
+    text = (
+        f"CREATE DATABASE shop; CREATE TABLE shop.facts ({columns}) PARTITIONED BY (k int) STORED AS AVRO; "
+        f"INSERT INTO shop.facts SELECT * FROM VALUES {values}"
+    )
+    selected = "SELECT id, c, d, date_format(t, 'yyyy-MM-dd HH:mm:ss.SSS') AS t, a[0].x AS x, k FROM shop.facts"
+    environment = {**os.environ, "CALVE_CATALOG_URL": catalog_url, "CALVE_WAREHOUSE": str(warehouse)}
+
+    def run(statements: str) -> list[dict[str, Any]]:
+        command = [sys.executable, "-m", "catalog.cli", "sql", "--json", statements]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    run(text)
+    expected = (1, "ab ", "1.50", "2024-05-01 12:00:00.123", 2, 1)
+    assert session.rows(selected) == [expected]
+    session.rows(f"INSERT INTO shop.facts VALUES {values.replace('(1,', '(2,')}")
+    assert session.rows(f"{selected} ORDER BY id") == [expected, (2, *expected[1:])]
+    assert run(f"{selected} ORDER BY id")[-1]["rows"] == [[1, *expected[1:]], [2, *expected[1:]]]

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from catalog.doors.entries.storages import PATH, TEXT_INPUT, USUAL, qualified
-from catalog.importing.spark_schema import PROVIDER, SCHEMA, schema_text, spark_parameters, spark_provider
 from catalog.metastores.types import HiveStorage, HiveTable
 from catalog.model import FileFormat, Table
 from catalog.tables.columns import NESTED_TYPE
+from catalog.tables.spark_schema import PROVIDER, SCHEMA, schema_text, spark_parameters, spark_provider
 from catalog.tables.table_versions import is_own
 
 _SERDE = "org.apache.hadoop.hive.serde2.OpenCSVSerde"

@@ -23,13 +23,13 @@ from catalog.doors.entries.storages import (
     storage_from_json,
     storage_json,
 )
-from catalog.importing.spark_schema import real_columns, spark_provider
 from catalog.metastores.types import HiveDatabase, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind
 from catalog.model.identifiers import TableName
 from catalog.settings.places import require_properties
 from catalog.tables.entries import TableEntry
 from catalog.tables.own_properties import without_records
+from catalog.tables.spark_schema import real_columns, spark_provider
 from catalog.tables.table_versions import is_own
 
 COMMENT, EXTERNAL = "comment", "EXTERNAL"

@@ -22,7 +22,6 @@ from catalog.doors.entries.forms import hive_table, partition_storage
 from catalog.doors.entries.storages import USUAL, recorded_format, storage_from_json, storage_text
 from catalog.errors import InvalidPartitionError
 from catalog.importing.definition import FILE_COUNT, ROW_COUNT, SIZE
-from catalog.importing.spark_schema import spark_provider
 from catalog.metastores.types import HivePartition, HiveStorage
 from catalog.model import FileFormat, NewPartition, Partition, Table
 from catalog.model.partition_names import NULL_TEXTS, NULL_VALUE, escape, folder_start
@@ -31,6 +30,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.properties import read_properties
 from catalog.tables.own_properties import RESERVED
+from catalog.tables.spark_schema import spark_provider
 from catalog.types.memo import Memo
 
 _CREATED, _ACCESSED = f"{RESERVED}created_at", f"{RESERVED}accessed_at"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import PartitionNotFoundError, UnsupportedChangeError
+from catalog.files.folders import make_folders
 from catalog.model import NewPartition, Partition, RepairMode, Table
 from catalog.partitions.specs import spec_filter, spec_values, whole_values
 from catalog.schemes.model import SchemeType
@@ -20,7 +21,7 @@ _COLUMNS = ("partition", "row_count", "size_bytes", "file_count")
 
 def show_partitions(context: Context, statement: m.ShowPartitions) -> StatementResult:
     """Run SHOW PARTITIONS, in the logical order of a scheme or in the order of partition values."""
-    table = context.catalog.get_table(context.name(statement.table))
+    table = context.catalog.get_table(context.name(statement.table), is_strict=True)
     rows = _of_scheme(context, table, statement) if table.scheme else _of_values(context, table, statement)
     return StatementResult(_COLUMNS, rows, brief_columns=1)
 
@@ -94,12 +95,14 @@ def explain_partitions(context: Context, statement: m.ExplainPartitions) -> Stat
 
 
 def add_partitions(context: Context, statement: m.AddValuePartitions) -> StatementResult:
-    """Run ADD PARTITION (k='v', …)."""
+    """Run ADD PARTITION (k='v', …); make the folders, without which some engines cannot read the table."""
     table = _of_keys(context, statement, "ADD PARTITION ('…') takes bounds or groups")
     new = [
         NewPartition(whole_values(table, partition.values), partition.location) for partition in statement.partitions
     ]
     context.catalog.add_partitions(table.full_name, new, if_not_exists=statement.if_not_exists)
+    added = context.catalog.batch_get_partitions(table.full_name, [partition.values for partition in new]).partitions
+    make_folders(partition.location for partition in added)
     return DONE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from catalog.datafiles.compacting import files_to_compact
@@ -24,6 +24,7 @@ from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
 from catalog.statements.terms import Literal
 from catalog.tables.checks import refuse_view, require_readable_format
+from catalog.tables.spark_schema import column_defaults
 
 
 def select(context: Context, statement: m.Select) -> StatementResult:
@@ -290,6 +291,7 @@ def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
     Raises:
         InvalidPartitionSpecError: PARTITION contains a name that is not a partition key.
         InvalidTableError: A column does not exist, is named twice, or has its value in PARTITION.
+        UnsupportedChangeError: A column that gets no value has a default of Spark.
     """
     if statement.values and table.scheme is not None:
         raise InvalidPartitionSpecError(
@@ -305,7 +307,17 @@ def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
             raise InvalidTableError(f"table {table.full_name} has no column {name}; its columns are {', '.join(known)}")
         if name in fixed or name in statement.columns[:number]:
             raise InvalidTableError(f"table {table.full_name}: column {name} is given twice")
+    _refuse_defaults(table, known.keys() - fixed - set(statement.columns))
     return [known[name] for name in statement.columns]
+
+
+def _refuse_defaults(table: Table, missing: Collection[str]) -> None:
+    for name, default in column_defaults(table.properties).items():
+        if name in missing:
+            raise UnsupportedChangeError(
+                f"table {table.full_name}: column {name} gets no value, and has the default {default} of Spark, which "
+                "Calve does not apply; name the column, and give its value"
+            )
 
 
 def _rows(text: str, table: Table, statement: m.InsertValues) -> list[list[str | None]]:

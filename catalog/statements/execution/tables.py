@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catalog.errors import (
+    CatalogError,
     InvalidSchemeError,
     InvalidTableError,
     NotATableError,
@@ -10,6 +11,7 @@ from catalog.errors import (
     PropertyNotFoundError,
     TableAlreadyExistsError,
 )
+from catalog.files.folders import make_folders
 from catalog.model import ICEBERG, Column, FileFormat, Table, TableKind
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
@@ -36,21 +38,27 @@ def create_table(context: Context, statement: m.CreateTable) -> StatementResult:
 
 
 def create(context: Context, statement: m.CreateTable, *, folder_name: str | None = None) -> None:
-    """Create a table.
+    """Create a table and its folder, without which engines cannot read it.
 
     Args:
         folder_name: The name of its folder in that of the database; by default the table's.
 
     Raises:
         TableAlreadyExistsError: It exists.
+        StorageError: The folder cannot be created.
     """
     if statement.stored_by is not None:
-        _create_table_of_scheme(context, statement, folder_name)
+        table = _create_table_of_scheme(context, statement, folder_name)
     else:
-        _create_table_of_values(context, statement, folder_name)
+        table = _create_table_of_values(context, statement, folder_name)
+    try:
+        make_folders([table.location])
+    except CatalogError:
+        context.catalog.drop_table(table.full_name, unused_id=table.id)
+        raise
 
 
-def _create_table_of_values(context: Context, statement: m.CreateTable, folder_name: str | None) -> None:
+def _create_table_of_values(context: Context, statement: m.CreateTable, folder_name: str | None) -> Table:
     name = context.name(statement.table)
     names = map(str.upper, statement.properties)
     if given := sorted(name for name in names if name in SCHEME_PROPERTIES[:-1]):
@@ -64,7 +72,7 @@ def _create_table_of_values(context: Context, statement: m.CreateTable, folder_n
             table_format = parse_format(table_format)
     if statement.delimiters and table_format != FileFormat.TEXTFILE:
         raise InvalidTableError(f"table {name}: only the format TEXTFILE supports delimiters; remove ROW FORMAT")
-    context.catalog.create_table(
+    return context.catalog.create_table(
         name,
         columns=statement.columns,
         partition_keys=statement.partition_keys,
@@ -85,7 +93,7 @@ def has_scheme(statement: m.CreateTable) -> bool:
     return statement.stored_by is not None and bool(statement.partition_keys or has_properties)
 
 
-def _create_table_of_scheme(context: Context, statement: m.CreateTable, folder_name: str | None) -> None:
+def _create_table_of_scheme(context: Context, statement: m.CreateTable, folder_name: str | None) -> Table:
     name = context.name(statement.table)
     with pointing_at(statement, "stored_by"):
         _check_handler(name, statement.stored_by or "")
@@ -95,7 +103,7 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable, folder_n
     if has_scheme(statement):
         column = _partition_column(name, statement)
         scheme, columns = scheme_from_properties(column, statement.properties), (*columns, column)
-    context.catalog.create_table(
+    return context.catalog.create_table(
         name,
         columns=columns,
         location=statement.location,

@@ -153,7 +153,7 @@ class CompactPartitionsOperator(SparkJobOperator):
             self.request = {**self.request, "statements": operation.request.get("statements", [])}
             packages = package_settings(database=catalog.storage.url.get_backend_name())
             conf = {**EXTENSIONS, **packages, **conf}
-        elif table.engine_location is not None or table.format == "avro":
+        elif table.needs_packages:
             conf = {**package_settings(avro=True), **conf}
         self.conf = {**(self.conf or {}), **conf}
         self.conn_id = (entry.connection if entry else "") or self.conn_id

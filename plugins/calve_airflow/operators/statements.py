@@ -251,14 +251,13 @@ def _packages(text: str) -> dict[str, str]:
     from catalog.statements.model import MigrationStatement
     from catalog.statements.parser import parse_statement
 
-    is_needed = isinstance(parse_statement(text), MigrationStatement)
+    lowered = text.lower()
+    is_needed = isinstance(parse_statement(text), MigrationStatement) or "avro" in lowered
     if not is_needed:
-        # Searching the statement for table names may match too many, which is safe. A view may refer to Iceberg tables.
-        lowered = text.lower()
+        # Searching the statement for table names may match too many, which is safe. A view may refer to such tables.
         with Catalog.open() as catalog:
             is_needed = any(
-                table.name in lowered and (table.is_iceberg or table.is_view or table.engine_location is not None)
-                for table in catalog.list_tables()
+                table.name in lowered and (table.is_view or table.needs_packages) for table in catalog.list_tables()
             )
     return package_settings(avro=True) if is_needed else {}
 

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update import SetCurrentSchemaUpdate
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, UUIDType
 
 from catalog import Catalog, Column
 from catalog.errors import UnsupportedCommitError
+from catalog.statements.session import Session
 from catalog.tables.columns import is_plain_layout
 from catalog.tables.schemes import scheme_from_properties
 from tests.catalog.datafiles.test_intake import TABLE, engine, rows
@@ -146,3 +149,54 @@ def test_columns_that_calve_cannot_follow_are_refused_by_name(
     with pytest.raises(UnsupportedCommitError, match=finding):
         catalog.alter_table(TABLE, properties={"owner": "ann"})
     assert catalog.scan_files(TABLE).engine_location is not None
+
+
+def test_a_partition_column_that_an_engine_dropped_is_named_until_it_is_back(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("a", "int"), ("c", "int")], scheme=scheme)
+    load(catalog, "first", TABLE, range(4))
+
+    def drop(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.delete_column("c")
+
+    def undo(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction._apply((SetCurrentSchemaUpdate(schema_id=0),), ())
+
+    engine(catalog_url, drop)
+    with Session(catalog) as session:
+        for statement in (f"SHOW PARTITIONS {TABLE}", f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('owner'='ann')"):
+            with pytest.raises(UnsupportedCommitError, match="the partition column c was dropped"):
+                session.execute(statement)
+    assert catalog.scan_files(TABLE).engine_location is not None
+    engine(catalog_url, undo)
+    load(catalog, "second", TABLE, [7])
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [0, 1, 2, 3, 7]
+
+
+def test_partitions_by_a_field_of_a_struct_are_refused_until_they_are_undone(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("s", "struct<x:int>"), ("c", "int")], scheme=scheme)
+
+    def partition(table: IcebergTable) -> None:
+        with table.update_spec() as update:
+            update.add_field("s.x", IdentityTransform())
+
+    def undo(table: IcebergTable) -> None:
+        with table.update_spec() as update:
+            update.remove_field("s.x")
+
+    engine(catalog_url, partition)
+    with Session(catalog) as session:
+        for statement in (f"SHOW PARTITIONS {TABLE}", f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('owner'='ann')"):
+            with pytest.raises(UnsupportedCommitError, match=r"another partition spec of Iceberg.*identity"):
+                session.execute(statement)
+    engine(catalog_url, undo)
+    assert catalog.alter_table(TABLE, properties={"owner": "ann"}).properties["owner"] == "ann"
+    check_published(catalog, TABLE)

@@ -95,6 +95,26 @@ def read(manifest: WrittenManifest) -> list[ManifestEntry]:
     return file.fetch_manifest_entry(PyArrowFileIO())
 
 
+def test_names_of_partition_fields_are_those_that_avro_allows(tmp_path: Path) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    keys = {"größe": IntegerType(), "name": StringType()}
+    with ManifestWriter(layout({"a": LongType()}, keys), f"{tmp_path}/m-") as writer:
+        facts = FileFacts(1, {}, {}, {}, {}, {}, {}, None, ())
+        writer.add((3, "x"), FileFormat.PARQUET, FileInfo("/a.parquet", 1, 0), facts)
+    [manifest] = writer.manifests
+    with Path(manifest.path).open("rb") as content:
+        header = fastavro.reader(content)
+    fields = {field["name"]: field for field in header.writer_schema["fields"]}
+    files = {field["name"]: field for field in fields["data_file"]["type"]["fields"]}
+    assert [(field["name"], field["field-id"]) for field in files["partition"]["type"]["fields"]] == [
+        ("gr_xF6_xDFe", 1000),
+        ("name", 1001),
+    ]
+    assert [field["name"] for field in json.loads(header.metadata["partition-spec"])] == ["größe", "name"]
+    [entry] = read(manifest)
+    assert entry.data_file.partition == Record(3, "x")
+
+
 def expected_file(partition: tuple[Any, ...], file_format: FileFormat, file: FileInfo, facts: FileFacts) -> DataFile:
     return DataFile.from_args(
         content=DataFileContent.DATA,

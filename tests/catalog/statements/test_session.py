@@ -106,6 +106,18 @@ def test_a_table_with_a_scheme_is_described_with_it(session: Session) -> None:
     assert (facts["Rows"], facts["Files"], facts["Table Properties"]) == ("0", "0", "[Owner=me]")
 
 
+def test_columns_with_a_default_of_spark_need_a_value(session: Session, catalog: Catalog) -> None:
+    run(session, SALES)
+    field = {"name": "Note", "type": "string", "nullable": True, "metadata": {"CURRENT_DEFAULT": "'new'"}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    properties = {"spark.sql.sources.schema": schema}
+    columns = [("id", "int"), ("note", "string")]
+    catalog.create_table("demo.t", columns=columns, partition_keys=[("k", "int")], properties=properties)
+    for insert in ("INSERT INTO t (id, k) VALUES (1, 2)", "INSERT INTO t PARTITION (k=1) (id) SELECT 1"):
+        with pytest.raises(CatalogError, match="column note gets no value, and has the default 'new' of Spark"):
+            session.execute(insert)
+
+
 def test_tables_are_altered(session: Session, catalog: Catalog) -> None:
     run(
         session,

@@ -153,12 +153,14 @@ def test_explain_is_text_for_people_and_an_object_for_programs(session: Session)
 # --- partitions of values -------------------------------------------------------------------------------------
 
 
-def test_value_partitions_are_shown_in_the_order_of_their_values(session: Session, catalog: Catalog) -> None:
+def test_value_partitions_are_shown_in_the_order_of_their_values(
+    session: Session, catalog: Catalog, tmp_path: Path
+) -> None:
     run(
         session,
         SALES,
         "ALTER TABLE sales ADD PARTITION (region='b', month=10) PARTITION (month='2', region='b')",
-        "ALTER TABLE sales ADD PARTITION (region='a b/c', month=3) LOCATION '/x/y'",
+        f"ALTER TABLE sales ADD PARTITION (region='a b/c', month=3) LOCATION '{tmp_path}/x/y'",
         "ALTER TABLE sales ADD PARTITION (region=NULL, month=1)",
         "ALTER TABLE sales ADD IF NOT EXISTS PARTITION (region='b', month=02)",
     )
@@ -170,9 +172,30 @@ def test_value_partitions_are_shown_in_the_order_of_their_values(session: Sessio
     ]
     assert lines(session, "SHOW PARTITIONS sales WHERE month < 5 AND region = 'b'") == ["region=b/month=2"]
     assert lines(session, "SHOW PARTITIONS sales PARTITION (month=010)") == ["region=b/month=10"]
-    assert catalog.get_partition("demo.sales", ("a b/c", "3")).location == "/x/y"
+    assert catalog.get_partition("demo.sales", ("a b/c", "3")).location == f"{tmp_path}/x/y"
     catalog.add_partitions("demo.sales", [NewPartition(("c", "1"), row_count=5, size_bytes=70, file_count=2)])
     assert rows(session, "SHOW PARTITIONS sales WHERE region = 'c'") == [["region=c/month=1", 5, 70, 2]]
+
+
+def test_tables_and_partitions_have_their_folders(session: Session, catalog: Catalog, tmp_path: Path) -> None:
+    run(
+        session,
+        SALES,
+        "ALTER TABLE sales ADD PARTITION (region='a/b', month=1)",
+        f"ALTER TABLE sales ADD PARTITION (region='c', month=2) LOCATION '{tmp_path}/c'",
+        "ALTER TABLE sales ADD IF NOT EXISTS PARTITION (region='a/b', month=1)",
+        "CREATE TABLE plain (a int) STORED AS PARQUET",
+    )
+    location = Path(catalog.get_table("demo.sales").location)
+    assert (location / "region=a%2Fb" / "month=1").is_dir()
+    assert (tmp_path / "c").is_dir()
+    plain = Path(catalog.get_table("demo.plain").location)
+    assert plain.is_dir()
+    run(session, "DROP TABLE plain")
+    plain.rmdir()
+    plain.write_text("a file")
+    assert refused(session, "CREATE TABLE plain (a int) STORED AS PARQUET")[0] == "InvalidLocationError"
+    assert "plain" not in [table.name for table in catalog.list_tables("demo")]
 
 
 def test_value_partitions_are_changed(session: Session, catalog: Catalog) -> None:
@@ -291,7 +314,7 @@ def test_partitions_of_every_key_type_are_added_shown_in_order_and_dropped(sessi
 
 def with_file(catalog: Catalog, folder: str) -> Path:
     path = Path(folder) / own_name(catalog)
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("rows")
     return path
 

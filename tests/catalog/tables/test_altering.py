@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from catalog import Catalog, Column, NewPartition, Table
@@ -15,6 +18,7 @@ from catalog.errors import (
     InvalidTableError,
     LocationTakenError,
     PartitionAlreadyExistsError,
+    UnsupportedChangeError,
 )
 from catalog.operations.records import OperationKind
 from tests.support.index_items import assert_every_partition_has_its_item
@@ -181,6 +185,59 @@ def test_the_order_of_keys_changes_only_while_there_are_no_partitions(catalog: C
     assert catalog.alter_table(TABLE, key_order=["n", "s", "t"]).key_names == ("n", "s", "t")
 
 
+# --- names in files ---------------------------------------------------------------------------------------------------
+
+FOUND_BY_NAME = ("parquet", "orc", "avro")
+
+
+def make_notes(catalog: Catalog, file_format: str, keys: Sequence[tuple[str, str]] = (("k", "int"),)) -> Table:
+    columns = [("n", "int"), ("note", "string")]
+    return catalog.create_table(TABLE, columns=columns, partition_keys=keys, format=file_format)
+
+
+@pytest.mark.parametrize("file_format", FOUND_BY_NAME)
+def test_columns_in_files_that_engines_find_by_name_keep_their_names(catalog: Catalog, file_format: str) -> None:
+    make_notes(catalog, file_format)
+    add(catalog, ("1",))
+    migration = r"CALL iceberg\.system\.migrate\(schema_name => 'demo', table_name => 't'\)"
+    for change in ({"note": ("remark", "string")}, {"note": ("n", "string"), "n": ("note", "int")}):
+        with pytest.raises(UnsupportedChangeError, match=f"cannot become .* old name.*{migration}"):
+            catalog.alter_table(TABLE, change_columns=change)
+    catalog.alter_table(TABLE, drop_columns=["note"], change_columns={"n": ("n", "bigint")})
+    with pytest.raises(UnsupportedChangeError, match=f"column note cannot be added again.*{migration}"):
+        catalog.alter_table(TABLE, add_columns=[("note", "string")])
+    after = catalog.alter_table(TABLE, add_columns=[("remark", "string")], column_order=["remark", "n"])
+    assert [(column.name, column.stored_names) for column in after.columns] == [("remark", ("remark",)), ("n", ("n",))]
+
+
+def test_columns_that_engines_find_by_position_change_their_names(catalog: Catalog) -> None:
+    make_notes(catalog, "csv")
+    add(catalog, ("1",))
+    after = catalog.alter_table(TABLE, change_columns={"note": ("remark", "string")})
+    assert after.columns[1].name == "remark"
+
+
+@pytest.mark.parametrize("keys", [(), [("k", "int")]], ids=["without keys", "with keys"])
+@pytest.mark.parametrize("file_format", FOUND_BY_NAME)
+def test_a_table_without_files_forgets_former_names(
+    catalog: Catalog, file_format: str, keys: Sequence[tuple[str, str]]
+) -> None:
+    table = make_notes(catalog, file_format, keys)
+    catalog.alter_table(TABLE, change_columns={"note": ("n", "string"), "n": ("note", "int")})
+    catalog.alter_table(TABLE, drop_columns=["note"])
+    after = catalog.alter_table(TABLE, add_columns=[("note", "date")])
+    assert [(column.name, column.stored_names) for column in after.columns] == [("n", ("n",)), ("note", ("note",))]
+    assert (after.dropped_columns, after.last_column_id) == ((), table.last_column_id + 1)
+
+
+def test_the_files_of_a_table_without_keys_are_looked_for(catalog: Catalog) -> None:
+    table = make_notes(catalog, "parquet", ())
+    (Path(table.location) / "inside").mkdir(parents=True)
+    (Path(table.location) / "inside" / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(UnsupportedChangeError, match="column note cannot become remark"):
+        catalog.alter_table(TABLE, change_columns={"note": ("remark", "string")})
+
+
 # --- with an index --------------------------------------------------------------------------------------------------
 
 
@@ -213,7 +270,7 @@ def test_an_index_leaves_other_keys_and_columns_alone(catalog: Catalog, table: T
     catalog.create_partition_index(TABLE, "by_s", ["s"])
     add(catalog, ("a", "1", "1"))
     changed = catalog.alter_table(
-        TABLE, change_columns={"v": ("w", "bigint"), "t": ("t", "int"), "s": Column("s", "STRING", "a comment")}
+        TABLE, change_columns={"v": ("v", "bigint"), "t": ("t", "int"), "s": Column("s", "STRING", "a comment")}
     )
     assert [key.type for key in changed.partition_keys] == ["string", "int", "int"]
     assert_every_partition_has_its_item(catalog, TABLE)

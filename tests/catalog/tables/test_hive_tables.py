@@ -20,14 +20,16 @@ from catalog.errors import (
     LocationInUseError,
     NotATableError,
     TableAlreadyExistsError,
+    UnsupportedChangeError,
     UnsupportedFormatError,
 )
+from catalog.maintenance.compaction import require_compacted
 from catalog.model import READABLE_FORMATS, Buckets, TableKind
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage.schema import PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.tables import purging
-from catalog.tables.checks import require_readable_format
+from catalog.tables.checks import require_loadable, require_readable_format, require_value_rows
 from catalog.tables.own_files import PurgedFiles, _Deletion
 from tests.support.written_files import own_name
 
@@ -60,6 +62,20 @@ def test_a_description_changes_and_buckets_follow_a_renamed_column(catalog: Cata
     changed = catalog.alter_table("demo.t", change_columns={"b": ("c", "string")}, description="new")
     assert (changed.description, changed.buckets) == ("new", Buckets(("c", "a"), 2))
     assert catalog.alter_table("demo.t", properties={"x": "1"}).description == "new"
+
+
+@pytest.mark.parametrize("is_of_spark", [False, True])
+def test_tables_with_buckets_are_read_and_not_written(catalog: Catalog, is_of_spark: bool) -> None:
+    properties = {"spark.sql.sources.schema.numBuckets": "2"} if is_of_spark else {}
+    buckets = None if is_of_spark else Buckets(("a",), 2)
+    keys = [("k", "int")]
+    table = catalog.create_table("demo.t", columns=COLUMNS, partition_keys=keys, buckets=buckets, properties=properties)
+    require_readable_format(table)
+    for check in (require_loadable, require_value_rows):
+        with pytest.raises(UnsupportedChangeError, match=r"table demo\.t has 2 buckets.*CREATE TABLE … AS SELECT"):
+            check(table)
+    with pytest.raises(UnsupportedChangeError, match="has buckets, which Calve does not write; compaction"):
+        require_compacted(table)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from catalog import Catalog, Column
 from catalog.tables.schemes import scheme_from_properties
-from spark_jobs.queries.table_names import reads_iceberg
+from spark_jobs.queries.table_names import needs_packages
 from tests.support.iceberg_tables import sql_catalog
 
 TABLE = "demo.t"
@@ -20,10 +20,10 @@ def hashed(catalog: Catalog) -> Catalog:
 
 
 def test_only_what_the_file_rows_do_not_tell_needs_the_runtime_of_iceberg(hashed: Catalog, catalog_url: str) -> None:
-    assert not reads_iceberg(hashed, f"SELECT * FROM {TABLE}", "demo")
-    assert not reads_iceberg(hashed, "SELECT * FROM t JOIN missing", "demo")
-    assert reads_iceberg(hashed, f"SELECT * FROM {TABLE}.snapshots", "demo")
-    assert not reads_iceberg(hashed, "SELECT * FROM demo.missing.snapshots", "demo")
+    assert not needs_packages(hashed, f"SELECT * FROM {TABLE}", "demo")
+    assert not needs_packages(hashed, "SELECT * FROM t JOIN missing", "demo")
+    assert needs_packages(hashed, f"SELECT * FROM {TABLE}.snapshots", "demo")
+    assert not needs_packages(hashed, "SELECT * FROM demo.missing.snapshots", "demo")
     values = pa.array([3], pa.int32())
     with sql_catalog(catalog_url) as iceberg:
         table = iceberg.load_table(TABLE)
@@ -31,4 +31,4 @@ def test_only_what_the_file_rows_do_not_tell_needs_the_runtime_of_iceberg(hashed
         with table.transaction() as transaction:
             transaction.set_properties({"write.data.path": "s3://KEY:hunter2@bucket/t"})
     # Calve refuses this commit, so Iceberg reads the table.
-    assert reads_iceberg(hashed, "SELECT * FROM t", "demo")
+    assert needs_packages(hashed, "SELECT * FROM t", "demo")

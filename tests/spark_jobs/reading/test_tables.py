@@ -19,8 +19,8 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import InvalidLocationError, TableNotFoundError, UnknownColumnError, VerificationFailedError
-from catalog.importing.spark_schema import OWN_TYPE
 from catalog.model.partition_names import partition_path
+from catalog.tables.spark_schema import OWN_TYPE
 from tests.support.effort import effort
 
 if TYPE_CHECKING:

@@ -188,6 +188,19 @@ def test_csv_tables_have_the_same_rows_in_spark(hive: HiveSpark, catalog: Catalo
     hive.rows("DROP TABLE shop.lines")
 
 
+@pytest.mark.long
+def test_spark_sees_and_keeps_the_columns_that_calve_adds_to_its_own_tables(hive: HiveSpark, catalog: Catalog) -> None:
+    hive.rows("CREATE TABLE shop.own (Id INT, k STRING) USING parquet PARTITIONED BY (k)")
+    hive.rows("INSERT INTO shop.own VALUES (1, 'a')")
+    catalog.alter_table("shop.own", add_columns=[("note", "array<struct<x:int>>")])
+    hive.rows("REFRESH TABLE shop.own")
+    hive.rows("INSERT INTO shop.own VALUES (2, array(named_struct('x', 3)), 'a')")
+    assert hive.rows("SELECT Id, note[0].x AS x, k FROM shop.own ORDER BY Id") == [(1, None, "a"), (2, 3, "a")]
+    hive.rows("ALTER TABLE shop.own ADD COLUMNS (more date)")
+    assert [column.name for column in catalog.get_table("shop.own").columns] == ["id", "note", "more"]
+    hive.rows("DROP TABLE shop.own")
+
+
 def test_views_of_statements_are_not_read_without_columns(hive: HiveSpark, catalog: Catalog) -> None:
     catalog.create_view("shop.unknown", "SELECT 1 AS a")
     with pytest.raises(RuntimeError, match="unknown_columns_of_a_view"):
