@@ -489,6 +489,16 @@ def test_the_steps_of_an_operation_are_read_in_their_order(operations: Operation
     assert written.started_at_ms <= written.heartbeat_at_ms <= checked.started_at_ms <= checked.heartbeat_at_ms
 
 
+def test_loads_that_only_check_files_are_no_failures_to_attend_to(operations: Operations) -> None:
+    for name, is_dry in (("dry", True), ("wet", False)):
+        request = {"settings": {"request": {"dry_run": is_dry}}}
+        operations.begin(name, OperationKind.ADD_PARTITIONS, TABLE, request)
+        operations.fail(name, "RUN_FAILED", "a file has a bad line")
+    operations.begin("other", OperationKind.BUILD_INDEX, TABLE, {"index": "i"})
+    assert [found.id for found in operations.list(with_dry_runs=False)] == ["other", "wet"]
+    assert [found.id for found in operations.list()] == ["other", "wet", "dry"]
+
+
 def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> None:
     ids = ["dag/run", "dag/run/shop.a", "dag/run/shop.b", "dag/run2", "dag/run2/shop.a", "Dag/run/shop.a", "dag_x/run"]
     for number, name in enumerate(ids):
