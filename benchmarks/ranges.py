@@ -56,7 +56,7 @@ class RangeTable:
 
     def change(self, change: PartitionChange) -> None:
         """Change the partitions."""
-        from spark_jobs.writing.rebalancing import rebalance
+        from spark_jobs.rebalance import rebalance
 
         rebalance(self._spark, self._catalog, self._operation(), self.name, change)
 

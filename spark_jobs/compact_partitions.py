@@ -40,17 +40,14 @@ def compact_planned(spark: SparkSession, catalog: Catalog, job: CompactPartition
             continue
         to_do: dict[str, Any] = {"target_bytes": target_bytes, "requested_by": operation.requested_by}
         try:
-            if table.scheme is not None:
-                batch = compact_scheme_partitions(spark, catalog, change, table.full_name, ids, **to_do)
-            else:
-                batch = compact_partitions(spark, catalog, change, table.full_name, partitions, **to_do)
+            with catalog.operations.failing(change):
+                if table.scheme is not None:
+                    batch = compact_scheme_partitions(spark, catalog, change, table.full_name, ids, **to_do)
+                else:
+                    batch = compact_partitions(spark, catalog, change, table.full_name, partitions, **to_do)
         except OperationConflictError as conflict:
             report["skipped"] = str(conflict)
             break
-        except Exception as error:
-            # Otherwise the table would stay reserved.
-            catalog.operations.fail(change, type(error).__name__, str(error)[:2000])
-            raise
         for total, value in zip(_TOTALS, (batch["partitions_replaced"], *map(batch.get, _TOTALS[1:])), strict=True):
             report[total] += value
         count = batch["partitions_replaced"]

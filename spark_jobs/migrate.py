@@ -114,7 +114,6 @@ def _verify(
     except VerificationFailedError as error:
         # The files may have changed since they were staged.
         catalog.migrations.discard_staged(operation.id, str(error))
-        catalog.operations.fail(operation.id, type(error).__name__, str(error))
         raise
     return result
 

@@ -50,6 +50,7 @@ from spark_jobs.queries.views import expression_with_views, merge_with_views, wi
 from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import read_source, source_errors
+from spark_jobs.rebalance import rebalance
 from spark_jobs.rows.statement_columns import from_text, table_column
 from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
@@ -58,7 +59,6 @@ from spark_jobs.sessions.local_session import start_session, stop_session
 from spark_jobs.sessions.packages import has_packages
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.load_options import reloads, source_job, with_parsed_keys
-from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
 

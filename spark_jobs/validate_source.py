@@ -136,7 +136,7 @@ def _may_lack_keys(table: Table | None, keys: Sequence[str]) -> str:
     """Return the condition of the partitions that have the rows with null keys."""
     if table is not None and table.scheme is not None:
         return f"{PARTITION_ID} = {DEFAULT_PARTITION}"
-    return " OR ".join(f"`{key}` IS NULL" for key in keys)
+    return " OR ".join(f"`{key}` IS NULL" for key in keys) or "false"
 
 
 def _log(table: Table, good: GoodFiles, report: Mapping[str, Any]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import secrets
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from psycopg import sql
@@ -19,15 +21,23 @@ from standalone.state import airflow_command, passwords_path, shell_file, write_
 
 AIRFLOW_DATABASE = "airflow"
 SPARK_POOL_SLOTS = 2
+_TABLES = "CALVE_TABLES"
 
 
-def write_files(settings: StackSettings) -> None:
-    """Write the passwords of Airflow's users, the shell file and Airflow's command, readable only by the owner."""
+def write_files(settings: StackSettings, environment: Mapping[str, str]) -> None:
+    """Write the passwords of Airflow's users, the shell file and Airflow's command, readable only by the owner.
+
+    Args:
+        environment: That of the stack's processes.
+    """
     settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
     passwords_file = passwords_path(settings.home)
     if not passwords_file.exists():
         write_private(passwords_file, json.dumps({user: secrets.token_urlsafe(12) for user in (ADMIN, VIEWER)}))
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings.calve_variables().items()]
+    variables = settings.calve_variables()
+    if tables := environment.get(_TABLES):
+        variables[_TABLES] = os.path.abspath(tables)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     programs = shlex.quote(str(Path(sys.executable).parent))
     write_private(shell_file(settings.home), "\n".join([*exports, f'export PATH={programs}:"$PATH"', ""]))
     words = map(shlex.quote, (sys.executable, "-m", "standalone.airflow_command", str(settings.home)))

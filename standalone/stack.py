@@ -218,7 +218,7 @@ class Stack:
         self.settings = self._decide(java_home)
         self.environment = self.settings.variables(os.environ, self._overrides)
         self.log_dir.mkdir(exist_ok=True)
-        write_files(self.settings)
+        write_files(self.settings, self.environment)
         self._write_phase("preparing the databases")
         self._start_class_archive()
         self._prepare_databases()

@@ -338,12 +338,14 @@ class TableMethods(Core):
 
         Raises:
             TableNotFoundError: It does not exist.
-            ConflictError: An operation is changing it, or it is not `unused_id`, or is in use.
+            ConflictError: An operation is changing it, other than a vacuum that ends soon, or it is not `unused_id`, or
+                is in use.
             FilesNeededError: A purge would delete files of an Iceberg table.
             UnreadableMetadataError: Which files an Iceberg table needs is unknown.
             FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
         """
         from catalog.datafiles.publishing import delete_metadata
+        from catalog.operations.patience import after_vacuum
         from catalog.tables.dropping import finish_drop
         from catalog.tables.own_files import PurgedFiles
         from catalog.tables.purging import refuse_needed_files, refuse_reached_files
@@ -357,19 +359,23 @@ class TableMethods(Core):
                 table = self._definitions.get_table(name, connection)
                 refuse_needed_files(connection, table)
             refuse_reached_files(self.storage, table)
-        with self.storage.write() as connection:
-            table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
-            if unused_id is not None:
-                self._require_unused(connection, table, unused_id)
-            if purge:
-                refuse_needed_files(connection, table)
-                if confirmation is not None:
-                    confirmation.drop_table(table)
-            with_files = purge and table.kind is TableKind.MANAGED
-            drop = self._drop_table(connection, table, with_files=with_files, all_files=all_files)
+
+        def act() -> TableDrop:
+            with self.storage.write() as connection:
+                table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
+                if unused_id is not None:
+                    self._require_unused(connection, table, unused_id)
+                if purge:
+                    refuse_needed_files(connection, table)
+                    if confirmation is not None:
+                        confirmation.drop_table(table)
+                with_files = purge and table.kind is TableKind.MANAGED
+                return self._drop_table(connection, table, with_files=with_files, all_files=all_files)
+
+        drop = after_vacuum(self.operations, act)
         reached(Point.COMMITTED)
         if drop.has_metadata_only:
-            delete_metadata(table)
+            delete_metadata(drop.table)
         if drop.operation_id is None:
             return PurgedFiles()
         return finish_drop(self.storage, self.operations, self.operations.get(drop.operation_id))

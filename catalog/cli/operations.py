@@ -15,13 +15,14 @@ from catalog.cli.output import print_table, utc_time
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import UNFINISHED, Operation, OperationState
 
+_STATES = {state.label: state for state in OperationState} | {state.value: state for state in OperationState}
+"""The states by the names that people and JSON have for them."""
+
 
 @click.command()
 @click.argument("operation_id", required=False)
 @click.option("--table", help="Only the operations of this table.")
-@click.option(
-    "--state", type=click.Choice([state.value for state in OperationState], case_sensitive=False), help="Only these."
-)
+@click.option("--state", type=click.Choice([*_STATES], case_sensitive=False), help="Only these.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="List this many at most.")
 @count_option
 @click.option("--follow", is_flag=True, help="Show the progress of OPERATION_ID until it has ended.")
@@ -40,7 +41,7 @@ def operations(
         raise click.UsageError("--follow needs the id of an operation")
     with Catalog.open() as catalog:
         if operation_id is None:
-            states = () if state is None else (OperationState(state),)
+            states = () if state is None else (_STATES[state],)
             if only_count:
                 count = catalog.operations.count(table, states=states)
                 click.echo(json.dumps({"count": count}) if as_json else count)
@@ -56,7 +57,7 @@ def operations(
         print_table(
             ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "NOTE"),
             [
-                (o.id, o.kind, o.table, o.state, utc_time(o.created_at_ms), _note(o, quarantined.get(o.id, 0)))
+                (o.id, o.kind, o.table, o.state.label, utc_time(o.created_at_ms), _note(o, quarantined.get(o.id, 0)))
                 for o in listed
             ],
         )
@@ -74,7 +75,7 @@ def _follow(catalog: Catalog, operation_id: str) -> Operation:
         bar = progress.add_task(operation_id)
         while True:
             operation = catalog.operations.get(operation_id)
-            description = f"{operation.kind} {operation.table}: {operation.progress_note or operation.state}"
+            description = f"{operation.kind} {operation.table}: {operation.progress_note or operation.state.label}"
             progress.update(
                 bar, description=description, completed=operation.progress_done, total=operation.progress_total
             )
@@ -132,4 +133,4 @@ def give_up(operation_id: str) -> None:
     with Catalog.open() as catalog:
         catalog.operations.fail(operation_id, "CANCELLED", "cancelled by `calve give-up`")
         state = catalog.operations.get(operation_id).state
-    click.echo(f"Operation {operation_id} is {state}.")
+    click.echo(f"Operation {operation_id} is {state.label}.")

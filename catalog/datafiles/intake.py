@@ -10,6 +10,7 @@ PyIceberg is imported late: that takes longer than answering a statement.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,10 +24,11 @@ from catalog.datafiles.history import (
     nearest_recorded,
     record_changed_partitions,
     record_revision,
+    recorded_revisions,
     restore,
 )
 from catalog.datafiles.pruning import partitions_of_file
-from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
+from catalog.datafiles.publishing import ensure_recorded, own_properties, published_definition, translated_errors
 from catalog.datafiles.refusals import warn
 from catalog.errors import (
     CatalogLockedError,
@@ -49,7 +51,9 @@ from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import KeyType
 
 if TYPE_CHECKING:
-    from catalog.iceberg.differences import Difference, LiveFile
+    from catalog.iceberg.differences import Base, Difference, LiveFile
+
+log = logging.getLogger(__name__)
 
 
 READER_MS = 200
@@ -184,17 +188,24 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     if live is None or live == table.published_location:
         return table
     from catalog.iceberg.differences import Versions
+    from catalog.iceberg.named_files import UnreadableFileError
 
     ensure_recorded(connection, table)
     versions = Versions(table.published_location, live)
     with translated_errors(table):
         recorded = nearest_recorded(connection, table, versions.lineage)
-        # Without a known ancestor, because an engine expired it, files are compared with the published ones.
-        base_id = versions.before.current_snapshot_id if recorded is None else recorded.snapshot_id
-        if table.is_stored_as_iceberg:
-            # Partitions follow from the files, also after a roll-back, so no earlier state needs to be restored.
-            base_id = versions.before.current_snapshot_id
-        commits = versions.since(base_id)
+        try:
+            # Without a known ancestor, because an engine expired it, files are compared with the published ones.
+            base_id = versions.before.current_snapshot_id if recorded is None else recorded.snapshot_id
+            if table.is_stored_as_iceberg:
+                # Partitions follow from the files, also after a roll-back, so no earlier state needs to be restored.
+                base_id = versions.before.current_snapshot_id
+            commits = versions.since(base_id)
+        except UnreadableFileError as error:
+            # An engine has deleted them, or expired the snapshot: the catalog's rows tell the rest.
+            log.info("%s: its former metadata cannot be read: %s", table.full_name, error)
+            recorded = recorded if recorded is not None and recorded.is_latest else None
+            commits = versions.since_files(_base(connection, table), _known_paths(connection, table))
     # A caller may go on after a refusal.
     with connection.begin_nested():
         table = _followed(connection, definitions, table, recorded, commits)
@@ -207,6 +218,23 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     if commits.snapshot_id is not None and not is_recorded:
         record_revision(connection, table, commits.snapshot_id, table.scheme)
     return definitions.get_table(table.full_name, connection)
+
+
+def _base(connection: Connection, table: Table) -> Base:
+    """Return a table as it was published last, without its metadata."""
+    from catalog.iceberg.differences import Base
+
+    revisions = recorded_revisions(connection, table)
+    snapshot_id = revisions[-1].snapshot_id if revisions else None
+    properties = published_definition(connection, table).properties
+    return Base(snapshot_id, properties, table.last_column_id)
+
+
+def _known_paths(connection: Connection, table: Table) -> list[str]:
+    """Return the complete paths of a table's files as the catalog knows them."""
+    paths = connection.scalars(select(DataFileRow.path).where(DataFileRow.table_id == table.id))
+    # Only files of other engines may be elsewhere.
+    return [path if path.startswith("/") or "://" in path else f"{table.location}/{path}" for path in paths]
 
 
 def _followed(
@@ -264,7 +292,7 @@ def _require_followable(table: Table, commits: Difference) -> None:
 
 def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedCommitError:
     """Return the refusal of a snapshot."""
-    before, remedy = commits.before.current_snapshot_id, "Undo the commit by its engine"
+    before, remedy = commits.before.snapshot_id, "Undo the commit by its engine"
     if before is not None and before != commits.snapshot_id and commits.after.snapshot_by_id(before) is not None:
         remedy = f"Roll it back: CALL calve.system.rollback_to_snapshot('{table.full_name}', {before})"
     return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=True)

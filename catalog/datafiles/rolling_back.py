@@ -32,7 +32,6 @@ from catalog.datafiles.publishing import (
 )
 from catalog.errors import (
     CatalogError,
-    FencedError,
     InvalidSchemeError,
     UnknownSnapshotError,
     UnsupportedCommitError,
@@ -94,14 +93,8 @@ class RollBacks:
         )
         if operation.is_committed:
             return dict(operation.report[STEP])
-        try:
-            with self._operations.attempt(operation_id, STEP) as attempt:
-                return self._run(operation_id, attempt, operation.table, snapshot_id)
-        except FencedError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            self._operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
-            raise
+        with self._operations.failing(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
+            return self._run(operation_id, attempt, operation.table, snapshot_id)
 
     def to_time(
         self, table: str, at: datetime, *, operation_id: str | None = None, requested_by: str | None = None

@@ -113,8 +113,9 @@ CatalogError
 ├── FilesNotDeletedError             the change is committed, but files are left
 ├── EngineError                      a statement failed in Spark
 │   └── EngineUnavailableError       Spark is not installed, or does not start
-└── CatalogUnavailableError          no catalog is configured, reachable or initialised
+└── CatalogUnavailableError          the catalog cannot be reached, or is not initialised
     ├── CommitOutcomeUnknownError    the connection was lost during a commit; check the state before acting
+    ├── CatalogNotConfiguredError    no catalog is configured, or its URL names none
     ├── CatalogVersionError          its schema belongs to another version of Calve
     ├── CatalogEncodingError         its database has another encoding than UTF8
     ├── CatalogReadOnlyError         its database or its disk is read-only
@@ -127,6 +128,7 @@ from catalog.errors.availability import (
     CatalogAccessError,
     CatalogEncodingError,
     CatalogFullError,
+    CatalogNotConfiguredError,
     CatalogReadOnlyError,
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -291,6 +293,7 @@ __all__ = [
     "CatalogError",
     "CatalogFullError",
     "CatalogLockedError",
+    "CatalogNotConfiguredError",
     "CatalogReadOnlyError",
     "CatalogRefusedError",
     "CatalogUnavailableError",

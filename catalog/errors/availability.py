@@ -8,9 +8,15 @@ from catalog.errors.base import CatalogError
 
 
 class CatalogUnavailableError(CatalogError):
-    """No catalog is configured, it cannot be reached, or its schema does not exist yet."""
+    """The catalog cannot be reached, or its schema does not exist yet."""
 
     retryable: ClassVar[bool] = True
+
+
+class CatalogNotConfiguredError(CatalogUnavailableError):
+    """No catalog is configured, or its URL names none."""
+
+    retryable: ClassVar[bool] = False
 
 
 class CommitOutcomeUnknownError(CatalogUnavailableError):

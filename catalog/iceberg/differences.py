@@ -1,15 +1,18 @@
 """Differences between two versions of a table's metadata: the commits of other engines.
 
-Only manifests that are not in both snapshots are read.
+Only manifests that are not in both snapshots are read. The files of the earlier version may be gone: engines delete
+metadata files (`write.metadata.delete-after-commit.enabled`), and expire snapshots. Then the files of the current
+snapshot are compared with those that the catalog knows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
@@ -67,11 +70,42 @@ class LiveFile:
 
 
 @dataclass(frozen=True)
+class Base:
+    """What is known of a table before the commits of other engines.
+
+    Attributes:
+        snapshot_id: Its current snapshot.
+        table_uuid: None if it is unknown.
+        schema_ids: The ids of its schemas; empty if they are unknown.
+    """
+
+    snapshot_id: int | None
+    properties: Mapping[str, str]
+    last_column_id: int
+    default_spec_id: int = 0
+    table_uuid: UUID | None = None
+    schema_ids: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> Base:
+        """Return what metadata say."""
+        return cls(
+            metadata.current_snapshot_id,
+            metadata.properties,
+            metadata.last_column_id,
+            metadata.default_spec_id,
+            metadata.table_uuid,
+            frozenset(schema.schema_id for schema in metadata.schemas),
+        )
+
+
+@dataclass(frozen=True)
 class Difference:
     """The commits of other engines to a table.
 
     Attributes:
-        before, after: The metadata.
+        before: The table before them.
+        after: The metadata after them.
         added: Data files of the current snapshot that the base snapshot did not have.
         removed: Paths of the other way round.
         delete_file_count: The number of delete files in the current snapshot.
@@ -82,7 +116,7 @@ class Difference:
         delete_paths: Paths of the delete files in the current snapshot's manifests that the base snapshot did not have.
     """
 
-    before: TableMetadata
+    before: Base
     after: TableMetadata
     added: Sequence[LiveFile]
     removed: Sequence[str]
@@ -99,7 +133,7 @@ class Difference:
     @property
     def replaced_schemas(self) -> list[Schema]:
         """The added schemas that are no longer the current one, in order."""
-        known = {schema.schema_id for schema in self.before.schemas} | {self.after.current_schema_id}
+        known = self.before.schema_ids | {self.after.current_schema_id}
         return [schema for schema in self.after.schemas if schema.schema_id not in known]
 
     @property
@@ -118,7 +152,7 @@ class Difference:
         """The reason why Calve cannot follow the commits; None if it can."""
         after = self.after
         main = after.refs.get(MAIN_BRANCH)
-        if after.table_uuid != self.before.table_uuid:
+        if self.before.table_uuid not in (None, after.table_uuid):
             return "the table was replaced by another one"
         if after.format_version != FORMAT_VERSION:
             return f"its format version is {after.format_version}, not {FORMAT_VERSION}"
@@ -177,27 +211,54 @@ class Versions:
             UnreadableFileError: A manifest is damaged.
             OSError: The file system refused.
         """
-        io = file_io(self.after_location)
-        later = {manifest.manifest_path: manifest for manifest in _manifests(self.after, self.after.current_snapshot())}
-        live = (manifest.partition_spec_id for manifest in later.values() if has_live_files(manifest))
-        spec_ids = [self.after.default_spec_id, *live]
-        other_spec_id = next((spec_id for spec_id in spec_ids if spec_id != self.before.default_spec_id), None)
-        deletes = _delete_files(later.values())
+        io, before, later = file_io(self.after_location), Base.of(self.before), self._live_manifests()
+        facts = _delete_files(later.values()), self._other_spec_id(before, later.values())
         if base_id == self.after.current_snapshot_id:
-            return Difference(self.before, self.after, (), (), deletes, other_spec_id)
+            return Difference(before, self.after, (), (), *facts)
         holder = self.after if base_id is None or self.after.snapshot_by_id(base_id) is not None else self.before
         base = None if base_id is None else holder.snapshot_by_id(base_id)
         earlier = {manifest.manifest_path: manifest for manifest in _manifests(holder, base)}
         partitioning = Partitioning.of(self.before.spec(), self.before.schema())
         gone = {file.path for file in _files_of(io, earlier, later, partitioning)}
         listed = list(_files_of(io, later, earlier, partitioning))
-        new = {file.path: file for file in listed}
-        added = [file for path, file in new.items() if path not in gone]
-        removed = [path for path in gone if path not in new]
-        counts = Counter(file.path for file in listed)
-        repeated = next((path for path, count in counts.items() if count > 1), None)
-        delete_paths = list(_delete_paths(io, later, earlier))
-        return Difference(self.before, self.after, added, removed, deletes, other_spec_id, repeated, delete_paths)
+        deletes = list(_delete_paths(io, later, earlier))
+        return Difference(before, self.after, *_changes(listed, gone), *facts, _repeated(listed), deletes)
+
+    def since_files(self, base: Base, paths: Collection[str]) -> Difference:
+        """Return the difference between the files that the catalog knows and the current snapshot; reads all manifests.
+
+        Args:
+            base: The table as the catalog knows it.
+            paths: The paths of its files, complete.
+
+        Raises:
+            UnreadableFileError: The current metadata or a manifest is damaged.
+            OSError: The file system refused.
+        """
+        own_spec = self.after.specs().get(0, self.after.spec())
+        later, partitioning = self._live_manifests(), Partitioning.of(own_spec, self.after.schema())
+        io = file_io(self.after_location)
+        listed, deletes = list(_files_of(io, later, (), partitioning)), list(_delete_paths(io, later, ()))
+        facts = _delete_files(later.values()), self._other_spec_id(base, later.values())
+        return Difference(base, self.after, *_changes(listed, set(paths)), *facts, _repeated(listed), deletes)
+
+    def _live_manifests(self) -> dict[str, ManifestFile]:
+        return {manifest.manifest_path: manifest for manifest in _manifests(self.after, self.after.current_snapshot())}
+
+    def _other_spec_id(self, base: Base, manifests: Iterable[ManifestFile]) -> int | None:
+        live = (manifest.partition_spec_id for manifest in manifests if has_live_files(manifest))
+        return next((one for one in [self.after.default_spec_id, *live] if one != base.default_spec_id), None)
+
+
+def _changes(listed: Iterable[LiveFile], before: Collection[str]) -> tuple[list[LiveFile], list[str]]:
+    """Return the files that are new, and the paths of those that are gone."""
+    new = {file.path: file for file in listed}
+    return [file for path, file in new.items() if path not in before], [path for path in before if path not in new]
+
+
+def _repeated(listed: Iterable[LiveFile]) -> str | None:
+    counts = Counter(file.path for file in listed)
+    return next((path for path, count in counts.items() if count > 1), None)
 
 
 def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[ManifestFile]:

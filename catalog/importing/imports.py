@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -13,7 +12,6 @@ from sqlalchemy import Connection
 from catalog.errors import (
     CatalogError,
     DatabaseNotFoundError,
-    FencedError,
     InvalidRequestError,
     LocationInUseError,
     SourceError,
@@ -28,7 +26,7 @@ from catalog.metastores.source import Source, open_source
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operations
+from catalog.operations.journal import Operations, failure_detail
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
@@ -231,7 +229,7 @@ class Imports:
         )
         if operation.is_committed:
             return TableReport.from_json(operation.report[STEP])
-        with self._journaled(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
+        with self._operations.failing(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
             report = self._attempt(source, name, options, (operation_id, STEP, attempt))
             with self._storage.write() as connection:
                 self._operations.finish_job(operation_id, STEP, attempt, report.as_json(), connection=connection)
@@ -239,16 +237,6 @@ class Imports:
                 self._operations.advance(connection, operation_id, OperationState.CLEANED)
         reached(Point.COMMITTED)
         return report
-
-    @contextmanager
-    def _journaled(self, operation_id: str) -> Iterator[None]:
-        try:
-            yield
-        except FencedError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            self._operations.fail(operation_id, type(error).__name__, _text(error) or type(error).__name__)
-            raise
 
     # --- one table ----------------------------------------------------------------------------------------------
 
@@ -318,9 +306,5 @@ def failure_report(table: TableName, error: Exception, options: ImportOptions) -
     is_refused = isinstance(error, InvalidRequestError | LocationInUseError)
     outcome = ImportOutcome.REFUSED if is_refused else ImportOutcome.FAILED
     return TableReport(
-        str(table), outcome, reason=f"{type(error).__name__}: {_text(error)}", is_dry_run=options.is_dry_run
+        str(table), outcome, reason=f"{type(error).__name__}: {failure_detail(error)}", is_dry_run=options.is_dry_run
     )
-
-
-def _text(error: BaseException) -> str:
-    return "; ".join([str(error), *getattr(error, "__notes__", ())])

@@ -22,6 +22,7 @@ from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, R
 from catalog.files.filesystem import Folder
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
+from catalog.loading.replaced_folders import ReplacedFolders
 from catalog.loading.replacing import remove
 from catalog.loading.schemes import SchemePublication
 from catalog.loading.snapshots import SnapshotPublication
@@ -249,9 +250,12 @@ class Loading(SourceFiles):
             return int(operation.report[step]["partitions_removed"])
         with self._operations.attempt(operation_id, step) as attempt:
             self.discard_staging(table, (operation_id, step, attempt))
+            replaced = ReplacedFolders(self._storage, table, operation)
+            if not table.is_stored_as_iceberg:
+                replaced.find(ids)
             with self._storage.write() as connection:
                 operation = self._operations.guard(connection, operation_id, step, attempt)
-                self._remove(connection, table, ids, attempt_folder(operation, attempt))
+                self._remove(connection, table, ids, attempt_folder(operation, attempt), replaced)
                 removed = len(ids)
                 report = {"partitions_removed": removed}
                 self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
@@ -260,9 +264,12 @@ class Loading(SourceFiles):
                 reached(Point.CHANGED)
         return removed
 
-    def _remove(self, connection: Connection, table: Table, ids: Collection[int], attempt: str) -> None:
+    def _remove(
+        self, connection: Connection, table: Table, ids: Collection[int], attempt: str, replaced: ReplacedFolders
+    ) -> None:
         if not table.is_stored_as_iceberg:
-            remove(connection, self._definitions.lock_table(connection, table, exclusive=False), ids, attempt)
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            remove(connection, held, ids, attempt, replaced.found)
             return
         current = lock_current(connection, self._definitions, table)
         if paths := remove_partitions(connection, current, ids):

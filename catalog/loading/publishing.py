@@ -30,6 +30,7 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
+from catalog.loading.replaced_folders import ReplacedFolders, files_read
 from catalog.loading.replacing import remove, replaced_destinations, switch
 from catalog.model import LoadMode, NewPartition, OnInvalid, Table
 from catalog.model.partition_names import partition_path
@@ -117,6 +118,8 @@ class Publication:
         self._encoder = ValueEncoder(attempt.table)
         self._beaten_at = time.monotonic()
         self._totals = Totals()
+        read = files_read(attempt.table, attempt.folder)
+        self._replaced = ReplacedFolders(attempt.storage, attempt.table, attempt.operation, read)
 
     # --- reserve ------------------------------------------------------------------------------------------------
 
@@ -269,6 +272,7 @@ class Publication:
 
         Raises:
             FencedError: The attempt is fenced, or the files were withdrawn.
+            PlanConflictError: A folder whose rows the attempt has read and replaces has other files now.
         """
         for batch in self._batches():
             with self._attempt.storage.read() as connection:
@@ -280,7 +284,7 @@ class Publication:
             moves = [(staged, destinations[identity]) for identity, staged in batch.items()]
             for _ in in_parallel(self._move, moves):
                 self._beat()
-            page = []
+            page, replaced = list[Extension](), list[int]()
             for staged, destination in moves:
                 self._totals.add(staged, destination)
                 counts = staged.file_count, staged.row_count, staged.size_bytes
@@ -293,8 +297,12 @@ class Publication:
                 if has_version or not destination.is_new:
                     partition = destination.identity, destination.partition_id, destination.location
                     page.append(Extension(*partition, *counts))
+                if has_version and destination.partition_id is not None:
+                    replaced.append(destination.partition_id)
+            self._replaced.find(replaced)
             if page:
                 extensions.append(page)
+        self._replaced.find(self._attempt.options.removed)
 
     def _move(self, move: tuple[StagedPartition, Destination]) -> None:
         staged, destination = move
@@ -341,7 +349,7 @@ class Publication:
         operation = self._attempt.guard(connection)
         self._attempt.evolve(connection)
         table = self._hold(connection)
-        remove(connection, table, self._attempt.options.removed, self._staged.name)
+        remove(connection, table, self._attempt.options.removed, self._staged.name, self._replaced.found)
         if self._totals.new:
             try:
                 self._adder(connection, table).add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
@@ -357,7 +365,7 @@ class Publication:
             for row in rows:
                 (versions if is_version_of(table, self._staged.name, row.location) else extended).append(row)
             if versions:
-                switch(connection, table, versions, operation.number)
+                switch(connection, table, versions, operation.number, self._replaced.found)
             if extended:
                 extend(connection, table, extended, operation.number)
         connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))

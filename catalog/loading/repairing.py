@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 from sqlalchemy import Connection, Row, select
 
-from catalog.errors import FencedError, InvalidPartitionError, VerificationFailedError
+from catalog.errors import InvalidPartitionError, VerificationFailedError
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import comparable, folder_keys
 from catalog.loading.loading import Loading
@@ -147,22 +147,14 @@ class Repairs:
         if operation.is_committed:
             report = operation.report[_STEP]
             return RepairReport(**{**report, "unfit": tuple(report["unfit"])})
-        try:
-            with self._operations.attempt(operation_id, _STEP) as attempt:
-                # Files that an interrupted load has moved must not become partitions.
-                self._loading.discard_staging(table, (operation_id, _STEP, attempt))
-                report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt).run(
-                    mode
-                )
-                with self._storage.write() as connection:
-                    self._operations.finish_job(operation_id, _STEP, attempt, report.as_dict(), connection=connection)
-                    self._operations.advance(connection, operation_id, OperationState.COMMITTED)
-                    self._operations.advance(connection, operation_id, OperationState.CLEANED)
-        except FencedError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            self._operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
-            raise
+        with self._operations.failing(operation_id), self._operations.attempt(operation_id, _STEP) as attempt:
+            # Files that an interrupted load has moved must not become partitions.
+            self._loading.discard_staging(table, (operation_id, _STEP, attempt))
+            report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt).run(mode)
+            with self._storage.write() as connection:
+                self._operations.finish_job(operation_id, _STEP, attempt, report.as_dict(), connection=connection)
+                self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+                self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return report
 
     def compare(self, name: str) -> FolderComparison:

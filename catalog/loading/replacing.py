@@ -46,7 +46,13 @@ def replaced_destinations(
         yield Destination(bytes(identity), packed, location, is_new=False, partition_id=partition_id)
 
 
-def switch(connection: Connection, table: Table, switched: Sequence[Extension], operation_number: int) -> None:
+def switch(
+    connection: Connection,
+    table: Table,
+    switched: Sequence[Extension],
+    operation_number: int,
+    files: Mapping[str, bytes],
+) -> None:
     """Make versions the locations of their partitions, in the caller's transaction, which has locked the table.
 
     The partitions get the counts of the new files and the table's format; one that is quarantined stays so.
@@ -54,6 +60,7 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
     Args:
         switched: The versions; `partition_id` is None for partitions that the transaction has added.
         operation_number: The operation that has written the files.
+        files: Folder → the files that are replaced (`catalog.loading.replaced_folders`).
 
     Raises:
         ConflictError: A partition was dropped, or dropped and added again, since the files were assigned to it.
@@ -74,7 +81,7 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
         changes.append({"partition_id": partition.id, "version": new.location, "text": text, **counts})
         versions[partition.id] = new.location
     added = {new.identity for new in switched if new.partition_id is None}
-    _record(connection, table, held, versions, added)
+    _record(connection, table, held, versions, added, files)
     connection.execute(
         update(row)
         .where(row.id == bindparam("partition_id"))
@@ -91,7 +98,9 @@ def switch(connection: Connection, table: Table, switched: Sequence[Extension], 
     record_changed(connection, table, list(versions), operation_number)
 
 
-def remove(connection: Connection, table: Table, ids: Collection[int], attempt: str) -> None:
+def remove(
+    connection: Connection, table: Table, ids: Collection[int], attempt: str, files: Mapping[str, bytes]
+) -> None:
     """Drop partitions with their rows, in the caller's transaction, which has locked the table.
 
     Their folders become empty when vacuum settles the versions without files that this records; until then, running
@@ -99,12 +108,13 @@ def remove(connection: Connection, table: Table, ids: Collection[int], attempt: 
 
     Args:
         attempt: The name of the attempt that removes the partitions.
+        files: As for `switch`.
     """
     for batch in batched(sorted(ids)):
         held = _held(connection, table, among(connection, PartitionRow.id, batch))
         paths = {partition.id: table.partition_name(partition.packed_values) for partition in held}
         versions = {number: version_location(table, attempt, path) for number, path in paths.items()}
-        _record(connection, table, held, versions, frozenset())
+        _record(connection, table, held, versions, frozenset(), files)
         drop_partitions(connection, table, versions)
 
 
@@ -121,6 +131,7 @@ def _record(
     partitions: Sequence[Row[*tuple[Any, ...]]],
     versions: Mapping[int, str],
     added: Collection[bytes],
+    files: Mapping[str, bytes],
 ) -> None:
     """Record versions of partitions, each with the home of the version that it replaces.
 
@@ -128,6 +139,7 @@ def _record(
         partitions: Their rows before the change.
         versions: Partition id → folder of the version.
         added: Identities of partitions that the transaction has added: files in their folders are not theirs.
+        files: Folder → the files that are replaced.
     """
     own = [partition.location for partition in partitions if partition.location is not None]
     former = dict(find_versions(connection, filter(is_version, own)))
@@ -141,9 +153,10 @@ def _record(
             former[before.location] = before
         home = table.partition_location(partition.packed_values, None if location in shared else location)
         owns_home = identity not in added and location not in shared
+        replaced = files.get(home) if owns_home else b""
         if before is not None:
-            home, owns_home = before.home, before.owns_home
-        new.append(Version(identity, partition.packed_values, versions[partition.id], home, owns_home))
+            home, owns_home, replaced = before.home, before.owns_home, before.replaced
+        new.append(Version(identity, partition.packed_values, versions[partition.id], home, owns_home, replaced))
     set_state(connection, former, VersionState.REPLACED)
     add_versions(connection, table, new)
 

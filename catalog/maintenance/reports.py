@@ -45,11 +45,26 @@ class TableVacuum:
         """Return the report as JSON values."""
         return {column.name: getattr(self, column.name) for column in fields(self)}
 
+    def outcomes(self, *, is_dry_run: bool) -> Iterator[str]:
+        """Yield phrases about what was done, or would be; nothing if nothing was."""
+        facts = [
+            f"{self.retired_files:,} replaced file(s), {self.retired_bytes:,} bytes" * bool(self.retired_files),
+            f"{self.orphan_files:,} orphan(s), {self.orphan_bytes:,} bytes" * bool(self.orphan_files),
+            f"{self.metadata_files:,} metadata file(s), {self.metadata_bytes:,} bytes" * bool(self.metadata_files),
+            f"{self.staging_folders:,} staging folder(s)" * bool(self.staging_folders),
+            f"{self.version_folders:,} folder(s) of replaced partitions" * bool(self.version_folders),
+            f"{self.unfinished_uploads:,} unfinished upload(s)" * bool(self.unfinished_uploads),
+        ]
+        if any(facts):
+            yield f"{deleted(is_dry_run=is_dry_run)}: {'; '.join(filter(None, facts))}"
+        if self.settled_partitions:
+            would = "would get" if is_dry_run else "got"
+            yield f"{self.settled_partitions:,} replaced partition(s) {would} their files into their own folders"
 
-def settled(count: int, *, is_dry_run: bool) -> str:
-    """Return a phrase about the partitions whose folders have got their files."""
-    would = "would get" if is_dry_run else "got"
-    return f"{count:,} replaced partition(s) {would} their files into their own folders"
+
+def deleted(*, is_dry_run: bool) -> str:
+    """Return the verb of a report about what was deleted, or would be."""
+    return "would be deleted" if is_dry_run else "deleted"
 
 
 def of_former_files(table: str, sizes: Mapping[str, int]) -> TableVacuum:
@@ -106,23 +121,10 @@ class VacuumReport:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        done = "would be deleted" if self.is_dry_run else "deleted"
         for table in self.tables:
-            facts = [
-                f"{table.retired_files:,} replaced file(s), {table.retired_bytes:,} bytes" * bool(table.retired_files),
-                f"{table.orphan_files:,} orphan(s), {table.orphan_bytes:,} bytes" * bool(table.orphan_files),
-                f"{table.metadata_files:,} metadata file(s), {table.metadata_bytes:,} bytes"
-                * bool(table.metadata_files),
-                f"{table.staging_folders:,} staging folder(s)" * bool(table.staging_folders),
-                f"{table.version_folders:,} folder(s) of replaced partitions" * bool(table.version_folders),
-                f"{table.unfinished_uploads:,} unfinished upload(s)" * bool(table.unfinished_uploads),
-            ]
-            if any(facts):
-                yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
-            if table.settled_partitions:
-                yield f"{table.table}: {settled(table.settled_partitions, is_dry_run=self.is_dry_run)}"
+            yield from (f"{table.table}: {outcome}" for outcome in table.outcomes(is_dry_run=self.is_dry_run))
         for name in self.purged:
-            yield f"{name}, dropped with PURGE: {done}: the remaining files"
+            yield f"{name}, dropped with PURGE: {deleted(is_dry_run=self.is_dry_run)}: the remaining files"
         if not self.tables and not self.purged and not self.problems:
             yield "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE."
 

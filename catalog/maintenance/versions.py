@@ -19,13 +19,14 @@ from uuid import uuid4
 
 from sqlalchemy import Row, select
 
-from catalog.errors import CatalogError, FencedError, OperationConflictError, UnreadableMetadataError
-from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
+from catalog.errors import CatalogError, OperationConflictError, UnreadableMetadataError
+from catalog.files.filesystem import FileInfo, Folder, in_parallel
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
+from catalog.partitions.folder_files import others_than, visible_files
 from catalog.partitions.staged import reserving_attempts
 from catalog.partitions.versions import delete_empty_above, file_counts, forget_versions, move_home, set_state
 from catalog.storage import Storage
@@ -43,7 +44,7 @@ _BATCH = 1_000
 _SHOWN = 5
 _BEAT_SECONDS = 5.0
 
-_Row: TypeAlias = Row[int, str, str, bool, int]
+_Row: TypeAlias = Row[int, str, str, bool, bytes | None, int]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class _Copy:
     obsolete: Sequence[FileInfo] = ()
     problem: str | None = None
     is_dropped: bool = False
+
+
+def _stays(folder: str, foreign: Sequence[str]) -> str:
+    reason = f"{folder} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
+    return f"{reason}; move them elsewhere"
 
 
 class Versions:
@@ -109,7 +115,7 @@ class Versions:
     def _batches(self, states: Collection[VersionState], cutoff_ms: int) -> Iterator[Sequence[_Row]]:
         row, after = PartitionVersionRow, 0
         query = (
-            select(row.number, row.location, row.home, row.owns_home, row.changed_at_ms)
+            select(row.number, row.location, row.home, row.owns_home, row.replaced, row.changed_at_ms)
             .where(row.table_id == self._table.id, row.state.in_(states), row.changed_at_ms <= cutoff_ms)
             .order_by(row.number)
             .limit(_BATCH)
@@ -132,23 +138,17 @@ class Versions:
             log.info("%s: replaced partitions wait for the next vacuum: %s", self._table.full_name, error)
             return
         count = 0
-        try:
-            with self._operations.attempt(name, _STEP) as attempt:
-                if self._may_have_more_files():
-                    log.info("%s: replaced partitions wait for a load that may go on", self._table.full_name)
-                    batches = ()
-                for batch in batches:
-                    self._operations.heartbeat(name, _STEP, attempt, done=count, note="partitions")
-                    count += self._settle(batch, (name, _STEP, attempt))
-                with self._storage.write() as connection:
-                    self._operations.finish_job(name, _STEP, attempt, {"settled": count}, connection=connection)
-                    self._operations.advance(connection, name, OperationState.COMMITTED)
-                    self._operations.advance(connection, name, OperationState.CLEANED)
-        except FencedError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            self._operations.fail(name, type(error).__name__, str(error) or type(error).__name__)
-            raise
+        with self._operations.failing(name), self._operations.attempt(name, _STEP) as attempt:
+            if self._may_have_more_files():
+                log.info("%s: replaced partitions wait for a load that may go on", self._table.full_name)
+                batches = ()
+            for batch in batches:
+                self._operations.heartbeat(name, _STEP, attempt, done=count, note="partitions")
+                count += self._settle(batch, (name, _STEP, attempt))
+            with self._storage.write() as connection:
+                self._operations.finish_job(name, _STEP, attempt, {"settled": count}, connection=connection)
+                self._operations.advance(connection, name, OperationState.COMMITTED)
+                self._operations.advance(connection, name, OperationState.CLEANED)
 
     def _may_have_more_files(self) -> bool:
         """Return whether an interrupted load may have moved files to versions, which are not the table's yet."""
@@ -187,25 +187,28 @@ class Versions:
         if expected is not None and expected != len(new):
             reason = f"{version.location} has {len(new):,} file(s), but its partition has {expected:,}"
             return _Copy(version, problem=f"{reason}; restore them, or replace the partition again")
-        obsolete = [file for name, file in there.items() if name not in new]
-        # Files of others that arrived after the change were never those of the partition.
-        since_ms = version.changed_at_ms if version.owns_home else -1
-        foreign = [
-            name
-            for name, file in there.items()
-            if name not in new and file.modified_at_ms > since_ms and not is_own_file(name, self._storage.identity)
-        ]
-        if foreign:
-            reason = f"{version.home} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
-            return _Copy(version, problem=f"{reason}; move them elsewhere")
+        others = {name: file for name, file in there.items() if name not in new}
+        if foreign := self._foreign(version, others):
+            return _Copy(version, problem=_stays(version.home, foreign))
         missing = [name for name in new if name not in there]
-        return _Copy(version, missing, obsolete, is_dropped=version.location not in counts)
+        return _Copy(version, missing, list(others.values()), is_dropped=version.location not in counts)
+
+    def _foreign(self, version: _Row, others: Mapping[str, FileInfo]) -> list[str]:
+        """Return the names of files in a version's home that were never those of its partition."""
+        if version.replaced is not None:
+            names = others_than(version.replaced, others)
+        else:
+            # Recorded by an earlier release of Calve.
+            return self._others_after(version.changed_at_ms if version.owns_home else -1, others)
+        return [name for name in names if not is_own_file(name, self._storage.identity)]
+
+    def _others_after(self, since_ms: int, files: Mapping[str, FileInfo]) -> list[str]:
+        """Return the names of files that others wrote after a time."""
+        names = [name for name, file in sorted(files.items()) if file.modified_at_ms > since_ms]
+        return [name for name in names if not is_own_file(name, self._storage.identity)]
 
     def _files(self, location: str) -> dict[str, FileInfo]:
-        """Return the visible files directly in a folder, by name."""
-        entries = self._folder.at(location).entries(recursive=False)
-        named = ((file.path.rpartition("/")[2], file) for file, is_folder in entries if not is_folder)
-        return {name: file for name, file in named if not is_hidden(name)}
+        return visible_files(self._folder.at(location))
 
     def _copy(self, copy: _Copy) -> None:
         home = self._folder.at(copy.version.home)
@@ -221,16 +224,21 @@ class Versions:
 
     def _delete(self, versions: Sequence[_Row]) -> list[str]:
         needed = self._needed([version.location for version in versions])
-        unneeded = [version.location for version in versions if version.location not in needed]
+        unneeded = [version for version in versions if version.location not in needed]
         outcomes = in_parallel(self._delete_folder, unneeded)
-        deleted = [location for location, is_deleted in zip(unneeded, outcomes, strict=True) if is_deleted]
+        deleted = [version.location for version, is_deleted in zip(unneeded, outcomes, strict=True) if is_deleted]
         reached(Point.FILES_DELETED)
         with self._storage.write() as connection:
             forget_versions(connection, deleted)
         return deleted
 
-    def _delete_folder(self, location: str) -> bool:
+    def _delete_folder(self, version: _Row) -> bool:
+        location = version.location
         try:
+            # Those of engines that had the folder from the catalog before.
+            if foreign := self._others_after(version.changed_at_ms, self._files(location)):
+                self._problems.append(_stays(location, foreign))
+                return False
             self._folder.at(location).delete("")
             delete_empty_above(self._folder, location)
         except (CatalogError, OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from catalog.errors import (
     SharedLocationError,
     TableAlreadyExistsError,
     TableNotFoundError,
+    UnsupportedChangeError,
 )
 from catalog.files.filesystem import Folder
 from catalog.iceberg.places import METADATA, metadata_folder, path_properties
@@ -78,6 +79,7 @@ def find_target(connection: Connection, definitions: Definitions, table: Table, 
         TableAlreadyExistsError, SharedLocationError: A new target exists already, or its location is in use.
         TableNotFoundError, NotIcebergTableError, ColumnsDifferError: An existing target is missing, is not an Iceberg
             table, or has other columns.
+        UnsupportedChangeError: The catalog records the files of an existing target, which are in its own folder.
     """
     from catalog.iceberg.layout import TypeRules, layout_of
 
@@ -88,6 +90,7 @@ def find_target(connection: Connection, definitions: Definitions, table: Table, 
     name = TableName.parse(request.target)
     if request.kind is OperationKind.SNAPSHOT:
         return _new_target(connection, definitions, table, replace(request, target=str(name)), layout)
+    _refuse_own_files(connection, definitions, table, name)
     return _known_target(connection, definitions, table, request, layout, name)
 
 
@@ -134,6 +137,18 @@ def _new_target(
     except SharedLocationError as error:
         raise SharedLocationError(f"{error}; or give the snapshot another location") from None
     return Target(name, location, layout, Selection(table))
+
+
+def _refuse_own_files(connection: Connection, definitions: Definitions, source: Table, name: TableName) -> None:
+    try:
+        target = definitions.get_table(name, connection)
+    except TableNotFoundError:
+        return
+    if target.has_file_rows:
+        raise UnsupportedChangeError(
+            f"files cannot be added to table {name}: its files are in its own folder, and have its partition keys; "
+            f"copy the rows of {source.full_name} instead: INSERT INTO {name} SELECT … FROM {source.full_name}"
+        )
 
 
 def _known_target(

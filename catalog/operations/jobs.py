@@ -7,6 +7,7 @@ still running.
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from catalog.errors import FencedError
+from catalog.errors import CatalogError, FencedError
 from catalog.operations.exclusive import fail_abandoned
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import ALIVE, FINISHED, JobRun, JobState, Operation, OperationState
@@ -34,6 +35,8 @@ from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import JobRow, OperationRow
 from catalog.storage.texts import storable
+
+log = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -95,14 +98,32 @@ class Jobs:
 
         Raises:
             OperationNotFoundError: There is no operation of this id.
+            FencedError: Another attempt has taken over, which may be why the error was raised.
         """
         number = self.start_job(operation_id, step)
         reached(Point.STARTED)
         try:
             yield number
-        except Exception as error:
-            self.fail_job(operation_id, step, number, type(error).__name__, str(error))
+        except (Exception, KeyboardInterrupt) as error:
+            self._end_failed((operation_id, step, number), error)
             raise
+
+    def _end_failed(self, attempt: tuple[str, str, int], error: BaseException) -> None:
+        """Record the failure of an attempt that an error has ended.
+
+        Raises:
+            FencedError: Another attempt has taken over.
+        """
+        try:
+            self.fail_job(*attempt, type(error).__name__, str(error))
+            latest = self.get_job(*attempt[:2])
+        except CatalogError as unavailable:
+            log.warning(
+                "the failure of step %s of operation %s is not recorded: %s", attempt[1], attempt[0], unavailable
+            )
+            return
+        if latest is not None and latest.attempt != attempt[2] and not isinstance(error, FencedError):
+            raise fenced_error(*attempt) from error
 
     def job_request(self, operation_id: str, step: str, attempt: int) -> str:
         """Return the request of an attempt as JSON.

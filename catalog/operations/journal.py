@@ -5,12 +5,14 @@ The caller chooses an operation's id, so a retry continues the operation instead
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, update
 
-from catalog.errors import OperationConflictError
+from catalog.errors import CatalogError, FencedError, OperationConflictError, OperationReusedError
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.applications import SparkApplications
@@ -34,6 +36,15 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs, read_clock_ms
 from catalog.storage.schema import JobRow, OperationRow
+
+_DETAIL_LENGTH = 2_000
+
+log = logging.getLogger(__name__)
+
+
+def failure_detail(error: BaseException) -> str:
+    """Return the text that the journal keeps of an error that has ended an operation."""
+    return "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])[:_DETAIL_LENGTH]
 
 
 class Operations(JournalReader, Jobs):
@@ -147,6 +158,28 @@ class Operations(JournalReader, Jobs):
             row = operation_row(connection, operation_id)
             if row.state in UNFINISHED:
                 fail_operation(connection, row.number, code, detail)
+
+    @contextmanager
+    def failing(self, operation_id: str, detail: Callable[[BaseException], str] = failure_detail) -> Iterator[None]:
+        """Fail an operation if an error ends the block, so that it no longer holds its table; a retry continues it.
+
+        Nothing is failed if the operation was not begun, has ended, or belongs to another request, or if an attempt of
+        the block was fenced: the operation is that of the attempt's successor then.
+
+        Args:
+            detail: Returns the text of an error.
+        """
+        try:
+            yield
+        except (FencedError, OperationReusedError):
+            raise
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            try:
+                if self.find(operation_id) is not None:
+                    self.fail(operation_id, type(error).__name__, detail(error))
+            except CatalogError as unavailable:
+                log.warning("operation %s holds its table until it counts as abandoned: %s", operation_id, unavailable)
+            raise
 
     def advance(self, connection: Connection, operation_id: str, state: OperationState) -> None:
         """Move an operation to a state in the caller's transaction; do nothing when it is in that state.

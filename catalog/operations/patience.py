@@ -1,4 +1,4 @@
-"""Waiting for a catalog whose database is down for a while, for instance because it restarts."""
+"""Waiting for a catalog whose database is down for a while, for instance because it restarts, and for vacuum."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from catalog.errors import CatalogError, CatalogUnavailableError
+from catalog.errors import CatalogError, CatalogUnavailableError, OperationConflictError
+from catalog.operations.reading import JournalReader
+from catalog.operations.records import OperationKind
 from catalog.settings.environment import job_patience
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
+_VACUUM_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -59,5 +62,28 @@ def patiently(act: Callable[[], T], what: str, *, sleep: Callable[[float], None]
         try:
             return act()
         except CatalogUnavailableError as error:
+            if not error.retryable:
+                raise
             pause = patience.pause_after(error)
         sleep(pause)
+
+
+def after_vacuum(operations: JournalReader, act: Callable[[], T], *, seconds: float = _VACUUM_SECONDS) -> T:
+    """Return what a function returns; call it again while vacuum exchanges files of the table that it changes.
+
+    Args:
+        act: A function that is refused while another operation holds the table.
+
+    Raises:
+        OperationConflictError: Another operation than vacuum holds the table, or vacuum holds it for longer.
+    """
+    ends_at = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except OperationConflictError as error:
+            holder = None if error.holder is None else operations.find(error.holder)
+            is_vacuum = holder is not None and holder.kind is OperationKind.SETTLE_VERSIONS
+            if not is_vacuum or time.monotonic() >= ends_at:
+                raise
+        time.sleep(_FIRST_PAUSE_SECONDS)

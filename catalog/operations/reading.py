@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
@@ -83,7 +84,8 @@ class JournalReader:
                 operations of one run in Airflow, `dag` for those of all runs.
             search: Only operations of tables whose name contains this, whatever its case; the name at their start or
                 the present one.
-            with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`).
+            with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`), and loads that only
+                check files.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -93,7 +95,7 @@ class JournalReader:
         if before is not None:
             query = query.where(OperationRow.number < before)
         if not with_dry_runs:
-            query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN)
+            query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN, ~_is_dry_load())
         if search:
             name = DatabaseRow.name + "." + TableRow.name
             found = select(TableRow.id).join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
@@ -138,6 +140,12 @@ class JournalReader:
         query = select_operations().where(is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
             return [to_operation(row) for row in connection.execute(query)]
+
+
+def _is_dry_load() -> ColumnElement[bool]:
+    """Return the condition that an operation is a load that only checks files."""
+    asked: ColumnElement[Any] = OperationRow.request["settings"]["request"]["dry_run"].as_boolean()
+    return func.coalesce(asked, False)
 
 
 def _chosen(

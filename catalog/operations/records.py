@@ -65,6 +65,11 @@ class OperationState(StrEnum):
     CLEANED = "CLEANED"
     FAILED = "FAILED"
 
+    @property
+    def label(self) -> str:
+        """The state for people, for whom an operation with nothing left to remove has succeeded."""
+        return "SUCCEEDED" if self is OperationState.CLEANED else self.value
+
 
 TRANSITIONS: Mapping[OperationState, frozenset[OperationState]] = {
     OperationState.PLANNED: frozenset({OperationState.RUNNING, OperationState.FAILED, OperationState.CLEANED}),

@@ -34,6 +34,7 @@ class Version(NamedTuple):
         location: The folder of the version's files.
         home: The folder that gets these files.
         owns_home: The files in `home` were those of the partition, and not of somebody else.
+        replaced: The files in `home` that it replaces (`catalog.partitions.folder_files`); None if they are unknown.
     """
 
     identity: bytes
@@ -41,6 +42,7 @@ class Version(NamedTuple):
     location: str
     home: str
     owns_home: bool
+    replaced: bytes | None = None
 
 
 def version_location(table: Table, attempt: str, path: str) -> str:

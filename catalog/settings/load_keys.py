@@ -15,6 +15,7 @@ from catalog.types.key_types import parse_key_type
 
 _EXAMPLE = "{type: date, from: to_date(ordered_at)}"
 _FIELDS = ("type", "from")
+_KEY = re.compile(r"([^\s:]+)(?:\s*:\s*|\s+)(.+)", re.DOTALL)
 _FROM = re.compile(r"(.+?)\s+from\s+(.+)", re.IGNORECASE | re.DOTALL)
 _CAST = re.compile(r".*\sas\s+([a-z]+\s*(?:\([\d\s,]+\))?)\s*\)", re.IGNORECASE | re.DOTALL)
 
@@ -96,15 +97,15 @@ def key_of_text(place: str, text: str) -> tuple[str, Any]:
     """Return the name of a key of a form, and the key as `read_keys` reads it.
 
     Args:
-        text: `day date`, `day to_date(ordered_at)` or `day date from to_date(ordered_at)`.
+        text: `day date`, `day: date` as in YAML, `day to_date(ordered_at)` or `day date from to_date(ordered_at)`.
 
     Raises:
         InvalidConfigurationError: There is only a name.
     """
-    name, _, rest = text.strip().partition(" ")
-    rest = rest.strip()
-    if not rest:
+    written = _KEY.fullmatch(text.strip())
+    if written is None:
         raise InvalidConfigurationError(f"{place}: key {text!r} has no type; write it as a name and a type: day date")
+    name, rest = written.groups()
     match = _FROM.fullmatch(rest)
     return name, {"type": match[1], "from": match[2]} if match and _is_type(match[1]) else rest
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from catalog.model import IndexState, PartitionIndex, Table
+from catalog.settings.contracts import ContractMode
+from catalog.settings.quality_rules import QualityRules
 from catalog.settings.scheme_loads import unsuitable_settings
 from catalog.settings.table_config import TableConfig
 from catalog.types.key_types import parse_key_type
@@ -37,6 +39,7 @@ def _compare(config: TableConfig, table: Table, indexes_of: Callable[[str], Iter
     if config.source and (kind := _unloadable(table)):
         yield f"source is {config.source}, but the table in the catalog is {kind}; remove the source"
         return
+    yield from _compare_rules(config, table)
     if config.source and table.scheme is not None:
         yield from unsuitable_settings(table, config.job_request(), config.quality)
         return
@@ -75,6 +78,25 @@ def _compare_keys(config: TableConfig, table: Table) -> Iterator[str]:
                 f"{key.type}, or change the table: ALTER TABLE {table.full_name} CHANGE COLUMN {key.name} {key.name} "
                 f"{written}"
             )
+
+
+def _compare_rules(config: TableConfig, table: Table) -> Iterator[str]:
+    """Yield what the rules say about columns that the table does not have, and no load will add."""
+    if config.contract.get("columns") == ContractMode.EVOLVE or table.is_view or table.is_iceberg:
+        return
+    quality = QualityRules.from_config(config.quality, keys=table.key_names)
+    rules = {
+        "required": config.required,
+        "quality.columns": quality.columns,
+        "quality.unique": [name for rule in quality.unique for name in rule.columns],
+        "quality.references": quality.references,
+    }
+    columns = [column.name for column in (*table.columns, *table.partition_keys)]
+    renamed = {name: column.name for column in table.columns for name in column.stored_names}
+    for field, names in rules.items():
+        for name in (name for name in dict.fromkeys(map(str.lower, names)) if name not in columns):
+            advice = f"it is named {renamed[name]} now" if name in renamed else f"its columns are {', '.join(columns)}"
+            yield f"{field} has {name}, which the table in the catalog does not have; {advice}. Correct the rule"
 
 
 def _compare_indexes(config: TableConfig, table: Table, existing: Sequence[PartitionIndex]) -> Iterator[str]:

@@ -81,12 +81,8 @@ class Context:
     def operation(self) -> Iterator[NewOperation]:
         """Yield the statement's operation for a block; an error ends the operation, which releases its table."""
         operation_id = self.operation_id or f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
-        try:
+        with self.catalog.operations.failing(operation_id):
             yield NewOperation(operation_id, self.requested_by)
-        except BaseException as error:
-            if self.catalog.operations.find(operation_id) is not None:
-                self.catalog.operations.fail(operation_id, type(error).__name__, str(error)[:2000])
-            raise
 
     def cancel(self) -> None:
         """Cancel what the engine runs in another thread, if it was started."""

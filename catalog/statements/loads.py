@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError, NotFoundError
+from catalog.errors import CatalogError, CatalogUnavailableError, NotFoundError
 from catalog.loading.registering import VALIDATE, WRITE, register
 from catalog.model import IndexState, LoadMode
 from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
@@ -122,9 +123,11 @@ class TableLoads:
         operation_id = continued or f"{_PREFIX}{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
         with LocalLock(self._catalog.storage, operation_id) as lock:
             try:
-                report = self._loaded(config, request, operation_id, lock, is_continued=continued is not None)
-            except BaseException as error:
-                self._failed(operation_id, lock, error)
+                with self._catalog.operations.failing(operation_id):
+                    report = self._loaded(config, request, operation_id, lock, is_continued=continued is not None)
+            except BaseException:
+                with suppress(CatalogUnavailableError):
+                    self._clean_up(operation_id, lock)
                 raise
         yield report
 
@@ -216,12 +219,9 @@ class TableLoads:
                 states[name] = str(build_index(self._context, table, name, keys).state)
         return states
 
-    def _failed(self, operation_id: str, lock: LocalLock, error: BaseException) -> None:
-        """Fail a load that an error has ended, which releases its table; what is committed is continued later."""
+    def _clean_up(self, operation_id: str, lock: LocalLock) -> None:
+        """Remove what a failed load has left; one that is committed, or run by another process, is continued later."""
         operation = self._catalog.operations.find(operation_id)
-        if operation is not None:
-            self._catalog.operations.fail(operation_id, type(error).__name__, str(error)[:2000])
-            operation = self._catalog.operations.get(operation_id)
         if operation is None or operation.state is OperationState.FAILED:
             lock.discard()
         if operation is not None and operation.state is OperationState.FAILED:

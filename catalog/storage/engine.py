@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.errors import CatalogEncodingError, CatalogUnavailableError, InvalidConfigurationError
+from catalog.errors import CatalogEncodingError, CatalogNotConfiguredError, InvalidConfigurationError
 from catalog.storage.arrays import register_arrays
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import commit_translated, lost_connection_errors, translated
@@ -52,7 +52,7 @@ class Storage:
         """Prepare the connection pools without opening a connection.
 
         Raises:
-            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite, or has an invalid parameter.
+            CatalogNotConfiguredError: The URL is not one of PostgreSQL or SQLite, or has an invalid parameter.
         """
         self.url = _normalise_url(url)
         self.is_postgresql = self.url.get_backend_name() == "postgresql"
@@ -90,7 +90,7 @@ class Storage:
         """Create the folder of an SQLite database that does not exist.
 
         Raises:
-            CatalogUnavailableError: It cannot be created.
+            CatalogNotConfiguredError: It cannot be created.
         """
         if (file := self._file()) is not None:
             _make_folder(file.parent)
@@ -99,10 +99,10 @@ class Storage:
         """Check that an SQLite database exists; a connection would create an empty one.
 
         Raises:
-            CatalogUnavailableError: There is no such file.
+            CatalogNotConfiguredError: There is no such file.
         """
         if not self.has_file():
-            raise CatalogUnavailableError(
+            raise CatalogNotConfiguredError(
                 f"there is no catalog at {shown_url(self.url)}; check CALVE_CATALOG_URL, or create the catalog: "
                 "calve init"
             )
@@ -282,11 +282,11 @@ def catalog_url() -> str:
     """Return the catalog's URL from the environment.
 
     Raises:
-        CatalogUnavailableError: `CALVE_CATALOG_URL` is not set.
+        CatalogNotConfiguredError: `CALVE_CATALOG_URL` is not set.
     """
     url = os.environ.get("CALVE_CATALOG_URL")
     if not url:
-        raise CatalogUnavailableError(
+        raise CatalogNotConfiguredError(
             "CALVE_CATALOG_URL is not set; set it to the catalog's database, for instance "
             "sqlite:////tmp/calve.db or postgresql://user:password@host/calve"
         )
@@ -322,7 +322,7 @@ def _new_engine(url: URL, **options: Any) -> Engine:
         return create_engine(url, hide_parameters=True, **_pool_settings(), **options)
     except (ArgumentError, ValueError):
         # Without the original message, which may show a secret.
-        raise CatalogUnavailableError(
+        raise CatalogNotConfiguredError(
             f"the catalog {shown_url(url)} has an invalid parameter in its URL; correct hosts, ports and options in "
             "CALVE_CATALOG_URL"
         ) from None
@@ -339,14 +339,14 @@ def _normalise_url(text: str) -> URL:
         backend = ""
     if backend == "postgresql":
         if has_half_a_password(text, url):
-            raise CatalogUnavailableError(
+            raise CatalogNotConfiguredError(
                 "the catalog's URL has a second @ after the password, so the end of the password is ambiguous; write "
                 "each @ of the password as %40, each / as %2F and each ? as %3F in CALVE_CATALOG_URL"
             )
         return url.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
         return url.set(drivername="sqlite+pysqlite")
-    raise CatalogUnavailableError(
+    raise CatalogNotConfiguredError(
         "the catalog's URL is neither for PostgreSQL nor for SQLite; use postgresql://user:password@host/database "
         "or sqlite:////absolute/path.db"
     )
@@ -356,7 +356,7 @@ def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CatalogUnavailableError(
+        raise CatalogNotConfiguredError(
             f"the catalog's folder {path} cannot be created: {error.strerror}; check CALVE_CATALOG_URL"
         ) from None
 

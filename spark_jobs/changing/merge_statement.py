@@ -23,6 +23,7 @@ from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.files import DataFile
 from catalog.errors import AmbiguousMergeError, InvalidRowsError
 from catalog.iceberg.live_columns import with_live_columns
+from catalog.loading.replaced_folders import list_files
 from catalog.model import Column
 from catalog.operations.records import Operation
 from catalog.statements.merges import MergeAction, MergeCase
@@ -158,6 +159,7 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
             "not of its key's type, so they cannot be found by it; drop or rename them first"
         )
     has_all = hits.matched is not None and len(found) == len(wanted)
+    read = dict(list_files(table, hit))
     result = merge.result(
         rows_of(spark, table, hit, state), rows_of(spark, table, concerned, state) if has_all else every
     )
@@ -166,9 +168,10 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
     others: list[Partition] = [partition for partition in targets if partition.id not in known]
     rows = result.rows
     if others:
+        read |= list_files(table, others)
         kept = _flat(*shaped_rows(table, rows_of(spark, table, others, state)))
         rows = rows.unionByName(kept)
-    return NewRows(rows, result.columns, [*hit, *others], state=state, where=where)
+    return NewRows(rows, result.columns, [*hit, *others], state=state, where=where, read=read)
 
 
 @dataclass(frozen=True)

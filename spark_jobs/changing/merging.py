@@ -11,6 +11,7 @@ from pyspark.sql.window import WindowSpec
 
 from catalog import Catalog, Partition, PartitionState, Table
 from catalog.errors import ConflictError, InvalidRowsError
+from catalog.loading.replaced_folders import list_files
 from catalog.model.partition_names import partition_path
 from catalog.settings.merge_rules import MergeRule
 from catalog.storage.values import ValueEncoder
@@ -70,8 +71,9 @@ def merge_rows(
     keys = [(key, key) for key in rule.keys if key in table.key_names]
     where = filter_of_values(table, typed, keys) if keys and state is not None else None
     concerned, moves_rows = _concerned(spark, catalog, table, typed, rule)
+    read = list_files(table, concerned)
     rows = _merged(table, rows_of(spark, table, concerned, state), typed, rule)
-    return NewRows(*shaped_rows(table, rows), concerned, state=state, where=where), moves_rows
+    return NewRows(*shaped_rows(table, rows), concerned, state=state, where=where, read=read), moves_rows
 
 
 def merge_into_files(

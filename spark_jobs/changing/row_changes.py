@@ -19,6 +19,7 @@ from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
 from catalog.errors import InvalidRowsError, UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
+from catalog.loading.replaced_folders import list_files
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
@@ -147,8 +148,9 @@ def delete_rows(
         concerned, keys = _concerned(spark, catalog, definition, where)
         if with_hidden and not definition.is_stored_as_iceberg:
             concerned += _hidden_concerned(spark, catalog, definition, where)
+        read = list_files(definition, concerned)
         rows = rows_without(spark, catalog, definition, rows_of(spark, definition, concerned, state), where)
-        return NewRows(*shaped_rows(definition, rows), concerned, state=state, where=keys)
+        return NewRows(*shaped_rows(definition, rows), concerned, state=state, where=keys, read=read)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -237,8 +239,9 @@ def compact_partitions(
 
     def prepare() -> NewRows:
         state = current_files(catalog, definition)
+        read = list_files(definition, partitions)
         rows = shaped_rows(definition, rows_of(spark, definition, partitions, state))
-        return NewRows(*rows, partitions, state=state, is_serializable=False)
+        return NewRows(*rows, partitions, state=state, is_serializable=False, read=read)
 
     files, size = (sum(count or 0 for count in counts) for counts in _counts(partitions))
     # Journaled for the policy's limit of a day, and because the counts of the partitions change.
@@ -401,16 +404,18 @@ def _updated(
     """Return the rows of partitions after an update, with those of partitions to which it moves rows."""
     state = current_files(catalog, table)
     concerned, keys_where = _concerned(spark, catalog, table, where)
+    read = list_files(table, concerned)
     before = rows_of(spark, table, concerned, state)
     rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
     if not assignments.keys() & set(table.key_names):
-        return NewRows(rows, columns, concerned, state=state, where=keys_where)
+        return NewRows(rows, columns, concerned, state=state, where=keys_where, read=read)
     keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
     known = {partition.id for partition in concerned}
     targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
     every = [*concerned, *(partition for partition in targets if partition.id not in known)]
+    read = list_files(table, every)
     rows, columns = rows_updated(spark, catalog, table, rows_of(spark, table, every, state), assignments, where)
-    return NewRows(rows, columns, every, state=state, where=keys_where)
+    return NewRows(rows, columns, every, state=state, where=keys_where, read=read)
 
 
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> tuple[list[Partition], str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from catalog.files.filesystem import FileInfo
-from catalog.model import Column
+from catalog.model import Column, Table
 from catalog.settings.contracts import ContractMode
 from catalog.tables.evolution import evolved
 from catalog.tables.spark_schema import column_defaults
@@ -191,6 +191,8 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
     if table is None:
         return set()
     missing, unknown = {column.name for column in table.columns}.difference(columns), target.unknown(columns)
+    if target.contract.columns is ContractMode.EVOLVE:
+        _refuse_former_names(table, unknown)
     # A record of a JSON file that has such a column is bad, not the file.
     if unknown and target.contract.columns is ContractMode.FREEZE and target.job.source_format != "json":
         raise UnfitFilesError(
@@ -204,3 +206,19 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
             f"has no column {name}, for which Spark has a default that Calve does not apply; add the column to the file"
         )
     return missing
+
+
+def _refuse_former_names(table: Table, unknown: Iterable[str]) -> None:
+    """Refuse columns with former names of renamed ones, which would be null otherwise.
+
+    Raises:
+        UnfitFilesError: There is one.
+    """
+    renamed = {name: column.name for column in table.columns for name in column.stored_names if name != column.name}
+    if former := sorted(renamed.keys() & set(unknown)):
+        name, column = former[0], renamed[former[0]]
+        raise UnfitFilesError(
+            f"has the column {name}, which is a former name of column {column} of {table.full_name} and not a new "
+            f"column; rename it to {column} in the file, rename the column back (ALTER TABLE {table.full_name} RENAME "
+            f"COLUMN {column} TO {name}), or add a column of this name with ALTER TABLE first"
+        )

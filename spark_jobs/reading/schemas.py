@@ -53,5 +53,23 @@ def _schema(file: FileInfo, source_format: str) -> tuple[Any, ...]:
             return (json.dumps(fastavro.reader(content).writer_schema),)
         if source_format == "orc":
             return (pyarrow.orc.ORCFile(content).schema.to_string(),)
-        schema = pyarrow.parquet.read_schema(content)
+        opened = pyarrow.parquet.ParquetFile(content)
+        _refuse_nanoseconds(opened.schema)
+        schema = opened.schema_arrow
         return schema.remove_metadata().to_string(), (schema.metadata or {}).get(_SPARK_SCHEMA)
+
+
+def _refuse_nanoseconds(schema: Any) -> None:
+    """Refuse timestamps in nanoseconds, which neither Spark nor tables have; Spark would not name the file.
+
+    Raises:
+        ValueError: A column has them.
+    """
+    columns = (schema.column(number) for number in range(len(schema)))
+    kinds = ((column.path, json.loads(column.logical_type.to_json())) for column in columns)
+    names = [path for path, kind in kinds if kind.get("Type") == "Timestamp" and kind.get("timeUnit") == "nanoseconds"]
+    if names:
+        raise ValueError(
+            f"its column {names[0]} has timestamps in nanoseconds, and tables have microseconds; write it with "
+            "microseconds (pandas: to_parquet(…, coerce_timestamps='us'))"
+        )

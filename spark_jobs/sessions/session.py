@@ -184,16 +184,11 @@ def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[
         FencedError: The attempt was fenced while it ran.
         OperationConflictError: The operation has failed, and another one is running on the table.
     """
-    try:
-        with catalog.operations.attempt(operation.id, step) as attempt:
-            request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
-            with Heartbeat(catalog, request):
-                yield attempt
-    except FencedError:
-        raise
-    except (Exception, KeyboardInterrupt) as error:
-        catalog.operations.fail(operation.id, type(error).__name__, _message(error))
-        raise
+    operations = catalog.operations
+    with operations.failing(operation.id, _message), operations.attempt(operation.id, step) as attempt:
+        request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
+        with Heartbeat(catalog, request):
+            yield attempt
 
 
 @dataclass(frozen=True)

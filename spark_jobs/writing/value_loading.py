@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -22,6 +22,7 @@ from catalog.errors import (
     VerificationFailedError,
 )
 from catalog.files.filesystem import Folder
+from catalog.loading.replaced_folders import FilesRead, keep_files_read
 from catalog.model.partition_names import partition_path
 from catalog.operations.records import Operation, OperationKind
 from catalog.operations.staging import begin_staging, read_staged
@@ -103,6 +104,7 @@ class NewRows:
         state: The files of a table stored as Iceberg of which the rows of `replaced` were read; None if they were not.
         where, is_serializable: As in `ReplacedFiles`.
         read_from: As in `PublishOptions`.
+        read: The files of the replaced partitions of a Hive-style table, listed before their rows were read.
     """
 
     rows: DataFrame
@@ -113,6 +115,7 @@ class NewRows:
     where: str | None = None
     is_serializable: bool = True
     read_from: str | None = None
+    read: FilesRead = field(default_factory=dict)
 
     @property
     def replaced_files(self) -> ReplacedFiles | None:
@@ -286,6 +289,7 @@ def stage_rows(
         VerificationFailedError: The files do not have as many rows as were given.
     """
     rows, columns = new.rows, new.columns
+    keep_files_read(table, staging, new.read)
     check = RowCheck(table, first_problem(columns))
     if table.is_stored_as_iceberg:
         listed = write_partition_files(check.observe(rows), table, columns, staging)

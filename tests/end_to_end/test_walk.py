@@ -188,7 +188,7 @@ def from_a_split_point_to_an_approved_change(walk: Walk) -> None:
     page.get_by_text("Nothing waits for an approval.").wait_for()
     page.goto(f"/calve/operation?{urlencode({'id': operation_id})}")
     # The page asks again by itself.
-    page.get_by_text(re.compile("^(COMMITTED|CLEANED)$")).first.wait_for()
+    page.get_by_text(re.compile("^(COMMITTED|SUCCEEDED)$")).first.wait_for()
     walk.ann.look("split")
     walk.run_of(operation_id).wait()
     assert row_counts(catalog, SPLIT_ON_THE_WALK) == {0: 100, 1: 200, 4: 150, 5: 150, 3: 300}

@@ -22,10 +22,10 @@ from spark_jobs import verify_rewrite as verifying
 from spark_jobs.queries.query import query
 from spark_jobs.reading.iceberg import read_metadata_file
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rebalance import rebalance
 from spark_jobs.rewrite_partitions import rewrite_partitions
 from spark_jobs.sessions.session import configure
 from spark_jobs.verify_rewrite import verify_rewrite
-from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
 from tests.support.migrating import Migrator

@@ -181,6 +181,16 @@ def test_a_table_of_the_catalog_needs_no_entry(
     assert [row[2] for row in rows(spark, catalog)] == ["DE", "FR"]
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "iceberg"])
+def test_a_table_without_keys_is_loaded(spark: SparkSession, catalog: Catalog, landing: Path, file_format: str) -> None:
+    catalog.create_database("shop")
+    columns = [("id", "bigint"), ("amount", "double"), ("country", "string"), ("day", "date")]
+    catalog.create_table(TABLE, columns=columns, format=file_format)
+    done = load(TABLE, f"{landing}/*.csv")
+    assert done.exit_code == 0, done.stderr
+    assert [row[0] for row in rows(spark, catalog)] == [1, 2]
+
+
 @pytest.mark.usefixtures("listed")
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_failed_checks_fail_the_command_if_the_entry_says_so(catalog: Catalog, landing: Path, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from catalog.rebalancing.contents import ValueCount
 from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.count_values import count_values
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rebalance import rebalance
 from spark_jobs.sessions.session import configure
-from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 
 pytestmark = [

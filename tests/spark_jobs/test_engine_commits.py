@@ -51,7 +51,7 @@ class Placed:
         load_rows(self.spark, self.catalog, f"load-{next(_numbers)}", TABLE, rows)
 
     def change(self, change: PartitionChange) -> None:
-        from spark_jobs.writing.rebalancing import rebalance
+        from spark_jobs.rebalance import rebalance
 
         rebalance(self.spark, self.catalog, f"change-{next(_numbers)}", TABLE, change)
 

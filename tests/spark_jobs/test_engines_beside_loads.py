@@ -19,8 +19,8 @@ from catalog.schemes.ranges import RangeScheme
 from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.reading.iceberg import read_metadata_file
 from spark_jobs.reading.tables import read_table
+from spark_jobs.rebalance import rebalance
 from spark_jobs.sessions.session import configure
-from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from tests.support.appending_engines import value_of
 from tests.support.effort import effort, sampled

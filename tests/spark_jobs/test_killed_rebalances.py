@@ -97,7 +97,7 @@ def make_table(spark: SparkSession, catalog: Catalog, scheme: str) -> None:
 
 
 def run(spark: SparkSession, catalog: Catalog, change: PartitionChange | None) -> dict[str, Any]:
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
     from spark_jobs.writing.scheme_loading import load_rows
 
     if change is None:

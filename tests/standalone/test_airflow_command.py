@@ -19,7 +19,7 @@ from standalone.state import StackState, airflow_command
 def test_without_a_stack_the_command_says_how_to_start_it(tmp_path: Path) -> None:
     home = tmp_path / "my home"
     home.mkdir()
-    write_files(StackSettings("id", home, "sqlite://", "/warehouse", "sqlite://", 1, Path("/java")))
+    write_files(StackSettings("id", home, "sqlite://", "/warehouse", "sqlite://", 1, Path("/java")), {})
     path = airflow_command(home)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
     ended = subprocess.run(

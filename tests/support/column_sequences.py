@@ -16,7 +16,7 @@ from catalog.rebalancing.changes import AddPartitions, MergePartitions, SplitPar
 from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.queries.query import query
 from spark_jobs.reading.tables import read_table
-from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.rebalance import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
 

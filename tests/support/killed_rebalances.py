@@ -14,7 +14,7 @@ def main(text: str) -> None:
     """Make the change or load of a JSON object with `url`, `operation`, `table`, and `change` or `first` and `end`."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
     from spark_jobs.writing.scheme_loading import load_rows
 
     asked: dict[str, Any] = json.loads(text)

@@ -36,7 +36,7 @@ from catalog.schemes.ranges import RangeScheme
 from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.queries.query import query
 from spark_jobs.reading.tables import read_table
-from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.rebalance import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from tests.support import column_sequences
 from tests.support.column_sequences import KEYS, TYPES, WIDER, ModelColumn, ordered

@@ -129,7 +129,7 @@ class SchemeTable:
 
     def change(self, change: PartitionChange, model: Model) -> dict[str, Any]:
         """Make a change, with Spark only if needed, and set the expected model."""
-        from spark_jobs.writing.rebalancing import rebalance
+        from spark_jobs.rebalance import rebalance
 
         operation = self.new_operation()
         report = self.catalog.rebalancing.change_catalog(operation, self.name, change)

@@ -27,6 +27,7 @@ from catalog.doors.serving.logs import log
 from catalog.doors.serving.seen import SeenSignatures
 from catalog.doors.serving.worker import OUTDATED, READY, Assignment, Prepare, work
 from catalog.errors import CatalogError, CatalogUnavailableError, CatalogVersionError
+from catalog.settings.environment import job_patience
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 _START_SECONDS = 60.0
@@ -128,7 +129,8 @@ class Supervisor:
             with tempfile.TemporaryDirectory(prefix="calve-metrics-") as folder:
                 self._metrics = Path(folder)
                 self._start_all()
-                self._report(self._ready_line())
+                if not self._is_stopping:
+                    self._report(self._ready_line())
                 while not self._is_stopping:
                     self._handle(signal.sigtimedwait(_SIGNALS, self._pause()))
                     self._start_due()
@@ -174,6 +176,9 @@ class Supervisor:
             CatalogUnavailableError: A worker cannot serve.
         """
         answer = self._start(0, is_awaited=True)
+        if answer != READY and _is_told_to_stop():
+            self._is_stopping = True
+            return
         if answer != READY:
             raise CatalogUnavailableError(answer.decode() or "a process has ended while it started; see the log")
         for number in range(1, self._count):
@@ -306,8 +311,12 @@ class Supervisor:
 
 def _read(descriptor: int) -> bytes:
     """Return what a worker writes; nothing if it ends, takes too long, or the supervisor is told to stop."""
-    until = time.monotonic() + _START_SECONDS
-    while time.monotonic() < until and not signal.sigpending() & {signal.SIGTERM, signal.SIGINT}:
+    until = time.monotonic() + _START_SECONDS + job_patience()
+    while time.monotonic() < until and not _is_told_to_stop():
         if select.select([descriptor], [], [], 0.1)[0]:
             return os.read(descriptor, select.PIPE_BUF)
     return b""
+
+
+def _is_told_to_stop() -> bool:
+    return bool(signal.sigpending() & {signal.SIGTERM, signal.SIGINT})

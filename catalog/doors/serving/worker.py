@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ from catalog.doors.serving.seen import SeenSignatures
 from catalog.doors.serving.shared import SharedRecords
 from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
+from catalog.operations.patience import patiently
 from catalog.storage.upgrade import check_revision
 from catalog.tables.moving import settle_all
 
@@ -92,7 +94,9 @@ def _work(assignment: Assignment) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM})
     threading.Thread(target=_stop_with, args=(assignment.life, stop), daemon=True).start()
     try:
-        catalog = Catalog.open()
+        catalog = patiently(Catalog.open, "the server", sleep=partial(_pause, stop))
+    except _StoppedError:
+        return 0
     except CatalogError as error:
         log.error("the catalog cannot be opened", extra={"fields": {"problem": str(error)}})
         _answer(assignment, str(error).encode())
@@ -133,6 +137,18 @@ def _work(assignment: Assignment) -> int:
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
         return OUTDATED if outdated.is_set() else int(failed.is_set())
+
+
+class _StoppedError(Exception):
+    """The worker was told to stop while it waited for the catalog."""
+
+
+def _pause(stop: threading.Event, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        # Also if the supervisor is gone.
+        if stop.is_set() or signal.sigtimedwait({signal.SIGTERM}, min(left, _LOOK_SECONDS)) is not None:
+            raise _StoppedError
 
 
 def _run(

@@ -17,6 +17,7 @@ from catalog.errors import (
     FencedError,
     InvalidTableError,
     LocationNotEmptyError,
+    OperationReusedError,
     TableAlreadyExistsError,
 )
 from catalog.model import Column, Table, TableKind
@@ -87,22 +88,22 @@ def _create(context: Context, operation: NewOperation, statement: m.CreateTableA
     collecting = TableReference(statement.table.database, f"{statement.table.name}{_SUFFIX}")
     journaled = catalog.operations.find(operation.id)
     try:
-        if journaled is not None and journaled.is_committed:
-            table = catalog.get_table(journaled.table)
-        else:
-            table = _begin(context, operation, replace(statement, table=collecting))
-        columns = [column.name for column in selected]
-        report = context.engine.insert_query(operation, table, statement.query, context.database, columns=columns)
-        if table.full_name != name:
-            catalog.alter_table(table.full_name, rename_to=statement.table.name)
-    except (FencedError, CommitOutcomeUnknownError):
-        # The table is another attempt's, or has all rows and lacks only its name.
+        with catalog.operations.failing(operation.id):
+            if journaled is not None and journaled.is_committed:
+                table = catalog.get_table(journaled.table)
+            else:
+                table = _begin(context, operation, replace(statement, table=collecting))
+            columns = [column.name for column in selected]
+            report = context.engine.insert_query(operation, table, statement.query, context.database, columns=columns)
+            if table.full_name != name:
+                catalog.alter_table(table.full_name, rename_to=statement.table.name)
+    except (FencedError, OperationReusedError, CommitOutcomeUnknownError):
+        # The table is another attempt's or request's, or has all rows and lacks only its name.
         raise
-    except BaseException as error:
-        if catalog.operations.find(operation.id) is not None:
-            catalog.operations.fail(operation.id, type(error).__name__, str(error)[:2000])
-            # What cannot be dropped now is dropped by the next statement.
-            with suppress(CatalogError):
+    except BaseException:
+        # What cannot be dropped now is dropped by the next statement.
+        with suppress(CatalogError):
+            if catalog.operations.find(operation.id) is not None:
                 _discard(context, operation, collecting)
         raise
     return int(report["rows"])

@@ -112,6 +112,7 @@ class PartitionVersionRow(Base):
 
     `location` is that folder, and `home` the folder to which vacuum copies the files; with `owns_home`, the files there
     were those of the partition. `packed_values` and `identity` are those that the partition had at the replacement.
+    `replaced` records the files that were in `home` then (`catalog.partitions.folder_files`); null if it is unknown.
     """
 
     __tablename__ = "calve_partition_version"
@@ -128,6 +129,7 @@ class PartitionVersionRow(Base):
     location: Mapped[str] = mapped_column(Text)
     home: Mapped[str] = mapped_column(Text)
     owns_home: Mapped[bool]
+    replaced: Mapped[bytes | None] = mapped_column(LargeBinary)
     state: Mapped[str] = mapped_column(String(16))
     changed_at_ms: Mapped[int]
 

@@ -7,13 +7,14 @@ files of an operation that may still be running.
 | task | does |
 | --- | --- |
 | approve | waits for another person if files stay for less than 24 hours or operations for less than 90 days |
-| vacuum | deletes replaced and dropped files, and the files of attempts that did not commit |
+| vacuum | deletes replaced and dropped files, and those of attempts that did not commit; fails if some stay |
 | expire_operations | ends abandoned operations; deletes old operations, job logs of its host, and quality checks |
 | clear_failed_builds | removes what failed builds and deletions of partition indexes left behind |
 | check_catalog | reports where the catalog differs from the files, damaged indexes and small files; changes nothing |
-| summarise | logs and returns what was removed; fails if something could not be removed, and says why |
+| summarise | logs and returns what was removed; fails if one of the others did, and says why |
 
-Every task can be killed and run again, and the failure of one does not prevent the others.
+Every task can be killed and run again, and the failure of one does not prevent the others. Clearing the failed tasks of
+a run repeats what failed.
 
 Examples: `{}`; `{"dry_run": true, "grace_hours": 0}`
 """

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.bases.xcom import BaseXCom
+
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, key_of, require_approval
@@ -36,10 +38,11 @@ class VacuumOperator(FormOperator):
         is_dry_run: Only report what would be deleted (templated).
 
     Returns:
-        The report, as `catalog.maintenance.reports.VacuumReport.as_json`, with the files that could not be deleted.
+        The report, as `catalog.maintenance.reports.VacuumReport.as_json`; also the XCom of a task that fails.
 
     Raises:
         AirflowFailException: The short grace period is not approved.
+        FilesNotDeletedError: Files could not be deleted, as the report says; a retry continues.
     """
 
     template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
@@ -61,9 +64,7 @@ class VacuumOperator(FormOperator):
             report = catalog.vacuum(grace=grace, dry_run=is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
-        for problem in report.problems:
-            self.log.error("%s", problem)
-        return report.as_json()
+        return _reported(context, report.as_json())
 
 
 class ExpireOperationsOperator(FormOperator):
@@ -77,10 +78,11 @@ class ExpireOperationsOperator(FormOperator):
         is_dry_run: Only report what would be done (templated).
 
     Returns:
-        The report, as `catalog.maintenance.reports.ExpiryReport.as_json`.
+        The report, as `catalog.maintenance.reports.ExpiryReport.as_json`; also the XCom of a task that fails.
 
     Raises:
         AirflowFailException: The short retention is not approved.
+        FilesNotDeletedError: Something could not be removed, as the report says; a retry continues.
     """
 
     template_fields: Sequence[str] = ("retention_days", "is_dry_run")
@@ -104,9 +106,7 @@ class ExpireOperationsOperator(FormOperator):
         self.log.info("Folders of old job logs on this host: %d", log_count)
         for operation_id in report.abandoned:
             self.log.info("Operation %s is abandoned", operation_id)
-        for problem in report.problems:
-            self.log.error("%s", problem)
-        return report.as_json()
+        return _reported(context, report.as_json())
 
 
 class ClearFailedBuildsOperator(FormOperator):
@@ -231,26 +231,34 @@ def _key(task: str, kept: timedelta) -> str:
     return key_of(task, kept.total_seconds())
 
 
+def _reported(context: Context, report: dict[str, Any]) -> dict[str, Any]:
+    """Return a task's report after checking that it has no problems.
+
+    Raises:
+        FilesNotDeletedError: It has some; the last task of the run finds the report in the XCom.
+    """
+    from catalog.errors import FilesNotDeletedError
+
+    if problems := report["problems"]:
+        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=report)
+        raise FilesNotDeletedError("; ".join(problems))
+    return report
+
+
 def _outcome(task: str, table: str | None, outcome: str, failure: str | None = None) -> Outcome:
     return Outcome({"task": task, "table": table, "outcome": outcome}, failure)
 
 
 def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
     # Not at the top: DAG files import this module, and the report's module imports PyArrow.
-    from catalog.maintenance.reports import settled
+    from catalog.maintenance.reports import TableVacuum, deleted
 
-    done = "would be deleted" if report["dry_run"] else "deleted"
+    is_dry_run = report["dry_run"]
     for table in report["tables"]:
-        files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]
-        counts = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
-        for name in ("metadata_files", "staging_folders", "version_folders", "unfinished_uploads"):
-            counts.append(f"{table[name]:,} {name.replace('_', ' ').removesuffix('s')}(s)" * bool(table[name]))
-        if any(counts):
-            yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")
-        if count := table["settled_partitions"]:
-            yield _outcome(VACUUM, table["table"], settled(count, is_dry_run=report["dry_run"]))
+        for outcome in TableVacuum(**table).outcomes(is_dry_run=is_dry_run):
+            yield _outcome(VACUUM, table["table"], outcome)
     for name in report["purged"]:
-        yield _outcome(VACUUM, name, f"{done}: the folder of the dropped table")
+        yield _outcome(VACUUM, name, f"{deleted(is_dry_run=is_dry_run)}: the folder of the dropped table")
     for problem in report["problems"]:
         yield _outcome(VACUUM, None, problem, problem)
 

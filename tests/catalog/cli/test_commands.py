@@ -65,6 +65,14 @@ def test_databases(catalog: Catalog) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["orders", "demo.order", "other.orders"])
+def test_a_missing_table_is_told_with_similar_names(orders: Catalog, name: str) -> None:
+    done = calve("describe", name)
+    assert done.exit_code == 1
+    assert "does not exist" in done.stderr
+    assert done.stderr.rstrip().endswith("Did you mean demo.orders?")
+
+
 def test_a_table_is_described(orders: Catalog) -> None:
     lines = calve("describe", TABLE).stdout.splitlines()
     assert [line.split() for line in lines[1:5]] == [

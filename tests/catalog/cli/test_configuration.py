@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog import Catalog, IndexDefinition
+from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.schemes.hashing import HashScheme
 from tests.support.commands import calve
 
@@ -16,10 +16,13 @@ from tests.support.commands import calve
 def orders(catalog: Catalog) -> Catalog:
     catalog.create_table(
         "demo.orders",
-        columns=[("id", "int"), ("amount", "double")],
+        columns=[("id", "int"), ("total", "double")],
         partition_keys=[("country", "string"), ("day", "date")],
         indexes=[IndexDefinition("by_day", ("day", "country"))],
     )
+    # In its files, the column amount has the name total.
+    catalog.add_partitions("demo.orders", [NewPartition(("DE", "2026-01-01"))])
+    catalog.alter_table("demo.orders", change_columns={"total": ("amount", "double")})
     catalog.create_table("demo.hashed", columns=[("id", "int")], scheme=HashScheme("id", "int", count=4))
     catalog.create_view("demo.late", "SELECT 1")
     return catalog
@@ -83,6 +86,16 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
                 "keys has id, but HASH places rows by the column id, which the files have to have; leave out keys",
                 "quality.on_failure is quarantine, which hides new partitions, but rows are added to partitions that "
                 "readers see; write warn or fail",
+            ],
+        ),
+        (
+            "demo.orders: {source: /x, required: [ID], quality: {unique: [{columns: [total, id], within: table}], "
+            "columns: {day: {max_null_ratio: 0}, nothing: {min: 1}}}}",
+            [
+                "quality.columns has nothing, which the table in the catalog does not have; its columns are id, "
+                "amount, country, day. Correct the rule",
+                "quality.unique has total, which the table in the catalog does not have; it is named amount now. "
+                "Correct the rule",
             ],
         ),
         (

@@ -14,6 +14,7 @@ from catalog import Catalog, LoadMode, NewPartition, Table
 from catalog.errors import ConflictError, LocationTakenError, UnsupportedChangeError
 from catalog.loading import publishing
 from catalog.loading.repairing import RepairMode
+from catalog.loading.replaced_folders import keep_files_read, list_files
 from catalog.operations.failpoints import Point
 from catalog.operations.records import OperationKind
 from catalog.operations.staging import VERSIONS
@@ -322,6 +323,83 @@ def test_a_file_that_another_program_adds_to_the_folder_after_the_change_stays(
     late.unlink()
     settle(catalog)
     assert listed(table) == FOLDERS_AFTER
+
+
+def add_foreign_file(folder: str | Path) -> Path:
+    """Put a file into a folder that is older than its arrival, as `mv` and `cp -p` do."""
+    foreign = Path(folder, "foreign.parquet")
+    foreign.write_text("foreign")
+    os.utime(foreign, (0, 0))
+    return foreign
+
+
+def test_an_older_file_that_another_program_moves_to_the_folder_after_the_change_stays(
+    corrected: Load, catalog: Catalog, table: Table
+) -> None:
+    corrected.publish()
+    foreign = add_foreign_file(Path(table.location, DAY))
+    [problem] = catalog.vacuum(TABLE, grace=NOW).problems
+    assert "has 1 file(s) that Calve did not write, such as foreign.parquet; move them elsewhere" in problem
+    assert sorted(listed(table)[DAY]) == ["foreign", "run-1 1"]
+    foreign.unlink()
+    settle(catalog)
+    assert listed(table) == FOLDERS_AFTER
+
+
+def test_a_file_that_arrives_while_a_replacement_runs_stays(corrected: Load, catalog: Catalog, table: Table) -> None:
+    arrived = Path(table.location, DAY, "arrived.parquet")
+    arrived.write_text("arrived")
+    os.utime(arrived, (time.time() + 2, time.time() + 2))
+    corrected.publish()
+    [problem] = catalog.vacuum(TABLE, grace=NOW).problems
+    assert "such as arrived.parquet" in problem
+    assert arrived.exists()
+
+
+def read_files(catalog: Catalog, table: Table, load: Load) -> None:
+    """Let a staged load have read the rows of the partitions that it replaces, as a merge does."""
+    keep_files_read(table, load.staging, list_files(table, list(catalog.get_partitions(TABLE, "origin = 'JFK'"))))
+
+
+@pytest.mark.parametrize("change", ["add", "resize", "delete"])
+def test_a_folder_that_changes_after_its_rows_were_read_is_a_conflict(
+    corrected: Load, catalog: Catalog, table: Table, change: str
+) -> None:
+    read_files(catalog, table, corrected)
+    [known] = Path(table.location, DAY).iterdir()
+    if change == "add":
+        known = add_foreign_file(known.parent)
+    elif change == "resize":
+        known.write_text("other rows")
+    else:
+        known.rename(table.location + "/_elsewhere")
+    with pytest.raises(ConflictError, match=f"another program changed the folder .*{DAY} while its rows were"):
+        corrected.publish()
+    assert set(read(catalog)) == BEFORE.keys()
+    assert version_count(catalog) == 0
+
+
+def test_a_folder_that_stays_as_it_was_read_is_replaced(corrected: Load, catalog: Catalog, table: Table) -> None:
+    read_files(catalog, table, corrected)
+    corrected.publish()
+    settle(catalog)
+    assert (read(catalog), listed(table)) == (AFTER, FOLDERS_AFTER)
+
+
+def test_a_file_that_arrives_in_the_folder_of_a_version_is_kept_and_named(
+    corrected: Load, catalog: Catalog, table: Table
+) -> None:
+    corrected.publish()
+    version = Path(catalog.get_partition(TABLE, ("JFK", "1")).location)
+    catalog.vacuum(TABLE, grace=NOW)
+    late = version / "late.parquet"
+    late.write_text("late")
+    os.utime(late, (time.time() + 2, time.time() + 2))
+    [problem] = catalog.vacuum(TABLE, grace=NOW).problems
+    assert f"{version} has 1 file(s) that Calve did not write, such as late.parquet" in problem
+    late.unlink()
+    settle(catalog)
+    assert not version.exists()
 
 
 def test_a_partition_is_renamed_after_its_files_are_in_its_own_folder(

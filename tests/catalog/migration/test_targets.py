@@ -24,6 +24,7 @@ from catalog.errors import (
     SharedLocationError,
     TableAlreadyExistsError,
     TableNotFoundError,
+    UnsupportedChangeError,
 )
 from catalog.files.filesystem import Folder
 from catalog.iceberg.appending import completed_mapping
@@ -356,6 +357,13 @@ def test_files_are_only_added_where_they_fit(
     catalog.create_table(MORE, columns=columns, partition_keys=keys)
     with pytest.raises(error, match=says):
         catalog.migrations.plan(MORE, replace(ADD, target=target))
+
+
+def test_files_are_not_added_to_a_table_whose_files_have_the_partition_keys(catalog: Catalog) -> None:
+    make_orders(catalog)
+    catalog.create_table("demo.stored", columns=COLUMNS, partition_keys=KEYS, format="iceberg")
+    with pytest.raises(UnsupportedChangeError, match=r"INSERT INTO demo\.stored SELECT … FROM demo\.orders"):
+        catalog.migrations.plan(NAME, replace(ADD, target="demo.stored"))
 
 
 def test_a_migrated_table_with_added_files_reverts_only_when_told(catalog: Catalog) -> None:

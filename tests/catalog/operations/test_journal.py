@@ -9,6 +9,7 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import (
+    CatalogUnavailableError,
     ConflictError,
     FencedError,
     OperationConflictError,
@@ -401,6 +402,65 @@ def test_a_step_in_this_process_records_its_failure(operations: Operations) -> N
     )
 
 
+def test_an_error_ends_the_operation_of_a_block(operations: Operations) -> None:
+    begin(operations, "run-1")
+    with pytest.raises(ZeroDivisionError), operations.failing("run-1"), operations.attempt("run-1", "write"):
+        raise ZeroDivisionError
+    failed = operations.get("run-1")
+    assert (failed.state, failed.failure_code, failed.failure_detail) == (
+        *(OperationState.FAILED, "ZeroDivisionError", "ZeroDivisionError"),
+    )
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("files are gone"), KeyboardInterrupt()])
+def test_the_error_of_a_replaced_attempt_leaves_the_operation_to_its_successor(
+    operations: Operations, error: BaseException
+) -> None:
+    begin(operations, "run-1")
+
+    def replaced_attempt() -> None:
+        with operations.failing("run-1"), operations.attempt("run-1", "write"):
+            operations.start_job("run-1", "write")
+            raise error
+
+    with pytest.raises(FencedError, match="attempt 1 at step write") as fenced:
+        replaced_attempt()
+    assert fenced.value.__cause__ is error
+    job = operations.get_job("run-1", "write")
+    assert job is not None
+    assert (operations.get("run-1").state, job.attempt, job.state) == (OperationState.RUNNING, 2, JobState.SUBMITTED)
+
+
+def test_an_error_before_an_operation_begins_is_not_hidden(operations: Operations) -> None:
+    with pytest.raises(ZeroDivisionError), operations.failing("run-1/1"):
+        raise ZeroDivisionError
+
+
+def test_a_refused_request_leaves_the_operation_of_another_one(operations: Operations) -> None:
+    begin(operations, "run-1")
+    with pytest.raises(OperationReusedError), operations.failing("run-1"):
+        operations.begin("run-1", OperationKind.MIGRATE, TABLE, is_fixed=True)
+    assert operations.get("run-1").state is OperationState.PLANNED
+
+
+def test_an_error_is_not_hidden_by_a_catalog_that_is_away(
+    operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(operations, "run-1")
+
+    def away(*_arguments: object) -> None:
+        raise CatalogUnavailableError("the database is away")
+
+    def attempt() -> None:
+        with operations.failing("run-1"), operations.attempt("run-1", "write"):
+            monkeypatch.setattr(operations, "fail_job", away)
+            monkeypatch.setattr(operations, "fail", away)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        attempt()
+
+
 def test_the_jobs_of_many_steps_are_read_together(operations: Operations) -> None:
     for name in ("run-1", "run-2"):
         operations.begin(name, OperationKind.VERIFY_INDEX, TABLE)
@@ -427,6 +487,16 @@ def test_the_steps_of_an_operation_are_read_in_their_order(operations: Operation
     assert written.started_at_ms is not None
     assert checked.started_at_ms is not None
     assert written.started_at_ms <= written.heartbeat_at_ms <= checked.started_at_ms <= checked.heartbeat_at_ms
+
+
+def test_loads_that_only_check_files_are_no_failures_to_attend_to(operations: Operations) -> None:
+    for name, is_dry in (("dry", True), ("wet", False)):
+        request = {"settings": {"request": {"dry_run": is_dry}}}
+        operations.begin(name, OperationKind.ADD_PARTITIONS, TABLE, request)
+        operations.fail(name, "RUN_FAILED", "a file has a bad line")
+    operations.begin("other", OperationKind.BUILD_INDEX, TABLE, {"index": "i"})
+    assert [found.id for found in operations.list(with_dry_runs=False)] == ["other", "wet"]
+    assert [found.id for found in operations.list()] == ["other", "wet", "dry"]
 
 
 def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> None:

@@ -297,6 +297,12 @@ def test_a_form_changes_only_its_own_fields(write: Any, form: dict[str, Any], sa
         configured_load({"table": "shop.orders", **form})
 
 
+@pytest.mark.parametrize("keys", [["site varchar(9)", "day date"], ["site: varchar(9)", "day :date"]])
+def test_the_keys_of_a_form_are_written_as_in_sql_or_as_in_yaml(keys: list[str]) -> None:
+    config = configured_load({"table": "web.clicks", "source": "/clicks", "keys": keys})
+    assert dict(config.keys) == {"site": "varchar(9)", "day": "date"}
+
+
 def test_form_alone_describes_a_new_table(write: Any) -> None:
     write()
     config = configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["site varchar(9)", "day date"]})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
 from catalog import Catalog
-from catalog.errors import CatalogError, EngineUnavailableError
-from catalog.model import TableKind
+from catalog.errors import CatalogError, EngineUnavailableError, FencedError
+from catalog.model import Table, TableKind
+from catalog.operations.records import OperationKind, OperationState
+from catalog.statements.engine import NewOperation
 from catalog.statements.results import Cell
 from catalog.statements.session import Session
 
@@ -251,3 +253,28 @@ def test_a_script_stops_at_the_first_error_unless_it_shall_go_on(session: Sessio
     assert (failed["statement"], failed["ok"], failed["error"]) == ("DROP TABLE none", False, "TableNotFoundError")
     assert failed["position"] == 11
     assert "demo.none" in failed["message"]
+
+
+class FencedEngine:
+    """An engine whose attempt at a deletion is fenced by another process that runs the same operation."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._operations = catalog.operations
+
+    def delete_rows(self, operation: NewOperation, table: Table, _where: str, _database: str) -> None:
+        self._operations.begin(operation.id, OperationKind.CHANGE_ROWS, table.full_name, is_exclusive=True)
+        for _ in range(2):
+            self._operations.start_job(operation.id, "change")
+        raise FencedError("another attempt has started")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_fenced_statement_leaves_its_operation_to_the_other_process(session: Session, catalog: Catalog) -> None:
+    run(session, SALES)
+    start = cast(Callable[[Catalog], Any], FencedEngine)
+    with Session(catalog, database="demo", start=start) as fenced, pytest.raises(FencedError):
+        fenced.execute("DELETE FROM sales WHERE amount = 1")
+    [operation] = catalog.operations.list(kinds=[OperationKind.CHANGE_ROWS])
+    assert operation.state is OperationState.RUNNING

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import update
 
@@ -203,6 +204,50 @@ WRONG = [
     ("UPDATE orders SET id", StatementSyntaxError, "an assignment is a column, = and its new value"),
     ("UPDATE orders SET id = 1 WHERE", StatementSyntaxError, "WHERE has no condition"),
 ]
+
+
+MERGE = """MERGE INTO orders t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = 'z'"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE orders SET name = 'z' WHERE id = 1",
+        "UPDATE orders SET country = 'DE' WHERE id = 1",
+        "DELETE FROM orders WHERE id = 1",
+        MERGE,
+        "ALTER TABLE orders COMPACT",
+        "INSERT OVERWRITE orders VALUES (6, 'f', 6.5, 'US', '2026-01-01')",
+    ],
+)
+def test_a_file_that_another_program_adds_meanwhile_is_not_lost(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    from spark_jobs.writing import value_loading
+
+    create(session, "hive")
+    session.execute("INSERT INTO orders VALUES (7, 'g', 7.5, 'US', '2026-01-01')")
+    folder = Path(catalog.get_partition("shop.orders", ("US", "2026-01-01")).location)
+    stage = value_loading.stage_rows
+
+    def stage_late(*given: Any) -> int:
+        count = stage(*given)
+        shutil.copyfile(min(folder.glob("*.parquet")), folder / "foreign.parquet")
+        return count
+
+    monkeypatch.setattr(value_loading, "stage_rows", stage_late)
+    session.execute(text)
+    ids = [row[0] for row in rows(session)]
+    if text.startswith("INSERT"):
+        assert ids == [3, 4, 5, 6]
+        [problem] = catalog.vacuum("shop.orders", grace=NOW).problems
+        assert "such as foreign.parquet; move them elsewhere" in problem
+        assert (folder / "foreign.parquet").exists()
+    else:
+        # The rows were read again, with those of the file.
+        foreign = pq.read_table(folder / "foreign.parquet")["id"].to_pylist()
+        expected = sorted([1, 2, 3, 4, 5, 7, *foreign])
+        assert ids == [number for number in expected if number != 1 or not text.startswith("DELETE")]
 
 
 def test_wrong_changes_change_nothing(session: Session, catalog: Catalog) -> None:

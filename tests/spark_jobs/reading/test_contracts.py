@@ -152,6 +152,22 @@ def test_a_table_that_was_changed_meanwhile_does_not_evolve(
     assert rows_of(spark, catalog) == [(1, None, None, "x")]
 
 
+@on_sqlite
+@pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
+def test_a_former_name_of_a_column_is_no_new_column(
+    loader: Any, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None], table_format: str
+) -> None:
+    make_table(table_format)
+    (tmp_path / "a.csv").write_text("id,amount,day\n1,1.5,1\n")
+    loader.load(tmp_path / "a.csv", **CSV)
+    catalog.alter_table(TABLE, change_columns={"amount": ("total", "float")})
+    (tmp_path / "b.csv").write_text("id,amount,day\n2,2.5,1\n")
+    evolving = {**CSV, "contract": {"columns": "evolve"}, "mode": "append"}
+    with pytest.raises(SourceFileError, match=r"column amount, which is a former name of column total"):
+        loader.load(tmp_path / "b.csv", **evolving)
+    assert columns_of(catalog) == {"id": "int", "total": "float"}
+
+
 @pytest.mark.long
 @on_sqlite
 @in_formats

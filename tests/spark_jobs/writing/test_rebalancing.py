@@ -64,7 +64,7 @@ def test_a_split_into_more_partitions_than_files_may_be_open_keeps_every_row(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
     from spark_jobs.reading.tables import read_table
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
 
     report = rebalance(spark, catalog, "split", table, SplitPartition(5, tuple(map(str, range(41, 51)))))
     assert report["rows_written"] == 100
@@ -78,10 +78,23 @@ def test_a_split_into_more_partitions_than_files_may_be_open_keeps_every_row(
 def test_a_row_in_a_partition_that_is_not_its_own_stops_the_change(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
 
     [wrong] = catalog.scan_files(table, "_partition_id = 8").files
     add_files(catalog, table, [NewFile(2, wrong.path, wrong.row_count, wrong.size_bytes, {})])
     with pytest.raises(VerificationFailedError, match="belong to none of the partitions 10, 11"):
+        rebalance(spark, catalog, "split", table, SplitPartition(2, ("15", "20")))
+    assert catalog.get_table(table).scheme == TENS
+
+
+def test_a_value_that_changes_while_rows_move_stops_the_change(
+    spark: SparkSession, catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.rebalance import rebalance
+    from spark_jobs.writing import rebalancing
+
+    read = rebalancing.read_live_rows
+    monkeypatch.setattr(rebalancing, "read_live_rows", lambda *given: read(*given).selectExpr("c", "n + 1 AS n"))
+    with pytest.raises(VerificationFailedError, match="do not have the rows of the old ones"):
         rebalance(spark, catalog, "split", table, SplitPartition(2, ("15", "20")))
     assert catalog.get_table(table).scheme == TENS

@@ -102,7 +102,7 @@ def test_many_small_partitions_have_one_file_each(
 def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
 
     make_table("bigint", target=TARGET, PARTITION_TYPE="RANGE", RANGE_INFO="20000")
     load(spark, catalog, rows(spark, 20_000, "(id * 7919) % 20000"))
@@ -119,7 +119,7 @@ def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
 def test_small_files_are_put_together_when_their_rows_are_moved(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
 
     make_table("bigint", PARTITION_TYPE="HASH", PARTITION_NUM="2")
     for number in range(3):
@@ -216,7 +216,7 @@ def test_a_load_with_one_row_that_cannot_be_read_leaves_nothing(
 def test_done_again_a_load_and_a_change_only_return_their_reports(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.rebalance import rebalance
 
     make_table("bigint", PARTITION_TYPE="RANGE", RANGE_INFO="10")
     first = load(spark, catalog, rows(spark, 10, "id"))

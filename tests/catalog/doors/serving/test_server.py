@@ -12,6 +12,7 @@ import sqlite3
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,10 +21,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import make_url
 from thrift.transport.TTransport import TTransportException
 
 from catalog import Catalog
 from catalog.operations.failpoints import DIE_AT, Point
+from catalog.storage import Storage
+from catalog.storage.upgrade import upgrade
 from standalone.calve_server import CalveServer
 from tests.support.certificates import Authority
 from tests.support.commands import calve
@@ -227,6 +231,77 @@ def test_connections_are_encrypted(sqlite_url: str, tmp_path: Path) -> None:
             assert "max-age" in response.headers["Strict-Transport-Security"]
         with pytest.raises((OSError, http.client.HTTPException)):
             get(server, "/health")
+
+
+# --- a database that starts later -----------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def forwarding(port: int, postgres_url: str) -> Iterator[None]:
+    """Forward connections to a port to the server of a database."""
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def accept(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                url = make_url(postgres_url)
+                server = socket.create_connection((url.host or HOST, url.port or 5432))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=copy, args=ends, daemon=True).start()
+
+    with socket.create_server((HOST, port)) as listener:
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def starting(url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the end of the block; its log goes to a file."""
+    command = [sys.executable, "-m", "catalog.cli", "serve", "--hms", "0", "--no-glue", "--no-rest", "--workers", "1"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env={**os.environ, "CALVE_CATALOG_URL": url}, stdout=output, stderr=output
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_server_waits_for_its_database(postgres_url: str, tmp_path: Path, is_stopped: bool) -> None:
+    port, log = free_port(), tmp_path / "log"
+    with contextlib.closing(Storage(postgres_url)) as storage:
+        upgrade(storage)
+    url = str(make_url(postgres_url).set(host=HOST, port=port, query={}).render_as_string(hide_password=False))
+    with starting(url, log) as process:
+        soon(lambda: "the server waits for the catalog" in log.read_text())
+        if is_stopped:
+            [worker] = psutil.Process(process.pid).children()
+            process.terminate()
+        else:
+            with forwarding(port, postgres_url):
+                soon(lambda: "Ready: " in log.read_text())
+                process.terminate()
+                process.wait(MUST_SOON_SECONDS)
+        assert process.wait(MUST_SOON_SECONDS) == 0
+        assert not is_stopped or not worker.is_running()
+    assert "Traceback" not in log.read_text()
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
