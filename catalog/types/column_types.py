@@ -20,18 +20,16 @@ from catalog.types.key_types import parse_key_type as _parse_key_type
 
 
 class ColumnDateType(DateType):
-    """date; values may also be written as 2014/01/01, as CarbonData's users do."""
+    """date; values are written as literals are, for instance as 2014/1/1, as CarbonData's users do."""
 
-    def parse(self, text: str) -> int:
-        """Return the date; month and day may have one digit."""
-        return super().parse_literal(text.strip().replace("/", "-"))
-
-    parse_literal = parse
+    spelling = DateType.literal_spelling
+    parse = DateType.parse_literal
 
 
 class ColumnTimestampType(TimestampType):
-    """timestamp; values may also be written as 2014/01/01 10:30."""
+    """timestamp; values are written as literals are, for instance as 2014/01/01 10:30."""
 
+    spelling = TimestampType.literal_spelling
     parse = TimestampType.parse_literal
 
 

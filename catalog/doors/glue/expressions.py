@@ -132,7 +132,8 @@ class _Literals(KeyType):
         try:
             if is_timestamp and not _TIMESTAMP.fullmatch(text):
                 raise unfit(text)
-            return self._type.parse_bound(text)[0]
+            # Only the check counts; the filter is read again for the table's own types.
+            return self._type.parse_bound(text)[0] or 0
         except KeyValueError:
             raise unfit(f"{text[:40]!r} is not {self._noun}") from None
 
