@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalog.errors import InvalidKeyTypeError
 from catalog.indexes.keys import after_prefix
-from catalog.types.column_types import parse_column_type
+from catalog.types.column_types import named_column_type, parse_column_type
 from catalog.types.key_types import FloatingType, KeyType, KeyValueError
 from tests.support.scheme_values import TYPES, order, plain, spellings, values_of
 
@@ -140,6 +140,26 @@ def test_other_texts_are_no_values(name: str, texts: list[str]) -> None:
 )
 def test_types_have_aliases(written: str, name: str) -> None:
     assert str(column_type(written)) == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("long", "bigint"),
+        ("double  precision", "double"),
+        ("dec", "decimal(10,0)"),
+        ("varchar( 3 )", "varchar(3)"),
+        ("timestamp_ntz", "timestamp_ntz"),
+        ("array< short >", "array<smallint>"),
+        ("map<string, array<real>>", "map<string,array<float>>"),
+        (
+            "struct<a:integer comment 'a, b', `odd name`:numeric(5,2),c:struct<d:byte>>",
+            "struct<a:int comment 'a, b',`odd name`:decimal(5,2),c:struct<d:tinyint>>",
+        ),
+    ],
+)
+def test_types_of_columns_have_the_names_that_all_readers_know(written: str, name: str) -> None:
+    assert named_column_type("c", written) == named_column_type("c", name) == name
 
 
 @pytest.mark.parametrize("name", ["binary", "array<int>", "map<string,int>", "struct<a:int>", "interval", "intx", ""])

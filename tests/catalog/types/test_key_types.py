@@ -28,6 +28,8 @@ from tests.support.strategies import INTEGER_BITS, TEXTS, TYPE_NAMES, days, valu
         ("decimal", "decimal(10,0)"),
         ("DEC( 7 )", "decimal(7,0)"),
         ("numeric(38 , 38)", "decimal(38,38)"),
+        ("short", "smallint"),
+        ("BYTE", "tinyint"),
     ],
 )
 def test_types_are_read_without_regard_to_case_and_aliases(written: str, name: str) -> None:
