@@ -390,3 +390,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     _forget_sources(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def unfit_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admit values that are not of their keys' types where no index is, as catalogs of earlier versions did."""
+    from catalog.storage.values import ValueEncoder
+
+    monkeypatch.setattr(
+        "catalog.partitions.adding.ValueEncoder", lambda table, indexes, **_: ValueEncoder(table, indexes)
+    )

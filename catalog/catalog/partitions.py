@@ -38,12 +38,13 @@ class PartitionMethods(SearchMethods):
 
         Args:
             if_not_exists: Skip existing partitions, instead of refusing the batch.
-            on_invalid: REFUSE: refuse the whole batch if an index does not admit a partition. SKIP: add the others,
-                and name the skipped ones in the result.
+            on_invalid: REFUSE: refuse the whole batch if a value is not of its key's type, or an index does not admit a
+                partition. SKIP: add the others, and name the skipped ones in the result.
 
         Raises:
             TableNotFoundError: The table does not exist.
-            InvalidPartitionError: An index does not admit a partition, or it has more values than the table has keys.
+            InvalidPartitionError: A value is not of its key's type, an index does not admit a partition, or it has more
+                values than the table has keys.
             PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false.
             LocationInUseError: Another table or partition uses a partition's folder, a load is about to use it, or a
                 purge is deleting it.
@@ -100,7 +101,8 @@ class PartitionMethods(SearchMethods):
             InvalidTableError: The format is unknown.
             InvalidRequestError: A count is not a whole number, 0 or more.
             UnsupportedChangeError: The table is stored as Iceberg, and more than properties would change.
-            InvalidPartitionError: A partition index does not admit the new values, or the partition is encrypted.
+            InvalidPartitionError: A new value is not of its key's type, a partition index does not admit it, or the
+                partition is encrypted.
             PartitionAlreadyExistsError: Another partition has the new values.
             LocationInUseError: Another table or partition uses the new location, a load is about to use it, or a purge
                 is deleting it.

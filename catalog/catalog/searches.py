@@ -100,7 +100,7 @@ class SearchMethods(TableMethods):
         limit: int,
         position: Position | None = None,
         segment: Segment | None = None,
-        is_strict: bool = False,
+        nulls_are_texts: bool = False,
     ) -> Page:
         """Return a page of the visible partitions that match an expression, in the order of their ids.
 
@@ -111,17 +111,17 @@ class SearchMethods(TableMethods):
             limit: The greatest number of partitions on the page.
             position: `Page.following` of the page before; None for the first page.
             segment: Return only the partitions of one of several disjoint parts of the table.
-            is_strict: Compare as Glue does. Fail if a partition that is compared has a value that is not of its key's
-                type; otherwise such a value fulfils no comparison. Compare the null of a string key as the string
-                `__HIVE_DEFAULT_PARTITION__`; otherwise it fulfils no comparison, either.
+            nulls_are_texts: Compare the null of a string key as the string `__HIVE_DEFAULT_PARTITION__`, as Glue does;
+                otherwise it fulfils no comparison.
 
         Raises:
             TableNotFoundError: The table does not exist.
             ExpressionError: The expression is invalid.
-            PartitionValueError: A value is not of its key's type, and `is_strict` is true.
             InvalidRequestError: The limit is less than 1.
         """
-        return self._pages.page(table, expression, limit=limit, position=position, segment=segment, is_strict=is_strict)
+        return self._pages.page(
+            table, expression, limit=limit, position=position, segment=segment, nulls_are_texts=nulls_are_texts
+        )
 
     def folders_of_versions(self, table: str) -> dict[str, tuple[str | None, ...]]:
         """Return the folders that vacuum will empty or delete (`catalog.partitions.versions`), with their values.

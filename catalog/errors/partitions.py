@@ -71,10 +71,10 @@ class RefusedPartition:
                 f"{self.index!r} does not accept encrypted partitions ({self.code})"
             )
         wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
-        because = "the key's type" if self.index is None else f"because partition index {self.index!r} is on it"
+        because = ", the key's type" if self.index is None else f" because partition index {self.index!r} is on it"
         where = f" in {self.place}" if self.place else ""
         return (
-            f"partition {self.partition!r}: key {self.key!r} {wrong}{where}, expected {self.expected_type} {because} "
+            f"partition {self.partition!r}: key {self.key!r} {wrong}{where}, expected {self.expected_type}{because} "
             f"({self.code})"
         )
 

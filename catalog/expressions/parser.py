@@ -380,15 +380,13 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
 
     def _compared(self, key: _Key, operator: Operator, literal: _Literal) -> _Truth:
         value, is_exact = self._bound(key, literal)
-        if value is None:
-            return _UNKNOWN
         if is_exact:
-            return _truth(Condition(key.position, operator, value))
-        # The literal lies between this value and the next one.
-        if operator in (Operator.EQUAL, Operator.NOT_EQUAL):
-            known = Condition(key.position, Operator.IS_NOT_NULL)
-            return _Truth(NONE, known) if operator is Operator.EQUAL else _Truth(known, NONE)
+            return _UNKNOWN if value is None else _truth(Condition(key.position, operator, value))
+        # The literal lies between this value and the next one, or below all values.
         is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
+        if value is None or operator in (Operator.EQUAL, Operator.NOT_EQUAL):
+            known = Condition(key.position, Operator.IS_NOT_NULL)
+            return _Truth(NONE, known) if is_less or operator is Operator.EQUAL else _Truth(known, NONE)
         return _truth(Condition(key.position, Operator.LESS_OR_EQUAL if is_less else Operator.GREATER, value))
 
     def _constant(self, left: _Literal, operator: Operator, right: _Literal) -> _Truth:
@@ -402,14 +400,15 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
     def _bound(self, key: _Key, literal: _Literal) -> tuple[KeyValue | None, bool]:
         """Return the greatest typed value that is not greater than a literal, and whether it equals it.
 
-        None for NULL.
+        None for NULL, which is exact, and for a literal below all values, which is not.
         """
         if literal.text is None:
             return None, True
         key_type: KeyType = self._table.key_types[key.position]
         try:
             value, is_exact = key_type.parse_bound(literal.text)
-            if self._zone is not None and isinstance(key_type, TimestampType) and not literal.text.endswith("Z"):
+            is_local = isinstance(key_type, TimestampType) and not key_type.has_zone(literal.text)
+            if self._zone is not None and is_local and value is not None:
                 value = moment_of(int(value), self._zone)
             return value, is_exact
         except KeyValueError as error:

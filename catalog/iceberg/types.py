@@ -239,7 +239,7 @@ class _Reader:
         sizes = self._next(self._SIZES)
         try:
             if sizes is None:
-                full_name = plain_type("double" if name == "double precision" else name)
+                full_name = plain_type(name)
             else:
                 first, second = sizes.groups()
                 full_name = sized_type(name, int(first), None if second is None else int(second))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from uuid import uuid4
 
 from sqlalchemy import Connection
@@ -19,6 +20,7 @@ from catalog.errors import (
 )
 from catalog.importing.definition import Definition, Partitions, definition_of
 from catalog.importing.partitions import ImportOptions, PartitionImport
+from catalog.importing.projection import is_projected, projected_partitions
 from catalog.importing.reports import ImportOutcome, PartitionCounts, TableReport
 from catalog.importing.tables import create_table, differences, find_table, refuse_other, unborn_table, update_table
 from catalog.metastores.address import Selection, SourceAddress
@@ -254,13 +256,16 @@ class Imports:
             if attempt is not None:
                 self._operations.heartbeat(*attempt, done=done, note="partitions")
 
+        pages = source.partitions(name)
+        if is_projected(source_table):
+            pages = projected_partitions(source_table, definition.location, datetime.now(UTC))
         beat(0)
         table, outcome, differing = self._define(definition, options, guard)
         counts = PartitionCounts()
         if table.partition_keys:
             work = PartitionImport(self._storage, self._definitions, table, options, guard=guard, beat=beat)
             try:
-                counts = work(source.partitions(name), Partitions(definition, spark_provider(source_table.parameters)))
+                counts = work(pages, Partitions(definition, spark_provider(source_table.parameters)))
             except CatalogError as error:
                 if applied := work.counts.applied:
                     error.add_note(f"before that, {applied}; these changes stay. Import again to continue")

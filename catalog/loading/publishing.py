@@ -419,7 +419,6 @@ class Publication:
             is_quarantined=self._attempt.options.is_quarantined,
             operation_number=self._attempt.operation.number,
             is_bulk=True,
-            every_key=self._attempt.options.is_load,
             adds_versions=True,
         )
 

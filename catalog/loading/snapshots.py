@@ -116,7 +116,6 @@ class SnapshotPublication:
                 table,
                 is_quarantined=is_hidden,
                 operation_number=number,
-                every_key=True,
             )
             if is_hidden:
                 total = sum((Total(1, file.row_count, file.size_bytes) for file in self._files()), Total())

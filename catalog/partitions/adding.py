@@ -103,7 +103,6 @@ class PartitionAdder:
         is_quarantined: bool = False,
         operation_number: int | None = None,
         is_bulk: bool = False,
-        every_key: bool = False,
         adds_versions: bool = False,
     ) -> None:
         """Lock the table, which fixes its set of indexes until the transaction ends.
@@ -112,7 +111,6 @@ class PartitionAdder:
             is_quarantined: Hide the added partitions from readers.
             operation_number: The operation that adds them.
             is_bulk: The caller may add several batches, or partitions with custom locations.
-            every_key: Check the type of every value, not only of indexed keys.
             adds_versions: The caller gives partitions versions if their folders wait to be settled
                 (`catalog.partitions.versions`).
 
@@ -124,7 +122,7 @@ class PartitionAdder:
         self.table: Table = definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
         require_partition_keys(self.table)
         indexes = maintained_indexes(connection, self.table.id)
-        self._encoder = ValueEncoder(self.table, indexes, every_key=every_key)
+        self._encoder = ValueEncoder(self.table, indexes, every_key=True)
         self._is_quarantined = is_quarantined
         self._operation_number = operation_number
         self._created_at_ms = read_clock_ms(connection)

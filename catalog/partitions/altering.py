@@ -202,7 +202,7 @@ def rename_partition(
 
 
 def _encoded(table: Table, indexes: Sequence[PartitionIndex], values: tuple[str | None, ...]) -> EncodedValues:
-    encoded = ValueEncoder(table, indexes).encode(values)
+    encoded = ValueEncoder(table, indexes, every_key=True).encode(values)
     if isinstance(encoded, RefusedPartition):
         raise InvalidPartitionError(table.full_name, [encoded], reason=f"{encoded}. Nothing was renamed")
     return encoded

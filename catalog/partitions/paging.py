@@ -107,7 +107,7 @@ class PartitionPages:
         limit: int,
         position: Position | None = None,
         segment: Segment | None = None,
-        is_strict: bool = False,
+        nulls_are_texts: bool = False,
     ) -> Page:
         """Return a page of visible partitions; see `Catalog.partition_page`."""
         position, segment = position or _FIRST, segment or _WHOLE
@@ -117,7 +117,9 @@ class PartitionPages:
             return self._page_of_all(self._definitions.get_hive_table(name), limit, position, segment)
         if position.search and (ids := self._kept.get(position.search)) is not None:
             return self._page_of(self._definitions.get_hive_table(name), ids, limit, position)
-        scan = self._scanner.scan(name, expression, use_indexes=True, state=PartitionState.VISIBLE, is_strict=is_strict)
+        scan = self._scanner.scan(
+            name, expression, use_indexes=True, state=PartitionState.VISIBLE, nulls_are_texts=nulls_are_texts
+        )
         matches = scan.partitions if segment == _WHOLE else filter(segment.has, scan.partitions)
         first = list(islice(matches, limit + 1))
         is_by_index = scan.plan.index is not None

@@ -54,7 +54,7 @@ def follow_files(
         InvalidPartitionError: A partition index does not admit a value.
         ConflictError: A file belongs to a quarantined partition.
     """
-    adder = PartitionAdder(connection, definitions, table, every_key=True) if table.partition_keys else None
+    adder = PartitionAdder(connection, definitions, table) if table.partition_keys else None
     new = add_partition_files(connection, adder, table, _new_files(table, added), None)
     dropped = _remove(connection, table, removed)
     return ChangedPartitions(new.added, new.extended, dropped)

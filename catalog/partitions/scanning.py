@@ -40,7 +40,7 @@ from catalog.storage.partition_rows import (
     partition_query,
 )
 from catalog.storage.schema import PartitionRow
-from catalog.storage.values import ValueEncoder, read_packed, read_strictly
+from catalog.storage.values import ValueEncoder, read_packed
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.definitions import Definitions
 from catalog.types.ranges import Ranges
@@ -68,7 +68,7 @@ class _Request(NamedTuple):
     expression: str | None
     use_indexes: bool
     columns: tuple[str, ...] = PARTITION_COLUMNS
-    is_strict: bool = False
+    nulls_are_texts: bool = False
 
 
 class Scanner:
@@ -89,16 +89,16 @@ class Scanner:
         use_indexes: bool,
         state: PartitionState | None,
         limit: int | None = None,
-        is_strict: bool = False,
+        nulls_are_texts: bool = False,
     ) -> Scan:
         """Plan a search; it reads no partition before the caller asks for the first one.
 
         Args:
-            is_strict: As for `Catalog.partition_page`.
+            nulls_are_texts: As for `Catalog.partition_page`.
             limit: The number of items, or of partitions without an index, at which the search stops (`is_cut`); it
                 reads whole pages. None for no limit.
         """
-        request = _Request(name, expression, use_indexes, is_strict=is_strict)
+        request = _Request(name, expression, use_indexes, nulls_are_texts=nulls_are_texts)
         scan, prepared, pages = self._planned(request, state, limit)
         return Scan(_partitions(scan, pages, prepared), scan)
 
@@ -166,16 +166,16 @@ class Scanner:
     def _prepare(self, connection: Connection, request: _Request) -> _Prepared:
         table = self._definitions.get_hive_table(request.name, connection)
         tree = parse_expression(request.expression, table)
-        if request.is_strict:
+        if request.nulls_are_texts:
             tree = comparing_nulls(tree, table.key_types)
         indexes = list_indexes(connection, table.id) if request.use_indexes else []
         plans, not_used = candidate_plans(table, indexes, tree)
         queries = Queries(self._storage.is_postgresql, request.columns)
         if len(plans) > 1:
-            candidates = [_Prepared(table, plan, queries, request.is_strict) for plan in plans]
+            candidates = [_Prepared(table, plan, queries) for plan in plans]
             prepared = self._cheapest(connection, candidates, not_used)
         else:
-            prepared = _Prepared(table, plans[0] if plans else full_scan(tree, {}), queries, request.is_strict)
+            prepared = _Prepared(table, plans[0] if plans else full_scan(tree, {}), queries)
         prepared.plan.not_used.update(not_used)
         self._keep(request, prepared)
         return prepared
@@ -346,20 +346,16 @@ def _partitions(
 class _Prepared:
     """A plan with everything that can be prepared before its execution."""
 
-    def __init__(self, table: Table, plan: ScanPlan, queries: Queries, is_strict: bool) -> None:
+    def __init__(self, table: Table, plan: ScanPlan, queries: Queries) -> None:
         self.table = table
         self.plan = plan
-        self.is_strict = is_strict
         self.queries = queries
         self.factory = PartitionFactory(table)
         self.is_measured = False
         self.not_skipped: str | None = None
         self.quarantined_at = queries.columns.index("is_quarantined")
         self._packed_at = queries.columns.index("packed_values")
-        self._readers = {
-            number: partial(read_strictly, key.name, key_type) if is_strict else partial(read_packed, key_type)
-            for number, (key, key_type) in enumerate(zip(table.partition_keys, table.key_types, strict=True))
-        }
+        self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
         self._residual = self._filter(plan.residual)
         self._whole = None if plan.index is None else self._filter(plan.expression)
         # An encoded character has at most 4 bytes, a terminator 1, and values of other types their type's width.
@@ -372,7 +368,7 @@ class _Prepared:
 
     def changed(self, plan: ScanPlan, not_skipped: str | None = None) -> _Prepared:
         """Return the same with the plan of which a search has found that its look-ups pay."""
-        prepared = _Prepared(self.table, plan, self.queries, self.is_strict)
+        prepared = _Prepared(self.table, plan, self.queries)
         prepared.factory = self.factory
         prepared.expires_at, prepared.is_measured, prepared.not_skipped = self.expires_at, True, not_skipped
         return prepared

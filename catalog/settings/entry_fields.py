@@ -11,7 +11,7 @@ from catalog.model.identifiers import normalise_identifier
 from catalog.settings.problems import Problems
 from catalog.settings.quality_rules import QualityRules
 from catalog.settings.spark_functions import check_expression
-from catalog.types.column_types import parse_column_type, require_column_type
+from catalog.types.column_types import named_column_type, parse_column_type
 from catalog.types.key_types import parse_key_type
 
 
@@ -35,12 +35,12 @@ def check_quality(quality: Any, keys: Collection[str], entry: Mapping[str, Any])
 
 
 def read_types(
-    place: str, entry: Mapping[str, Any], field_name: str, check: Callable[[str, str], object]
+    place: str, entry: Mapping[str, Any], field_name: str, check: Callable[[str, str], str]
 ) -> dict[str, str]:
     """Return the types of a field's columns.
 
     Args:
-        check: Checks the type of one column, given as a place such as `keys.day` and a type.
+        check: Returns the catalog's name of the type of one column, given as a place such as `columns.day` and a type.
 
     Raises:
         InvalidConfigurationError: The field is no mapping, or a name or a type is invalid.
@@ -52,34 +52,34 @@ def read_types(
             name = normalise_identifier(written, "column")
             if name in types:
                 raise InvalidConfigurationError(f"{field_name} has {name} twice; remove one")
-            types[name] = text
-            check(f"{field_name}.{name}", text)
+            types[name] = check(f"{field_name}.{name}", text)
     problems.report()
     return types
 
 
-def check_key_type(place: str, text: str) -> None:
-    """Check that partition keys can have a type.
+def check_key_type(place: str, text: str) -> str:
+    """Return the catalog's name of a type that partition keys can have.
 
     Raises:
         InvalidConfigurationError: They cannot.
     """
     try:
-        parse_key_type(text)
+        return str(parse_key_type(text))
     except CatalogError as error:
         raise InvalidConfigurationError(f"{place}: {error}") from None
 
 
-def check_column_type(place: str, text: str) -> None:
-    """Check that columns of data files can have a type.
+def check_column_type(place: str, text: str) -> str:
+    """Return the catalog's name of a type that columns of data files can have.
 
     Raises:
         InvalidConfigurationError: They cannot.
     """
     name = place.partition(".")[2]
     try:
-        require_column_type(name, text.lower())
-        parse_column_type(text)
+        named = named_column_type(name, text.lower())
+        parse_column_type(named)
+        return named
     except CatalogError as error:
         raise InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'column {name}: ')}") from None
 

@@ -81,7 +81,7 @@ def read_keys(place: str, entry: Mapping[str, Any]) -> tuple[dict[str, str], dic
             types[name], expression = _type_and_expression(f"keys.{name}", given, knows_functions=knows_functions)
             if expression is not None:
                 expressions[name] = expression
-            check_key_type(f"keys.{name}", types[name])
+            types[name] = check_key_type(f"keys.{name}", types[name])
     problems.report()
     return types, expressions
 

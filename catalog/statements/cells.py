@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
@@ -103,7 +102,7 @@ def _writer(type_name: str) -> tuple[KeyType, frozenset[LiteralKind], Callable[[
             )
         case TimestampType():
             kinds = frozenset({LiteralKind.TEXT, LiteralKind.DATE, LiteralKind.TIMESTAMP})
-            return column_type, kinds, lambda text: _unquoted(column_type, text)
+            return column_type, kinds, lambda text: _moment(column_type, text)
         case _:
             return (
                 column_type,
@@ -116,8 +115,10 @@ def _unquoted(column_type: KeyType, text: str) -> str:
     return column_type.format(column_type.parse(text))[1:-1]
 
 
+def _moment(column_type: TimestampType, text: str) -> str:
+    """Return a timestamp for Spark's cast, which reads it in the session's time zone unless it is an instant."""
+    return _unquoted(column_type, text) + "Z" * column_type.has_zone(text)
+
+
 def _floating(column_type: FloatingType, text: str) -> str:
-    value = column_type.number(column_type.parse(text))
-    if math.isinf(value) and any(character.isdigit() for character in text):
-        raise CellError(f"{text[:40]!r} exceeds the range of {column_type}")
-    return repr(value)
+    return repr(column_type.number(column_type.parse(text)))

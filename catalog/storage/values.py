@@ -10,7 +10,7 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeGuard
 
-from catalog.errors import InvalidPartitionError, PartitionProblem, PartitionValueError, RefusedPartition
+from catalog.errors import InvalidPartitionError, PartitionProblem, RefusedPartition
 from catalog.model import PartitionIndex, Table
 from catalog.model.partition_names import NULL_TEXTS, NULL_VALUE, escape, partition_path, unpack_values
 from catalog.types.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
@@ -202,22 +202,3 @@ def read_packed(key_type: KeyType, piece: str) -> KeyValue | None:
     """
     [text] = unpack_values(piece)
     return None if text is None else key_type.comparable(text)
-
-
-def read_strictly(key: str, key_type: KeyType, piece: str) -> KeyValue | None:
-    """Return the typed value of one key's part of a packed string, as `read_packed` does.
-
-    A number with more digits than its type holds is compared, too, as in Glue.
-
-    Raises:
-        PartitionValueError: The value is not of the key's type, whatever its precision.
-    """
-    value = read_packed(key_type, piece)
-    [text] = unpack_values(piece)
-    if value is None and text is not None:
-        try:
-            value, is_exact = key_type.parse_bound(text)
-            return value if is_exact else None
-        except KeyValueError as error:
-            raise PartitionValueError(key, text, str(key_type), str(error)) from None
-    return value

@@ -18,6 +18,7 @@ from typing import Any
 
 from catalog.errors import InvalidTableError, UnsupportedChangeError
 from catalog.model import Column, FileFormat, Table
+from catalog.types.names import ALIASES
 
 _FOUND_BY_NAME = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 NESTED_TYPE = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
@@ -225,7 +226,6 @@ def column_from_json(stored: Mapping[str, Any]) -> Column:
 # --- types ------------------------------------------------------------------------------------------------------------
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_ALIASES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
 _SIZED = re.compile(r"(decimal|dec|numeric|varchar|char)\((\d+)(?:,(\d+))?\)")
 _NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
 
@@ -256,7 +256,7 @@ def _compact(text: str) -> str:
 
 
 def _is_lossless(before: str, after: str) -> bool:
-    before, after = (_ALIASES.get(text, text) for text in (before, after))
+    before, after = (ALIASES.get(text, text) for text in (before, after))
     if before == after:
         return True
     if before in _INTEGERS and after in _INTEGERS:

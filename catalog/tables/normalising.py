@@ -10,7 +10,7 @@ from catalog.files.locations import has_plain_names, problem_of_uri
 from catalog.files.object_stores import is_on_s3
 from catalog.model import Column, FileFormat
 from catalog.model.identifiers import normalise_identifier, require_text
-from catalog.types.column_types import require_column_type
+from catalog.types.column_types import named_column_type
 from catalog.types.key_types import parse_key_type
 
 ColumnLike = Column | tuple[str, str] | Mapping[str, str]
@@ -39,7 +39,7 @@ def normalise_columns(columns: Iterable[ColumnLike], *, is_recorded: bool = Fals
         if is_recorded:
             name = require_text(name, "column name").strip().lower()
         else:
-            require_column_type(name, column_type)
+            column_type = named_column_type(name, column_type)
             name = normalise_identifier(name, "column")
         normalised.append(Column(name, column_type, comment))
     return tuple(normalised)

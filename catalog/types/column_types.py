@@ -17,21 +17,20 @@ from functools import lru_cache
 from catalog.errors import InvalidTableError, PartitionProblem
 from catalog.types.key_types import CharType, DateType, KeyType, KeyValueError, StringType, TimestampType
 from catalog.types.key_types import parse_key_type as _parse_key_type
+from catalog.types.names import ALIASES, DECIMALS, LENGTHS, MAXIMUM_DEPTH
 
 
 class ColumnDateType(DateType):
-    """date; values may also be written as 2014/01/01, as CarbonData's users do."""
+    """date; values are written as literals are, for instance as 2014/1/1, as CarbonData's users do."""
 
-    def parse(self, text: str) -> int:
-        """Return the date; month and day may have one digit."""
-        return super().parse_literal(text.strip().replace("/", "-"))
-
-    parse_literal = parse
+    spelling = DateType.literal_spelling
+    parse = DateType.parse_literal
 
 
 class ColumnTimestampType(TimestampType):
-    """timestamp; values may also be written as 2014/01/01 10:30."""
+    """timestamp; values are written as literals are, for instance as 2014/01/01 10:30."""
 
+    spelling = TimestampType.literal_spelling
     parse = TimestampType.parse_literal
 
 
@@ -77,11 +76,8 @@ class ColumnCharType(ColumnTextType, CharType):
         return super().parse(text.rstrip(" ")).ljust(self.length)
 
 
-MAXIMUM_DEPTH = 50
-"""Maximum nesting depth of arrays, maps and structs."""
-
 _COMPARABLE = re.compile(
-    r"(?:tinyint|smallint|int|integer|bigint|long|decimal|dec|numeric|string|char|varchar)\b"
+    r"(?:tinyint|smallint|int|integer|bigint|long|short|byte|decimal|dec|numeric|string|char|varchar)\b"
     r"|(?:float|real|double|double\s+precision|boolean|date|timestamp)$"
 )
 
@@ -118,10 +114,11 @@ _SIMPLE = re.compile(
 )
 _NESTED = re.compile(r"(array|map|struct|uniontype)\s*<(.*)>", re.DOTALL)
 _PARTS = {"array": 1, "map": 2}
+_COMMENT = re.compile(r"\s+comment\s+'.*'$", re.DOTALL)
 
 
-def require_column_type(name: str, text: str) -> None:
-    """Check that a string is a column type as Hive and Spark write it, including nested types.
+def named_column_type(name: str, text: str) -> str:
+    """Return the catalog's name of a column type that is written as Hive and Spark write it, also inside nested types.
 
     Args:
         name: Of the column, for the message.
@@ -130,32 +127,44 @@ def require_column_type(name: str, text: str) -> None:
     Raises:
         InvalidTableError: It is not a column type.
     """
-    if not _is_type(text.strip(), depth=0):
+    named = _named(text.strip(), depth=0)
+    if named is None:
         # YAML divides `{amount: decimal(9,2)}` at the comma.
         is_cut = text.count("(") != text.count(")")
         advice = "write a type with a comma in quotes" if is_cut else "use a Hive type such as bigint or array<string>"
         raise InvalidTableError(f"column {name}: type {text[:100]!r} is not known; {advice}")
+    return named
 
 
-def _is_type(text: str, depth: int) -> bool:
+def _named(text: str, depth: int) -> str | None:
+    """Return the catalog's name of a type; None if there is no such type."""
     if _SIMPLE.fullmatch(text):
-        return True
+        return _simple_name(" ".join(text.split()))
     nested = _NESTED.fullmatch(text)
     if nested is None or depth > MAXIMUM_DEPTH:
-        return False
+        return None
     kind, parts = nested[1], _split(nested[2])
-    if kind == "struct":
-        # Field names may contain any character, and a comment may follow each type.
-        fields = [field.partition(":") for field in parts]
-        return all(
-            field.strip() and colon and _is_type(_without_comment(part.strip()), depth + 1)
-            for field, colon, part in fields
-        )
-    return len(parts) == _PARTS.get(kind, len(parts)) and all(_is_type(part.strip(), depth + 1) for part in parts)
+    if len(parts) != _PARTS.get(kind, len(parts)):
+        return None
+    read = _named_field if kind == "struct" else _named
+    named = [read(part.strip(), depth + 1) for part in parts]
+    return None if None in named else f"{kind}<{','.join(filter(None, named))}>"
 
 
-def _without_comment(text: str) -> str:
-    return re.sub(r"\s+comment\s+'.*'$", "", text, flags=re.DOTALL)
+def _simple_name(text: str) -> str:
+    if text.partition("(")[0].rstrip() in (*DECIMALS, *LENGTHS):
+        return str(_parse_key_type(text))
+    return ALIASES.get(text, text)
+
+
+def _named_field(text: str, depth: int) -> str | None:
+    """Return the field of a struct, whose name may contain any character, and after whose type may be a comment."""
+    field, colon, rest = text.partition(":")
+    comment = _COMMENT.search(rest)
+    named = _named((rest if comment is None else rest[: comment.start()]).strip(), depth)
+    if not (field.strip() and colon) or named is None:
+        return None
+    return f"{field.strip()}:{named}{'' if comment is None else comment.group()}"
 
 
 def _split(text: str) -> list[str]:

@@ -8,9 +8,18 @@ MAXIMUM_DEPTH = 50
 """Maximum nesting depth of arrays, maps and structs."""
 
 _PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "timestamp", "binary")
-_ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float"}
-_DECIMALS = ("decimal", "dec", "numeric")
-_LENGTHS = {"char": 255, "varchar": 65535}
+ALIASES = {
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "double precision": "double",
+}
+"""Name of a type that engines have besides Hive's → Hive's name, which is the only one that all readers know."""
+
+DECIMALS = ("decimal", "dec", "numeric")
+LENGTHS = {"char": 255, "varchar": 65535}
 _PARTS = {"array": 1, "map": 2}
 
 KNOWN = "string, char(n), varchar(n), tinyint … bigint (long), float, double, decimal(p,s), boolean, date, timestamp, "
@@ -28,12 +37,12 @@ def plain_type(name: str) -> str:
         TypeNameError: Unknown type, or one that needs a size.
     """
     name = name.lower()
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if name in _PLAIN:
         return name
-    if name in _DECIMALS:
+    if name in DECIMALS:
         return "decimal(10,0)"
-    if name in _LENGTHS:
+    if name in LENGTHS:
         raise TypeNameError(f"type {name} needs a length; for instance, {name}(20)")
     if name in _PARTS or name == "struct":
         raise TypeNameError(f"type {name} needs the types of its parts; for instance, {name}<{_example(name)}>")
@@ -47,11 +56,11 @@ def sized_type(name: str, first: int, second: int | None) -> str:
         TypeNameError: Unknown type, or an invalid size.
     """
     name = name.lower()
-    if name in _LENGTHS and second is None:
-        if not 1 <= first <= _LENGTHS[name]:
-            raise TypeNameError(f"type {name} has a length from 1 to {_LENGTHS[name]}, not {first}")
+    if name in LENGTHS and second is None:
+        if not 1 <= first <= LENGTHS[name]:
+            raise TypeNameError(f"type {name} has a length from 1 to {LENGTHS[name]}, not {first}")
         return f"{name}({first})"
-    if name in _DECIMALS:
+    if name in DECIMALS:
         scale = second or 0
         if not (1 <= first <= 38 and scale <= first):
             raise TypeNameError(

@@ -19,6 +19,8 @@ from sqlglot.errors import SqlglotError
 from catalog import Table
 from catalog.errors import LiteralTypeError
 from catalog.model import Column
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import KeyValueError
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -57,13 +59,24 @@ def check_literals(
     fits = spark.range(1).select(*casts).collect()[0]
     for (column, text, kind), is_fit in zip(known, fits, strict=True):
         is_moment = kind in ("date", "timestamp", "timestamp_ntz") and _MOMENT.match(text)
-        if is_moment or not is_fit:
+        if not is_fit or not _is_value(column, text):
             hint = "; write it out, or compute it, such as current_date() - INTERVAL 1 DAY" if is_moment else ""
             raise LiteralTypeError(
                 f"column {column.name} of {table.full_name} is of type {column.type}, and {text[:100]!r} is not a "
                 f"value of this type{hint}; nothing was changed",
                 expression,
             )
+
+
+def _is_value(column: Column, text: str) -> bool:
+    """Return whether a string can be compared with a column, by the rule for all strings of its type."""
+    value_type = parse_column_type("timestamp" if column.type == "timestamp_ntz" else column.type)
+    assert value_type is not None
+    try:
+        value_type.parse_bound(text)
+    except KeyValueError:
+        return False
+    return True
 
 
 def _base(column_type: str) -> str:

@@ -15,8 +15,11 @@ from spark_jobs.checking.file_metrics import SHOWN, WrongMetric
 from spark_jobs.migrating.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile, PartitionFieldSummary
     from pyiceberg.types import IcebergType
+
+    from catalog.iceberg.entries import Partitioning
 
 _LOCAL_MANIFESTS = 8
 """Maximum number of manifests that are read in this process, which is faster than starting tasks."""
@@ -25,6 +28,12 @@ _LOCAL_MANIFESTS = 8
 class _Key(NamedTuple):
     name: str
     type: IcebergType
+
+
+class _File(NamedTuple):
+    path: str
+    row_count: int
+    partition: tuple[Any, ...]
 
 
 def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMetric]:
@@ -41,6 +50,7 @@ def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMe
 
 
 def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongMetric]:
+    from catalog.iceberg.entries import Partitioning
     from catalog.iceberg.metadata import current_manifests, read_metadata
     from catalog.iceberg.storage import file_io
 
@@ -50,21 +60,29 @@ def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> lis
     wrong: list[WrongMetric] = []
     for position in positions:
         manifest = manifests[position]
-        fields = specs[manifest.partition_spec_id].partition_type(schema).fields
-        keys = [_Key(field.name, field.field_type) for field in fields]
-        entries = manifest.fetch_manifest_entry(file_io(metadata_location))
-        wrong += _wrong(manifest, keys, entries)
+        partitioning = Partitioning.of(specs[manifest.partition_spec_id], schema)
+        keys = [_Key(field.name, field.field_type) for field in partitioning.type.fields]
+        wrong += _wrong(manifest, keys, _files(file_io(metadata_location), manifest, partitioning))
     return wrong[:SHOWN]
 
 
-def _wrong(manifest: ManifestFile, keys: Sequence[_Key], entries: Sequence[ManifestEntry]) -> Iterator[WrongMetric]:
-    files = [entry.data_file for entry in entries]
+def _files(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> list[_File]:
+    from catalog.iceberg.entries import read_content, read_entries
+
+    if partitioning.has_doubles:
+        entries = read_entries(io, manifest, read_content(manifest), partitioning)
+        return [_File(entry.path, entry.row_count, entry.partition) for entry in entries]
+    files = [entry.data_file for entry in manifest.fetch_manifest_entry(io)]
+    return [_File(file.file_path, file.record_count, partitioning.record_of(file)) for file in files]
+
+
+def _wrong(manifest: ManifestFile, keys: Sequence[_Key], files: Sequence[_File]) -> Iterator[WrongMetric]:
     counts = (
         ("file count", (manifest.added_files_count, manifest.existing_files_count), len(files)),
         (
             "row count",
             (manifest.added_rows_count, manifest.existing_rows_count),
-            sum(file.record_count for file in files),
+            sum(file.row_count for file in files),
         ),
     )
     for fact, (added, existing), actual in counts:
@@ -76,7 +94,7 @@ def _wrong(manifest: ManifestFile, keys: Sequence[_Key], entries: Sequence[Manif
 
 
 def _wrong_of_key(
-    key: _Key, summary: PartitionFieldSummary, position: int, files: Sequence[DataFile]
+    key: _Key, summary: PartitionFieldSummary, position: int, files: Sequence[_File]
 ) -> Iterator[WrongMetric]:
     from pyiceberg.conversions import from_bytes
 
@@ -85,7 +103,7 @@ def _wrong_of_key(
         for bound in (summary.lower_bound, summary.upper_bound)
     )
     for file in files:
-        value: Any = file.partition[position]
+        value = file.partition[position]
         if value is None:
             wrong = ("contains null", "False", "null") if summary.contains_null is False else None
         elif value != value:
@@ -96,4 +114,4 @@ def _wrong_of_key(
             wrong = ("upper bound", str(high), str(value)) if high is None or value > high else None
         if wrong is not None:
             fact, declared, actual = wrong
-            yield WrongMetric(file.file_path, key.name, f"{fact} in the manifest list", declared, actual)
+            yield WrongMetric(file.path, key.name, f"{fact} in the manifest list", declared, actual)

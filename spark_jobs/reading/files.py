@@ -263,7 +263,7 @@ def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
     return value is not None and (not isinstance(key_type, _READ_BY_JAVA) or _is_read_by_java(key_type, text))
 
 
-_READ_BY_JAVA = (BooleanType, DecimalType, FloatingType)
+_READ_BY_JAVA = (BooleanType, DecimalType, FloatingType, IntegerType)
 
 
 def _is_read_by_java(key_type: KeyType, text: str) -> bool:
@@ -278,6 +278,8 @@ def _is_read_by_java(key_type: KeyType, text: str) -> bool:
         return match is not None and len(match.group(1) or "") == key_type.scale
     if isinstance(key_type, BooleanType):
         return text.lower() in ("true", "false")
+    if isinstance(key_type, IntegerType):
+        return text == text.strip()
     return _PLAIN_NUMBER.fullmatch(text) is not None
 
 

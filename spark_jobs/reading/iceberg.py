@@ -99,7 +99,10 @@ def read_metadata_file(
     the name of a metadata table after `#`.
     """
     try:
-        path = spark_path(metadata_location) + (f"#{metadata_table}" if metadata_table else "")
+        path = spark_path(metadata_location)
+        if metadata_table or "#" in path:
+            # Of a path with such a sign, Iceberg takes what is after the last one as the name of a table or branch.
+            path += f"#{metadata_table or 'branch_main'}"
         return spark.read.format("iceberg").options(**(options or {})).load(path)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "Failed to find data source" not in str(error):

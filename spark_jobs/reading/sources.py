@@ -7,14 +7,24 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from catalog.errors import InvalidIdentifierError, SourceFileError
 from catalog.files.filesystem import FileInfo
@@ -367,16 +377,28 @@ def _inferred(found: DataType) -> DataType:
 def _read_type(name: str, type_text: str, target: Target) -> DataType:
     """Return the type to read a column of a text file with.
 
-    Columns with known types are read as strings and cast later, so that a value that does not fit is named. Spark's
-    reader parses times in another format, and nested types.
+    Columns with known types are read as strings and cast later, also inside nested types, so that a value that does not
+    fit is named. Spark's reader parses times in another format.
     """
-    known, options = parse_column_type(type_text), target.job.lowered_options.keys()
+    read_type = DataType.fromDDL(spark_type(type_text))
+    return _as_text(read_type, target.job.lowered_options) if name.lower() in target.declared else read_type
+
+
+def _as_text(of_type: DataType, options: Mapping[str, str]) -> DataType:
+    """Return a type with strings in the place of the types whose strings Calve reads itself."""
+    read = partial(_as_text, options=options)
+    match of_type:
+        case ArrayType(elementType=element):
+            return ArrayType(read(element))
+        case MapType(keyType=key, valueType=value):
+            return MapType(read(key), read(value))
+        case StructType(fields=fields):
+            return StructType([StructField(field.name, read(field.dataType)) for field in fields])
+    known = parse_column_type(of_type.simpleString())
     has_format = (isinstance(known, DateType) and "dateformat" in options) or (
-        isinstance(known, TimestampType) and not options.isdisjoint(("timestampformat", "timezone"))
+        isinstance(known, TimestampType) and not options.keys().isdisjoint(("timestampformat", "timezone"))
     )
-    if name.lower() in target.declared and known is not None and not has_format:
-        return StringType()
-    return DataType.fromDDL(spark_type(type_text))
+    return of_type if known is None or has_format else StringType()
 
 
 @contextmanager

@@ -21,11 +21,8 @@ from catalog.types.key_types import (
     TimestampType,
 )
 
-_INTEGER = "^[+-]?[0-9]{1,40}$"
-_DATE = "^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6}0*)?)?$"
+_TIMESTAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6}0*)?)?"
 _DECIMAL = r"^\s*[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})\s*$"
-_FLOATING = r"(?i)^\s*[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,9})?|inf(inity)?|nan)\s*$"
 _WIDEST = "decimal(38,18)"
 
 
@@ -37,15 +34,19 @@ def canonical_key(value: SparkColumn, key_type: KeyType) -> SparkColumn:
     """
     match key_type:
         case IntegerType():
-            return _cast(value, _INTEGER, value.try_cast(str(key_type)))
+            return _cast(value, key_type.spelling, value.try_cast(str(key_type)))
         case DateType():
-            return _cast(value, _DATE, value.try_cast("date"))
+            # As in a column, whose strings have more spellings than those of partitions.
+            text = f.translate(value, "/", "-")
+            return _cast(value, DateType.literal_spelling, text.try_cast("date"), text)
         case TimestampType():
             # Without a time zone, so that it does not depend on the session's.
             return _cast(value, _TIMESTAMP, value.try_cast("timestamp_ntz"))
         case FloatingType():
             # Adding 0.0 removes the sign of -0.0.
-            return _cast(value, _FLOATING, value.try_cast(str(key_type)) + f.lit(0.0).cast(str(key_type)))
+            number = value.try_cast(str(key_type)) + f.lit(0.0).cast(str(key_type))
+            is_beyond = (f.abs(number) == f.lit(float("inf"))) & value.rlike("[0-9]")
+            return _cast(value, key_type.spelling, f.when(~is_beyond, number))
         case DecimalType():
             number = value.try_cast(str(key_type))
             is_exact = number.cast(_WIDEST) == value.try_cast(_WIDEST)
@@ -64,7 +65,8 @@ def without_null_texts(value: SparkColumn) -> SparkColumn:
     return f.when(~value.isin(*NULL_TEXTS), value)
 
 
-def _cast(value: SparkColumn, pattern: str, typed: SparkColumn) -> SparkColumn:
+def _cast(value: SparkColumn, spelling: str, typed: SparkColumn, read: SparkColumn | None = None) -> SparkColumn:
     text = typed.cast("string")
+    matched = value if read is None else read
     # Most values have the spelling already; matching a pattern takes longer than the comparison.
-    return f.when((value != text) & value.rlike(pattern), text).otherwise(value)
+    return f.when((value != text) & matched.rlike(rf"^(?:{spelling})\z"), text).otherwise(value)

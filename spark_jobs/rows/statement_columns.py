@@ -9,7 +9,7 @@ from pyspark.sql.types import NullType, StructField
 from catalog.errors import InvalidIdentifierError, InvalidQueryError, InvalidTableError
 from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
-from catalog.types.column_types import parse_column_type, require_column_type
+from catalog.types.column_types import named_column_type, parse_column_type
 from catalog.types.key_types import StringType
 
 
@@ -23,7 +23,7 @@ def table_column(field: StructField, query: str) -> Column:
     try:
         name = normalise_identifier(field.name, "column")
         # A type of the catalog, for tables that others have created, but no file has a column without a type.
-        require_column_type(name, "none" if isinstance(field.dataType, NullType) else type_text)
+        named_column_type(name, "none" if isinstance(field.dataType, NullType) else type_text)
     except InvalidIdentifierError:
         raise InvalidQueryError(
             f"column {field.name!r} of the SELECT has a name that no column of a table can have; give it one with AS",

@@ -2,7 +2,9 @@
 
 No value is rounded, truncated or set to null, with three harmless exceptions: a number becomes the nearest float or
 double, trailing blanks of a char are ignored, and a varchar loses trailing blanks beyond its length, as in Spark, so
-that a longer char, which is read with its blanks, fits. `catalog.statements.cells` has the same rule for literals.
+that a longer char, which is read with its blanks, fits. A string has to be a value of the type as
+`catalog.types.column_types` reads it: Spark's cast also reads `202401` as a date, `12:30` as a time of the present day,
+`y` as true and `1.5d` as a number. `catalog.statements.cells` has the same rule for literals.
 
 All writers of rows (`load_rows`, `append_rows`, loads of files, INSERT, LOAD DATA) use these columns and count the
 wrong rows while Spark writes them, without an additional pass over the rows. A column that already has its type costs
@@ -46,6 +48,8 @@ from pyspark.sql.types import (
 from catalog import Table
 from catalog.errors import InvalidRowsError
 from catalog.model import Column
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import TimestampType as KeyTimestampType
 from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.observing import metrics
 
@@ -84,10 +88,9 @@ def checked_column(column: Column, given: SparkColumn | None, given_type: DataTy
     if given is None or given_type is None:
         return CheckedColumn(column, f.lit(None).cast(type_text))
     wanted = DataType.fromDDL(column.type)
-    if isinstance(wanted, VarcharType) and isinstance(given_type, StringType):
-        given = _without_surplus_blanks(given, wanted.length)
-    value = given if given_type.simpleString() == type_text else given.try_cast(type_text)
-    wrong = _is_wrong(given, given_type, wanted)
+    read = _for_cast(given, wanted) if isinstance(given_type, StringType) else given
+    value = read if given_type.simpleString() == type_text else read.try_cast(type_text)
+    wrong = _is_wrong(read, given_type, wanted)
     if isinstance(wanted, CharType):
         value = f.rtrim(value)
     if wrong is None:
@@ -98,6 +101,13 @@ def checked_column(column: Column, given: SparkColumn | None, given_type: DataTy
         f.lit(f"' is no {column.type}"),
     )
     return CheckedColumn(column, value, f.when(wrong, problem), f.when(wrong, given.cast("string")))
+
+
+def _for_cast(text: SparkColumn, wanted: DataType) -> SparkColumn:
+    """Return strings as Spark's cast reads them: it reads no slashes in dates, and no blanks that are too many."""
+    if isinstance(wanted, VarcharType):
+        return _without_surplus_blanks(text, wanted.length)
+    return f.translate(text, "/", "-") if isinstance(wanted, DateType | TimestampType) else text
 
 
 def _without_surplus_blanks(text: SparkColumn, length: int) -> SparkColumn:
@@ -269,10 +279,11 @@ def _is_wider(given: DataType, wanted: DataType) -> bool:
 
 def _is_changed(value: SparkColumn, typed: SparkColumn, given: DataType, wanted: DataType) -> SparkColumn | None:
     """Return whether a cast changes the meaning of a value."""
-    if isinstance(wanted, FloatType | DoubleType):
-        return _is_infinite_now(value, typed, given)
     if isinstance(given, StringType):
-        return _is_text_cut(value, typed, wanted)
+        return _is_other_text(value, typed, wanted)
+    if isinstance(wanted, FloatType | DoubleType):
+        infinity = f.lit(float("inf"))
+        return (f.abs(typed) == infinity) & (f.abs(value) != infinity) if isinstance(given, DoubleType) else None
     if isinstance(given, NumericType) and isinstance(wanted, NumericType | BooleanType):
         return ~typed.try_cast(given).eqNullSafe(value)
     if isinstance(given, TimestampType | TimestampNTZType) and isinstance(wanted, DateType):
@@ -280,18 +291,32 @@ def _is_changed(value: SparkColumn, typed: SparkColumn, given: DataType, wanted:
     return None
 
 
-def _is_infinite_now(value: SparkColumn, typed: SparkColumn, given: DataType) -> SparkColumn | None:
-    is_infinite = f.abs(typed.cast("double")) == f.lit(float("inf"))
-    if isinstance(given, DoubleType):
-        return is_infinite & (f.abs(value) != f.lit(float("inf")))
-    return is_infinite & value.rlike("[0-9]") if isinstance(given, StringType) else None
-
-
-def _is_text_cut(value: SparkColumn, typed: SparkColumn, wanted: DataType) -> SparkColumn | None:
+def _is_other_text(text: SparkColumn, typed: SparkColumn, wanted: DataType) -> SparkColumn | None:
+    """Return whether a string is no value of a type, or another one than Spark's cast of it."""
+    spelling = _spelling(wanted)
+    if spelling is None:
+        return None
+    # Most values have Spark's own spelling; matching a pattern takes longer than the comparison.
+    is_unusual = text != typed.cast("string")
+    is_moment = isinstance(wanted, TimestampType | TimestampNTZType)
+    if is_moment or isinstance(wanted, DateType):
+        # Spark also has years before these, and after 9999, which it writes with a sign.
+        is_unusual |= text < ("0001" if is_moment else "0")
+    is_unread = is_unusual & ~text.rlike(rf"^(?:{spelling})\z")
     if isinstance(wanted, DecimalType):
         # With the maximum number of decimal places beside the digits before the point.
-        exact = value.try_cast(DecimalType(38, 38 - wanted.precision + wanted.scale))
-        return (exact != typed) | value.rlike(rf"^[^eE]*\.[0-9]{{{wanted.scale}}}[0-9]*[1-9]")
-    if isinstance(wanted, DateType):
-        return value.try_cast("timestamp_ntz") != typed.cast("timestamp_ntz")
-    return value.rlike(r"\.[0-9]{6}[0-9]*[1-9]") if isinstance(wanted, TimestampType) else None
+        exact = text.try_cast(DecimalType(38, 38 - wanted.precision + wanted.scale))
+        is_cut = (exact != typed) | text.rlike(rf"^[^eE]*\.[0-9]{{{wanted.scale}}}[0-9]*[1-9]")
+        return is_unread | is_cut | ((typed == 0) & text.rlike("^[^eE]*[1-9]"))
+    if isinstance(wanted, FloatType | DoubleType):
+        is_infinite = f.abs(typed.cast("double")) == f.lit(float("inf"))
+        return is_unread | (is_infinite & text.rlike("[0-9]"))
+    return is_unread | text.rlike(r"\.[0-9]{6}[0-9]*[1-9]") if is_moment else is_unread
+
+
+def _spelling(wanted: DataType) -> str | None:
+    if isinstance(wanted, TimestampNTZType):
+        # Spark's cast ignores a time zone.
+        return KeyTimestampType.spelling
+    known = parse_column_type(wanted.simpleString())
+    return None if known is None else known.spelling

@@ -29,7 +29,7 @@ def empty_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
 
 @pytest.fixture
-def catalog(empty_catalog: Catalog) -> Catalog:
+def catalog(empty_catalog: Catalog, unfit_values: None) -> Catalog:
     """A catalog with a table that has an invalid partition for an index on its month."""
     from catalog import NewPartition
 

@@ -72,6 +72,7 @@ def test_interrupted_build_is_taken_up(spark: Any, orders: Catalog) -> None:
     assert_every_partition_has_its_item(orders, TABLE)
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_partitions_that_do_not_fit_fail_the_build(spark: Any, orders: Catalog) -> None:
     orders.add_partitions(TABLE, [NewPartition(("bad", "foo")), NewPartition(("bad", "bar"))])
     orders.create_partition_index(TABLE, "by_day", ["day"])

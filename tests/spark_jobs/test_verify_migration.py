@@ -295,3 +295,24 @@ def test_requests_survive_the_way_to_the_job() -> None:
     assert StageMigrationJob.from_json(stage.to_json()) == stage
     assert VerifyMigrationJob.from_json(verify.to_json()) == verify
     assert json.loads(verify.to_json())["partitions"] == 7
+
+
+def test_double_keys_and_a_number_sign_in_the_location_are_migrated(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, tmp_path: Path
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    values = ["0.1", "1e300", "-0.0", "NaN"]
+    location = tmp_path / "lake#1" / "prices"
+    catalog.create_database("shop")
+    catalog.create_table(
+        "shop.prices", columns=[("id", "bigint")], partition_keys=[("price", "double")], location=str(location)
+    )
+    for number, value in enumerate(values):
+        write(location / f"price={value}" / "x.parquet", [number])
+    catalog.add_partitions("shop.prices", [NewPartition((value,)) for value in values])
+    assert migrator.migrate("shop.prices")["rows"] == len(values)
+    rows = read_table(iceberg_spark, "shop.prices", catalog=catalog)
+    found = {condition: rows.where(condition).count() for condition in ("price = 0.1D", "price >= 1e300D", "price = 0")}
+    # NaN is greater than all numbers.
+    assert found == {"price = 0.1D": 1, "price >= 1e300D": 2, "price = 0": 1}

@@ -14,7 +14,6 @@ from catalog.doors.glue.failures import GlueError, invalid_input
 from catalog.errors import (
     ExpressionError,
     LiteralTypeError,
-    PartitionValueError,
     UnknownColumnError,
     UnsupportedExpressionError,
 )
@@ -59,13 +58,6 @@ def calve_expression(expression: str | None, table: Table) -> str | None:
     text = _PARENTHESISED.sub(lambda match: match.group(1) or match.group(2), expression)
     _check(text, _GlueView.of(table))
     return text
-
-
-def unfit_value(error: PartitionValueError) -> str:
-    """Return Glue's message for a partition whose value is not of its key's type."""
-    key_type = recorded_key_type(error.expected_type)
-    noun = next((noun for kind, (noun, _) in _NOUNS.items() if isinstance(key_type, kind)), error.expected_type)
-    return f'"{error.value}" is not {noun}: {error}'
 
 
 class _GlueView(Table):
@@ -132,7 +124,8 @@ class _Literals(KeyType):
         try:
             if is_timestamp and not _TIMESTAMP.fullmatch(text):
                 raise unfit(text)
-            return self._type.parse_bound(text)[0]
+            # Only the check counts; the filter is read again for the table's own types.
+            return self._type.parse_bound(text)[0] or 0
         except KeyValueError:
             raise unfit(f"{text[:40]!r} is not {self._noun}") from None
 

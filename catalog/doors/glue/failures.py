@@ -18,7 +18,6 @@ from catalog.errors import (
     InvalidRequestError,
     LimitExceededError,
     NotFoundError,
-    PartitionValueError,
     StorageError,
 )
 
@@ -53,7 +52,6 @@ def not_found(message: str) -> GlueError:
 
 _CODES: Mapping[type[CatalogError], tuple[str, int]] = {
     AccessDeniedError: ("AccessDeniedException", 400),
-    PartitionValueError: ("InvalidStateException", 400),
     InvalidRequestError: ("InvalidInputException", 400),
     NotFoundError: ("EntityNotFoundException", 400),
     AlreadyExistsError: ("AlreadyExistsException", 400),

@@ -21,7 +21,7 @@ MAXIMUM_LENGTH = 4_000_000
 MAXIMUM_DEPTH = 100
 """Maximum nesting depth of parentheses."""
 
-TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 """A literal of a timestamp, which is quoted as other text."""
 
 Value: TypeAlias = str | int | date

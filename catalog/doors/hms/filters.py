@@ -26,6 +26,7 @@ _PIECES = re.compile(r"\\.|\.\*|.", re.DOTALL), re.compile(r"\.\*|.", re.DOTALL)
 
 _WILD = {".*": "%", ".": "_"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+_MICROSECONDS = len("2024-01-01 00:00:00.000000")
 _TEXT_TYPE = re.compile(r"string|(var)?char\b.*")
 
 
@@ -117,9 +118,11 @@ def _as_timestamp(value: Value) -> str | None:
     if not isinstance(value, str) or not TIMESTAMP.fullmatch(value):
         return None
     try:
-        return datetime.fromisoformat(value).isoformat(" ")
+        moment = datetime.fromisoformat(value).isoformat(" ")
     except ValueError:
         return None
+    # Python ignores what is less than a microsecond, but Calve's filters do not.
+    return value if len(value) > _MICROSECONDS else moment
 
 
 def likes_of(pattern: str) -> Sequence[str]:

@@ -32,6 +32,7 @@ from catalog.types.key_types.base import NULL_BYTES, TEXT_END, KeyType, KeyValue
 from catalog.types.key_types.numbers import BooleanType, DecimalType, FloatingType, IntegerType
 from catalog.types.key_types.strings import CharType, StringType
 from catalog.types.key_types.times import DateType, TimestampType, moment_of
+from catalog.types.names import ALIASES
 
 __all__ = [
     "NULL_BYTES",
@@ -56,7 +57,6 @@ _SIZED = re.compile(r"(char|varchar)\s*\(\s*([0-9]{1,9})\s*\)", re.ASCII)
 _LIMITS = {"char": 255, "varchar": 65535}
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)(?:\s*\(\s*([0-9]{1,3})\s*(?:,\s*([0-9]{1,3})\s*)?\))?", re.ASCII)
 _DEFAULT_PRECISION, _MAXIMUM_PRECISION = 10, 38
-_ALIASES = {"long": "bigint", "integer": "int", "real": "float", "double precision": "double"}
 _PLAIN: dict[str, Callable[[], KeyType]] = {
     **{name: partial(IntegerType, name) for name in ("tinyint", "smallint", "int", "bigint")},
     **{name: partial(FloatingType, name) for name in ("float", "double")},
@@ -69,13 +69,13 @@ _PLAIN: dict[str, Callable[[], KeyType]] = {
 
 @lru_cache(maxsize=1024)
 def parse_key_type(text: str) -> KeyType:
-    """Return the type of a name, ignoring case; `long`, `integer`, `real` and `numeric` are aliases.
+    """Return the type of a name, ignoring case; `numeric` and the names of `ALIASES` are aliases.
 
     Raises:
         InvalidKeyTypeError: A partition key cannot have this type.
     """
     name = " ".join(text.lower().split())
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if name in _PLAIN:
         return _PLAIN[name]()
     if sized := _SIZED.fullmatch(name):

@@ -39,6 +39,11 @@ class KeyType(ABC):
     name: str
     width: ClassVar[int | None] = None
     """Width in bytes of each value in an index key; None when a terminator ends it."""
+    spelling: ClassVar[str | None] = None
+    """Regular expression, also of Java, that each string which `parse` reads matches; slashes in dates as hyphens.
+
+    What reads strings in another way, as Spark's cast does, refuses those that do not match. None if all strings do.
+    """
 
     def __str__(self) -> str:
         """Return the type as Hive writes it."""
@@ -60,8 +65,10 @@ class KeyType(ABC):
         """
         return self.parse(text)
 
-    def parse_bound(self, text: str) -> tuple[KeyValue, bool]:
+    def parse_bound(self, text: str) -> tuple[KeyValue | None, bool]:
         """Return the greatest typed value that is not greater than a literal, and whether it equals the literal.
+
+        The value is None if all values of the type are greater.
 
         Raises:
             KeyValueError: The literal cannot be of this type.

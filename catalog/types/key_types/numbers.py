@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 import struct
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import ClassVar
 
-from catalog.errors import PartitionProblem
 from catalog.types.key_types.base import SIGN_BIT, KeyType, KeyValue, KeyValueError, unfit
+
+_EXACT = Context(prec=10_000)
 
 
 class IntegerType(KeyType):
@@ -17,7 +18,8 @@ class IntegerType(KeyType):
 
     width = 9
     _BITS: ClassVar[dict[str, int]] = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-    _TEXT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+    spelling: ClassVar[str] = r"\s*[+-]?[0-9]{1,40}\s*"
+    _TEXT = re.compile(spelling, re.ASCII)
 
     def __init__(self, name: str) -> None:
         """Create the type of one of the four names."""
@@ -26,15 +28,21 @@ class IntegerType(KeyType):
         self.minimum = -self.maximum - 1
 
     def parse(self, text: str) -> int:
-        """Return the number; a sign and leading zeros are allowed."""
-        if not self._TEXT.fullmatch(text):
-            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text[:40]!r} is not a whole number")
-        value = int(text)
+        """Return the number; a sign, leading zeros, and blanks around it are allowed."""
+        value = self._number(text)
         if not self.minimum <= value <= self.maximum:
-            raise KeyValueError(
-                PartitionProblem.INVALID_TYPE, f"{text} is outside {self.minimum} … {self.maximum} of {self.name}"
-            )
+            raise unfit(f"{text} is outside {self.minimum} … {self.maximum} of {self.name}")
         return value
+
+    def parse_bound(self, text: str) -> tuple[int | None, bool]:
+        """Return the number, or the greatest one of the type that is not greater; None if all are greater."""
+        value = self._number(text)
+        return (None if value < self.minimum else min(value, self.maximum)), self.minimum <= value <= self.maximum
+
+    def _number(self, text: str) -> int:
+        if not self._TEXT.fullmatch(text):
+            raise unfit(f"{text[:40]!r} is not a whole number")
+        return int(text)
 
     def encode(self, value: KeyValue) -> bytes:
         """Return `01` and 8 bytes."""
@@ -53,13 +61,14 @@ class BooleanType(KeyType):
 
     name = "boolean"
     width = 2
+    spelling: ClassVar[str] = r"\s*(?i:true|false)\s*"
+    _TEXT = re.compile(spelling, re.ASCII)
 
     def parse(self, text: str) -> int:
         """Return 1 for true and 0 for false, ignoring case."""
-        known = {"true": 1, "false": 0}.get(text.strip().lower())
-        if known is None:
+        if not self._TEXT.fullmatch(text):
             raise unfit(f"{text[:40]!r} is neither true nor false")
-        return known
+        return int(text.strip().lower() == "true")
 
     def format(self, value: KeyValue) -> str:
         """Return the value in quotes."""
@@ -78,13 +87,15 @@ class FloatingType(KeyType):
     """float and double, compared as in Spark: -0 equals 0; NaN is a single value that equals itself and sorts last.
 
     So both zeros are one partition. Hive's metastore compares strings, so it distinguishes `-0.0` from `0.0`, as it
-    does `01` from `1`. A number that the type cannot represent is rounded to the nearest one, or to infinity.
+    does `01` from `1`. A number that the type cannot represent is rounded to the nearest one; a number beyond its range
+    is no value, and is compared as infinity.
     """
 
     width = 9
-    _TEXT = re.compile(
-        r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
+    spelling: ClassVar[str] = (
+        r"\s*(?:[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))|(?i:nan))\s*"
     )
+    _TEXT = re.compile(spelling, re.ASCII)
 
     def __init__(self, name: str) -> None:
         """Create the type of one of the two names."""
@@ -92,7 +103,13 @@ class FloatingType(KeyType):
 
     def parse(self, text: str) -> int:
         """Return the number's ordered bits; `NaN`, `inf` and `Infinity` are valid."""
-        text = text.strip()
+        value = self.parse_literal(text)
+        if math.isinf(self.number(value)) and any(map(str.isdigit, text)):
+            raise unfit(f"{text[:40]!r} exceeds the range of {self.name}")
+        return value
+
+    def parse_literal(self, text: str) -> int:
+        """Return the number's ordered bits, those of infinity if it is beyond the type's range."""
         if not self._TEXT.fullmatch(text):
             raise unfit(f"{text[:40]!r} is not a number")
         return self.ordered(float(text))
@@ -139,7 +156,8 @@ class DecimalType(KeyType):
     width = 35
     _MORE_DIGITS = 40
     _BIAS = 10**80
-    _TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+    spelling: ClassVar[str] = r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\s*"
+    _TEXT = re.compile(spelling, re.ASCII)
 
     def __init__(self, precision: int, scale: int) -> None:
         """Create the type of a precision (all digits) and a scale (digits of the fraction)."""
@@ -157,11 +175,10 @@ class DecimalType(KeyType):
 
     def parse_literal(self, text: str) -> int:
         """Return the number, which may have more digits than the type."""
-        text = text.strip()
         if not self._TEXT.fullmatch(text):
             raise unfit(f"{text[:40]!r} is not a decimal number")
         try:
-            number = Decimal(text)
+            number = Decimal(text.strip())
         except InvalidOperation:
             raise unfit(f"{text[:40]!r} is not a decimal number") from None
         sign, digits, exponent = number.as_tuple()
@@ -170,6 +187,20 @@ class DecimalType(KeyType):
             raise unfit(f"{text[:60]!r} has more digits than any decimal holds")
         value: int = int("".join(map(str, digits))) * 10**shift
         return -value if sign else value
+
+    def parse_bound(self, text: str) -> tuple[int | None, bool]:
+        """Return the number, or the greatest one that a decimal can be and that is not greater."""
+        try:
+            return self.parse_literal(text), True
+        except KeyValueError:
+            if not self._TEXT.fullmatch(text):
+                raise
+        number = Decimal(text.strip())
+        if number and number.adjusted() >= self._MORE_DIGITS:
+            return (None if number < 0 else self._BIAS - 1), False
+        scaled = number.scaleb(self._MORE_DIGITS, _EXACT)
+        floor = scaled.to_integral_value(ROUND_FLOOR)
+        return int(floor), floor == scaled
 
     def floor(self, value: KeyValue) -> int | None:
         """Return the greatest value of the type that is not greater than a number; None when there is none."""

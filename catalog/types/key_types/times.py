@@ -5,11 +5,15 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import ClassVar
 
 from catalog.errors import PartitionProblem
 from catalog.types.key_types.base import SIGN_BIT, KeyType, KeyValue, KeyValueError, unfit
 
-_MORE_DIGITS = re.compile(r"\.[0-9]{6}([0-9]{1,3})Z?\s*$", re.ASCII)
+_DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
+_MIDNIGHT = r"(?:[ T]00:00:00(?:\.0{1,9})?)?"
+_ZONE = r"(?: ?(Z|UTC|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?))?"
+_MORE_DIGITS = re.compile(rf"\.[0-9]{{6}}([0-9]{{1,3}}){_ZONE}\s*$", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -18,8 +22,11 @@ class DateType(KeyType):
 
     name = "date"
     width = 3
-    _TEXT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
-    _LITERAL = re.compile(r"([0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
+    spelling: ClassVar[str] = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    literal_spelling: ClassVar[str] = rf"\s*{_DAY}{_MIDNIGHT}\s*"
+    """As `spelling`, of literals, without the slashes that they may have."""
+    _TEXT = re.compile(spelling, re.ASCII)
+    _LITERAL = re.compile(literal_spelling, re.ASCII)
     _TOP_BIT = 1 << 23
 
     def parse(self, text: str) -> int:
@@ -27,8 +34,8 @@ class DateType(KeyType):
         return self._read(self._TEXT, text)
 
     def parse_literal(self, text: str) -> int:
-        """Return the date; month and day may have one digit."""
-        return self._read(self._LITERAL, text)
+        """Return the date; month and day may have one digit, slashes are allowed, and 00:00:00 may follow."""
+        return self._read(self._LITERAL, text.replace("/", "-"))
 
     def parse_start(self, text: str) -> int | None:
         """Return the number from which the dates follow that begin with a string; None if no date does so."""
@@ -76,22 +83,31 @@ class TimestampType(KeyType):
 
     name = "timestamp"
     width = 9
-    _TEXT = re.compile(
-        r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?)?", re.ASCII
+    spelling: ClassVar[str] = (
+        r"(?!0000)([0-9]{4})-([0-9]{2})-([0-9]{2})"
+        r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?)?()"
     )
-    _LITERAL = re.compile(
-        r"([0-9]{1,4})[-/]([0-9]{1,2})[-/]([0-9]{1,2})"
-        r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?)?Z?",
-        re.ASCII,
+    literal_spelling: ClassVar[str] = (
+        rf"\s*(?!0000){_DAY}(?:[ T]([0-9]{{1,2}}):([0-9]{{1,2}})(?::([0-9]{{1,2}})(?:\.([0-9]{{1,9}}))?)?{_ZONE})?\s*"
     )
+    _TEXT = re.compile(spelling, re.ASCII)
+    _LITERAL = re.compile(literal_spelling, re.ASCII)
 
     def parse(self, text: str) -> int:
         """Return the timestamp of yyyy-MM-dd or yyyy-MM-dd HH:mm:ss[.f…]; trailing zeros are ignored."""
         return self._read(self._TEXT, text)
 
     def parse_literal(self, text: str) -> int:
-        """Return the timestamp; parts may have one digit, time or seconds may be omitted, and slashes are allowed."""
-        return self._read(self._LITERAL, text.strip())
+        """Return the timestamp; parts may have one digit, time or seconds may be omitted, and slashes are allowed.
+
+        An offset from UTC may follow, `Z`, `UTC` or such as `+01:00`; the result is then the time in UTC.
+        """
+        return self._read(self._LITERAL, text.replace("/", "-"))
+
+    def has_zone(self, text: str) -> bool:
+        """Return whether a literal has an offset from UTC, so that it is an instant."""
+        match = self._LITERAL.fullmatch(text.replace("/", "-"))
+        return match is not None and match.group(8) is not None
 
     def parse_bound(self, text: str) -> tuple[int, bool]:
         """Return the timestamp, without what is less than a microsecond, and whether that is nothing."""
@@ -105,14 +121,14 @@ class TimestampType(KeyType):
         match = pattern.fullmatch(text)
         if match is None:
             raise unfit(f"{text[:40]!r} is not a timestamp in the form yyyy-MM-dd HH:mm:ss.ffffff")
-        *whole, fraction = match.groups()
+        *whole, fraction, zone = match.groups()
         year, month, day, hour, minute, second = (int(part or 0) for part in whole)
         digits = (fraction or "").rstrip("0").ljust(6, "0")
         if len(digits) > 6:
             raise unfit(f"{text[:40]!r} is more precise than a microsecond, which is not supported")
         try:
-            moment = datetime(year, month, day, hour, minute, second, int(digits), tzinfo=UTC)
-        except ValueError as error:
+            moment = datetime(year, month, day, hour, minute, second, int(digits), tzinfo=UTC) - _offset(zone)
+        except (ValueError, OverflowError) as error:
             raise unfit(f"{text[:40]!r} is not a valid timestamp: {error}") from None
         return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -128,6 +144,15 @@ class TimestampType(KeyType):
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
         """Return the timestamp and the position after it."""
         return int.from_bytes(key[start + 1 : start + 9]) - SIGN_BIT, start + 9
+
+
+def _offset(zone: str | None) -> timedelta:
+    """Return the offset from UTC that a string such as +01:00, +0100 or +01 means."""
+    if not zone or zone in ("Z", "UTC"):
+        return timedelta()
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return -offset if zone[0] == "-" else offset
 
 
 def moment_of(local: int, zone: tzinfo | None) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import TimestampType
 
 from catalog import Catalog
+from catalog.iceberg.types import convert
+from catalog.settings.table_config import read_table_list
 from catalog.statements.session import Session
 from tests.support.glue_door import serving_glue, table_input
 from tests.support.hms_door import HmsDoor, partition, table
@@ -149,3 +153,40 @@ def test_fields_that_only_hive_has_survive_changes_by_glue(hive: Any, glue: Any)
     glue.update_table(DatabaseName="demo", TableInput={**written, "Retention": 9})
     before.retention = 9
     assert hive.get_table("demo", "t") == before
+
+
+SPELLINGS = {
+    **{"long": "bigint", "short": "smallint", "byte": "tinyint", "integer": "int", "real": "float"},
+    **{"double precision": "double", "dec": "decimal(10,0)", "numeric(7, 2)": "decimal(7,2)", "Char( 3 )": "char(3)"},
+    **{name: name for name in ("boolean", "string", "date", "timestamp", "varchar(9)", "decimal(38,10)", "tinyint")},
+}
+NESTED = {
+    "binary": "binary",
+    "array<long>": "array<bigint>",
+    "map<string, short>": "map<string,smallint>",
+    "struct<a:real,b:array<integer>>": "struct<a:float,b:array<int>>",
+}
+
+
+def test_types_have_the_names_that_all_clients_know(hive: Any, glue: Any, catalog: Catalog, tmp_path: Path) -> None:
+    keys = {f"k{number}": text for number, text in enumerate(SPELLINGS)}
+    columns = {f"c{number}": text for number, text in enumerate({**SPELLINGS, **NESTED})}
+    expected = dict(zip((*columns, *keys), (*{**SPELLINGS, **NESTED}.values(), *SPELLINGS.values()), strict=True))
+    entry = {"source": "/raw", "keys": keys, "columns": columns}
+    (tmp_path / "tables.yaml").write_text(json.dumps({"tables": {"demo.t": entry}}))
+    config = read_table_list(tmp_path / "tables.yaml").get("demo.t")
+    assert {**config.columns, **config.keys} == expected  # type: ignore[union-attr]
+    catalog.create_table("demo.t", columns=list(columns.items()), partition_keys=list(keys.items()))
+    stored = catalog.get_table("demo.t")
+    assert {column.name: column.type for column in (*stored.columns, *stored.partition_keys)} == expected
+    of_hive = hive.get_table("demo", "t")
+    assert {field.name: field.type for field in (*of_hive.sd.cols, *of_hive.partitionKeys)} == expected
+    of_glue = glue.get_table(DatabaseName="demo", Name="t")["Table"]
+    fields = (*of_glue["StorageDescriptor"]["Columns"], *of_glue["PartitionKeys"])
+    assert {field["Name"]: field["Type"] for field in fields} == expected
+    # A client takes it as the definition of another table; a metastore refuses names that Hive does not know.
+    of_hive.tableName, of_hive.sd.location = "u", f"{of_hive.sd.location}_u"
+    hive.create_table(of_hive)
+    glue.create_table(DatabaseName="demo", TableInput={**input_of(of_glue), "Name": "v", "Description": "v"})
+    for text in expected.values():
+        assert convert(text, TimestampType()).name == text.partition("<")[0]

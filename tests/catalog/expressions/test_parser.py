@@ -20,7 +20,7 @@ from catalog.errors import (
 from catalog.expressions import Filter, parse_expression
 from catalog.expressions.parser import MAXIMUM_LENGTH
 from catalog.expressions.tree import ALL, Condition, Operator, conjuncts
-from catalog.types.key_types import KeyValue
+from catalog.types.key_types import KeyValue, parse_key_type
 from tests.support.fuzz_expressions import fuzz
 from tests.support.strategies import TYPE_NAMES, values
 
@@ -113,7 +113,7 @@ def test_an_expression_follows_three_valued_logic(expression: str, answer: bool 
         ("n = 1 and V = 2", UnknownColumnError, "'V'", 10),
         ("n = 'foo'", LiteralTypeError, "'foo' is not a whole number", 4),
         ("n = 1.5", LiteralTypeError, "'1.5'", 4),
-        ("n in (1, 3000000000)", LiteralTypeError, "outside", 9),
+        ("n in (1, 3e9)", LiteralTypeError, "'3e9'", 9),
         ("d = '2023-02-30'", LiteralTypeError, "'2023-02-30'", 4),
         ("s like 5", LiteralTypeError, "quoted pattern", 7),
         ("n like '1%'", UnsupportedExpressionError, "'n' is of type int", 0),
@@ -144,6 +144,35 @@ def test_a_faulty_expression_is_refused_where_it_is_wrong(
     assert expression in str(refused.value)
     if position is not None:
         assert refused.value.position == position
+
+
+@pytest.mark.parametrize("key_type", ["tinyint", "int", "bigint", "decimal(9,2)"])
+@pytest.mark.parametrize("number", ["1" + "0" * 39, "-1" + "0" * 39])
+def test_a_number_beyond_the_range_of_a_key_is_compared_as_sql_does(key_type: str, number: str) -> None:
+    table = Table("demo", "t", (), (Column("k", key_type),), FileFormat.PARQUET, "/demo/t")
+    is_above = not number.startswith("-")
+    for text, expected in {
+        f"k = {number}": False,
+        f"k != {number}": True,
+        f"k < {number}": is_above,
+        f"k <= {number}": is_above,
+        f"k > {number}": not is_above,
+        f"{number} <= k": not is_above,
+        f"k in (0, {number})": True,
+        f"k not in (1, {number})": True,
+        f"k between 0 and {number}": is_above,
+    }.items():
+        for written, answer in ((text, expected), (f"not ({text})", not expected)):
+            condition: Filter[KeyValue | None] = Filter(parse_expression(written, table), {0: lambda known: known})
+            assert list(islice(condition.mask({0: (0, None)}), 2)) == [answer, False], written
+
+
+def test_a_decimal_of_more_digits_than_any_is_compared_exactly() -> None:
+    key_type = parse_key_type("decimal(5,2)")
+    assert key_type.parse_bound("1." + "0" * 50) == (key_type.parse("1"), True)
+    for text, below in (("1." + "0" * 45 + "1", "1"), ("-0." + "9" * 45, "-1"), ("1e-100", "0"), ("0e90", "0")):
+        bound, is_exact = key_type.parse_bound(text)
+        assert (bound is not None and bound // 10**40 == int(below), is_exact) == (True, text == "0e90"), text
 
 
 def test_a_long_list_of_alternatives_is_read() -> None:

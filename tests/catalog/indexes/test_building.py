@@ -19,6 +19,8 @@ from catalog.errors import (
 from catalog.indexes import building
 from tests.support.index_items import assert_every_partition_has_its_item, stored_items
 
+pytestmark = pytest.mark.usefixtures("unfit_values")
+
 TABLE = "demo.t"
 
 

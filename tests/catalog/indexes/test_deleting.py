@@ -71,6 +71,7 @@ def test_a_build_under_way_notices_before_the_next_range_that_its_index_is_delet
     assert catalog.get_partition_indexes(TABLE) == []
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_a_cancelled_build_is_a_failed_index_with_its_reason(catalog: Catalog, table: Table) -> None:
     add(catalog, *range(6))
     half_built(catalog)
@@ -95,6 +96,7 @@ def interrupt_deletion(catalog: Catalog, name: str) -> None:
         )
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_a_deletion_that_was_interrupted_hides_the_index_until_it_is_finished(catalog: Catalog, table: Table) -> None:
     catalog.create_partition_index(TABLE, "i", ["n"])
     add(catalog, *range(6))

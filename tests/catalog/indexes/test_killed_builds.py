@@ -89,6 +89,7 @@ def assert_as_many_items_as_partitions(catalog: Catalog, table: str, index: Part
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 60 * ROUNDS)
+@pytest.mark.usefixtures("unfit_values")
 def test_a_build_killed_again_and_again_ends_well(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_two_spellings_of_a_value_are_one_partition(
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_a_value_that_no_type_reads_the_same_way_stays_a_partition_of_its_own(catalog: Catalog) -> None:
     create(catalog, ("a", "int"), ("b", "int"), ("c", "int"))
     rows = [
@@ -194,9 +195,27 @@ def test_a_value_that_does_not_fit_an_indexed_key_is_refused_by_name(
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
-def test_the_same_values_are_taken_while_no_index_needs_them(catalog: Catalog) -> None:
-    create(catalog, ("n", "int"), ("d", "date"), ("c", "char(1)"), ("s", "string"))
-    odd = ("foo", "2023-02-30", "abc", "a\x00\x01\x02b")
+@pytest.mark.parametrize(
+    ("key_type", "value"),
+    [("int", "foo"), ("int", "3.0"), ("date", "2024-5-4"), ("char(1)", "abc"), ("boolean", "yes")],
+)
+def test_a_value_that_is_not_of_its_type_is_refused_without_an_index_too(
+    catalog: Catalog, key_type: str, value: str
+) -> None:
+    create(catalog, ("k", key_type), ("s", "string"))
+    with pytest.raises(InvalidPartitionError, match=f"key 'k' has the value '{value}', expected .*, the key's type"):
+        catalog.add_partitions(TABLE, [NewPartition((value, "a"))])
+    result = catalog.add_partitions(TABLE, [NewPartition((value, "a"))], on_invalid=OnInvalid.SKIP)
+    assert (result.added, [refused.value for refused in result.refused]) == (0, [value])
+    catalog.add_partitions(TABLE, [NewPartition((None, "a"))])
+    with pytest.raises(InvalidPartitionError, match="Nothing was renamed"):
+        catalog.alter_partition(TABLE, (None, "a"), rename_to=(value, "a"))
+    assert values(catalog) == [(None, "a")]
+
+
+def test_reserved_characters_are_taken_while_no_index_needs_the_key(catalog: Catalog) -> None:
+    create(catalog, ("s", "string"), ("n", "int"))
+    odd = ("a\x00\x01\x02b", "1")
     catalog.add_partitions(TABLE, [NewPartition(odd)])
     assert values(catalog) == [odd]
     assert catalog.get_partition(TABLE, odd).values == odd

@@ -19,7 +19,7 @@ from catalog.partitions import lookups
 from tests.support.effort import effort
 from tests.support.filters import Given, Oracle, cases, distinct, fits
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.usefixtures("unfit_values")]
 
 TABLE_NUMBERS = count()
 ALWAYS_SKIPPING = {"ITEMS_OF_A_LOOK_UP": 0, "_SAMPLE": 2, "_FIRST_LIMIT": 1, "_GROWTH": 2, "_BATCH": 2, "_RANGES": 2}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from catalog import Catalog, NewPartition, Table
-from catalog.errors import InvalidRequestError, PartitionValueError
+from catalog.errors import InvalidRequestError
 from catalog.partitions.paging import Position, Segment
 
 NUMBERS = range(57)
@@ -57,15 +57,16 @@ def test_dropped_partitions_are_left_out(catalog: Catalog, numbered: Table) -> N
     assert rest.following is None
 
 
-def test_a_strict_search_names_a_value_that_is_not_of_its_type(catalog: Catalog, flights: Table) -> None:
+@pytest.mark.usefixtures("unfit_values")
+def test_a_value_that_is_not_of_its_type_fulfils_no_comparison(catalog: Catalog, flights: Table) -> None:
     catalog.add_partitions(
         flights.full_name, [NewPartition(["A", "many", "2024-01-01"]), NewPartition(["B", "1", "2024-01-01"])]
     )
-    assert len(catalog.partition_page(flights.full_name, "year = 1", limit=10).partitions) == 1
-    assert len(catalog.partition_page(flights.full_name, "origin = 'A'", limit=10, is_strict=True).partitions) == 1
-    with pytest.raises(PartitionValueError, match="'many'") as caught:
-        catalog.partition_page(flights.full_name, "year = 1", limit=10, is_strict=True)
-    assert (caught.value.key, caught.value.expected_type) == ("year", "int")
+    for year in ("year = 1", "year != 2"):
+        for nulls_are_texts in (False, True):
+            page = catalog.partition_page(flights.full_name, year, limit=10, nulls_are_texts=nulls_are_texts)
+            assert [partition.values[0] for partition in page.partitions] == ["B"]
+    assert len(catalog.partition_page(flights.full_name, "origin = 'A'", limit=10).partitions) == 1
 
 
 def test_a_page_has_a_partition(catalog: Catalog, flights: Table) -> None:

@@ -139,6 +139,7 @@ def test_nothing_is_proposed_where_no_index_reads_clearly_less(catalog: Catalog,
     assert catalog.previews.better_index(orders, condition) is None
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_a_key_with_values_that_an_index_refuses_is_not_proposed(catalog: Catalog) -> None:
     table = create(catalog, [("year", "int")], [(str(number),) for number in range(50)])
     assert catalog.previews.better_index(table, "year = 3") is not None

@@ -271,6 +271,7 @@ def test_an_index_is_active_when_its_statement_returns(session: Session, catalog
     assert refused(session, "DROP PARTITION INDEX by_both ON sales") == ("IndexNotFoundError", "by_both ON sales")
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_an_index_that_fails_says_why(session: Session) -> None:
     run(session, SALES, "DROP PARTITION INDEX by_month ON sales")
     run(session, "ALTER TABLE sales ADD PARTITION (region='b', month='x')")

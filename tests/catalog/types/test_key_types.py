@@ -28,6 +28,8 @@ from tests.support.strategies import INTEGER_BITS, TEXTS, TYPE_NAMES, days, valu
         ("decimal", "decimal(10,0)"),
         ("DEC( 7 )", "decimal(7,0)"),
         ("numeric(38 , 38)", "decimal(38,38)"),
+        ("short", "smallint"),
+        ("BYTE", "tinyint"),
     ],
 )
 def test_types_are_read_without_regard_to_case_and_aliases(written: str, name: str) -> None:
@@ -58,13 +60,15 @@ def test_an_integer_type_ends_at_its_limits(name: str) -> None:
         assert refused.value.problem is PartitionProblem.INVALID_TYPE
 
 
-@pytest.mark.parametrize(("text", "value"), [("1", 1), ("01", 1), ("+1", 1), ("-0", 0), ("-007", -7)])
-def test_an_integer_may_have_a_sign_and_leading_zeros(text: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("01", 1), ("+1", 1), ("-0", 0), ("-007", -7), (" 4", 4), ("4\t", 4)]
+)
+def test_an_integer_may_have_a_sign_leading_zeros_and_blanks(text: str, value: int) -> None:
     assert parse_key_type("int").parse(text) == value
 
 
 @pytest.mark.parametrize(
-    "text", ["foo", "", " 1", "1 ", "1.0", "1e3", "0x1", "\u0661", "\uff11", "1_000", "--1", "9" * 60]
+    "text", ["foo", "", " ", "1 1", "\u00a01", "1.0", "1e3", "0x1", "\u0661", "\uff11", "1_000", "--1", "9" * 60]
 )
 def test_other_texts_are_no_integers(text: str) -> None:
     with pytest.raises(KeyValueError) as refused:
@@ -147,10 +151,9 @@ def test_each_value_of_a_type_is_read_from_its_text(name: str, data: st.DataObje
         ("boolean", "true", "TRUE"),
         ("double", "1", "1.0e0"),
         ("double", "-0.0", "0"),
-        ("double", "NaN", "-nan"),
+        ("double", "NaN", " nan"),
         ("double", "Infinity", "inf"),
         ("float", "0.1", "0.100000001490116119"),
-        ("float", "1e39", "inf"),
     ],
 )
 def test_one_value_has_many_texts(name: str, text: str, same: str) -> None:
@@ -179,8 +182,8 @@ def test_one_value_has_many_texts(name: str, text: str, same: str) -> None:
         ),
         ("decimal(5,2)", ["1000", "0.001", "1_0", "1,5", "NaN", "0x1", "\u0663", "1e999", "."]),
         ("boolean", ["1", "0", "t", "yes", "null", ""]),
-        ("double", ["1_0", "1,5", "0x1p3", "1f", "1.0d", "\u0663", "e5", ".", "", "one"]),
-        ("float", ["1_000.0", "nano", "--1"]),
+        ("double", ["1_0", "1,5", "0x1p3", "1f", "1.0d", "\u0663", "e5", ".", "", "one", "-nan"]),
+        ("float", ["1_000.0", "nano", "--1", "1e39", "-1e400"]),
     ],
 )
 def test_other_texts_are_no_values(name: str, texts: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.doors.entries.partition_forms import PartitionForms
 from catalog.doors.glue.calls import Answer, Call, Operation
-from catalog.doors.glue.expressions import calve_expression, unfit_value
+from catalog.doors.glue.expressions import calve_expression
 from catalog.doors.glue.failures import GlueError, invalid_input, not_found
 from catalog.doors.glue.forms.partitions import PartitionWriter, partition_from_glue
 from catalog.doors.glue.operations.finding import Found, of_members
@@ -23,7 +23,6 @@ from catalog.errors import (
     NotFoundError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
-    PartitionValueError,
 )
 from catalog.metastores.types import HivePartition
 from catalog.partitions.paging import Page, Position, Segment
@@ -68,17 +67,14 @@ def _list(call: Call) -> Answer:
 def _page(call: Call, table: Found) -> Page:
     expression = calve_expression(call.members.get("Expression"), table.table)
     position = read_token(call.operation, call.members, [{int}, {int}])
-    try:
-        return call.door.catalog.partition_page(
-            table.table.full_name,
-            expression,
-            limit=call.members.get("MaxResults", _PAGE),
-            position=None if position is None else Position(*position),
-            segment=_segment(call),
-            is_strict=True,
-        )
-    except PartitionValueError as error:
-        raise GlueError("InvalidStateException", unfit_value(error)) from None
+    return call.door.catalog.partition_page(
+        table.table.full_name,
+        expression,
+        limit=call.members.get("MaxResults", _PAGE),
+        position=None if position is None else Position(*position),
+        segment=_segment(call),
+        nulls_are_texts=True,
+    )
 
 
 def _shown(call: Call, table: Found, page: Page) -> Answer:

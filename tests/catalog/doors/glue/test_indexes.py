@@ -92,6 +92,7 @@ def test_the_server_builds_an_index_while_partitions_are_added(glue: Any, catalo
         ({"Values": ["DE", "1"], "Parameters": {"has_encrypted_data": "true"}}, "ENCRYPTED_PARTITION_ERROR"),
     ],
 )
+@pytest.mark.usefixtures("unfit_values")
 def test_a_failed_build_names_the_partitions(glue: Any, partition: dict[str, Any], code: str) -> None:
     glue.create_table(**DEMO, TableInput=TABLE)
     glue.create_partition(**ORDERS, PartitionInput={"Values": ["US", "7"]})

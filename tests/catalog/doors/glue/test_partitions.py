@@ -319,16 +319,21 @@ def test_wrong_filters(orders: Any, expression: str, message: str) -> None:
     assert (code, message in text) == ("InvalidInputException", True), text
 
 
-def test_a_value_that_is_not_of_its_type_is_named(glue: Any) -> None:
+def test_a_value_that_is_not_of_its_type_is_refused(
+    glue: Any, catalog: Catalog, request: pytest.FixtureRequest
+) -> None:
     glue.create_table(**DEMO, TableInput=table_input("orders", {"country": "string", "number": "int"}))
-    for values in (["DE", "1"], ["US", "many"], ["FR", "__HIVE_DEFAULT_PARTITION__"]):
+    for values in (["DE", " 1"], ["FR", "__HIVE_DEFAULT_PARTITION__"]):
         glue.create_partition(**ORDERS, PartitionInput={"Values": values})
-    assert len(listed(glue)) == 3
-    assert listed(glue, Expression="country = 'DE'") == [("DE", "1")]
-    code, message = refused(glue.get_partitions, **ORDERS, Expression="number = 1")
-    assert (code, '"many" is not an integer' in message) == ("InvalidStateException", True)
+    unfit = {**ORDERS, "PartitionInput": {"Values": ["US", "many"]}}
+    code, message = refused(glue.create_partition, **unfit)
+    assert (code, "key 'number' has the value 'many', expected int" in message) == ("InvalidInputException", True)
+    # A catalog of an earlier version may have it; the filters find the others.
+    request.getfixturevalue("unfit_values")
+    glue.create_partition(**unfit)
+    assert listed(glue, Expression="number = 1") == [("DE", " 1")]
     glue.delete_partition(**ORDERS, PartitionValues=["US", "many"])
-    assert listed(glue, Expression="number = 1") == [("DE", "1")]
+    assert len(listed(glue)) == 2
 
 
 @pytest.mark.parametrize("index", [None, ["country", "number"]])

@@ -204,6 +204,14 @@ def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
         to_expression(text, COLUMNS)
 
 
+@pytest.mark.parametrize("nanoseconds", ["", "0", "9", "001"])
+def test_times_of_clients_may_have_nanoseconds(nanoseconds: str) -> None:
+    moment = f"2024-05-02 10:30:00.123456{nanoseconds}"
+    expression = to_expression(f'at = "{moment}"', [Column("at", "timestamp")])
+    assert expression is not None
+    assert f"`at` = '{moment}'" in expression
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [
