@@ -7,6 +7,7 @@ import json
 import click
 
 from catalog.catalog import Catalog
+from catalog.cli.output import print_table
 from catalog.datafiles.conversion import unpublished_tables
 from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
 from catalog.settings.fields import hours
@@ -119,28 +120,50 @@ def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) 
 
 @click.command()
 @click.argument("table", required=False)
+@click.option("--deep", "depth", flag_value="FOOTERS", help="Read the footers of all data files, too.")
+@click.option("--full", "depth", flag_value="ROWS", help="Read all rows, too.")
+@click.option(
+    "--repair", is_flag=True, help="First renew the damaged rows of TABLE in the catalog; no file is written."
+)
 @click.option(
     "--most-partitions",
     type=click.IntRange(0),
     default=10_000,
     show_default=True,
-    help="List folders and verify indexes of tables with at most so many partitions.",
+    help="List all folders and verify indexes of Hive-style tables with at most so many partitions.",
 )
 @click.option(
-    "--sample", type=click.IntRange(1), default=200, show_default=True, help="Partitions whose files are read."
+    "--sample", type=click.IntRange(1), default=200, show_default=True, help="Partitions of larger tables to list."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def check(table: str | None, most_partitions: int, sample: int, as_json: bool) -> None:
-    """Report where the catalog differs from the files, for TABLE or all tables; nothing is changed.
+def check(table: str | None, depth: str | None, repair: bool, most_partitions: int, sample: int, as_json: bool) -> None:
+    """Report where the catalog differs from the files, for TABLE or all tables; without --repair, nothing is changed.
 
-    Looks for folders without partition and partitions without folder, missing, orphan and small files, stale counts,
-    indexes that are damaged or not built, and abandoned operations. Fails if readers may get wrong answers.
+    Looks for missing, changed and unknown files, damaged metadata of Iceberg, file rows, partitions, counts, indexes
+    and statistics that differ from them, shared locations, and abandoned operations. --deep and --full also read the
+    files, of tables of every size. Fails if readers may get wrong answers, or writers wait.
     """
+    # Imported late, because other commands do not need this module.
+    from catalog.maintenance.findings import Depth
+
+    if repair and table is None:
+        raise click.UsageError("--repair needs a TABLE.")
     with Catalog.open() as catalog:
-        report = catalog.maintenance.check(table, most_partitions=most_partitions, sample=sample)
-    click.echo(json.dumps(report.as_json()) if as_json else str(report))
+        if repair and table is not None:
+            click.echo(f"Renewed: {catalog.maintenance.renew(table)}.", err=True)
+        report = catalog.maintenance.check(
+            table, most_partitions=most_partitions, sample=sample, depth=Depth[depth or "SIZES"]
+        )
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    elif not report.findings:
+        click.echo(str(report))
+    else:
+        print_table(
+            ("FINDING", "TABLE", "COUNT", "WHERE", "REMEDY"),
+            [(each.kind, each.table, f"{each.count:,}", each.places, each.remedy) for each in report.findings],
+        )
     if report.has_damage:
-        damage = sum(finding.kind.is_damage for finding in report.findings)
         raise VerificationFailedError(
-            f"{damage} of {len(report.findings)} finding(s) make reads fail or wrong; see above"
+            f"{report.damage} of {len(report.findings)} finding(s) make reads fail or wrong, or writers wait; see above"
         )

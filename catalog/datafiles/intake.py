@@ -268,7 +268,7 @@ def _followed(
         _follow_partitions(connection, definitions, after, commits, added, removed)
     else:
         _remove(connection, after, removed)
-        new = list(_new_files(after, added))
+        new = list(placed_files(after, added))
         insert_files(connection, after, new, None)
         assert after.scheme is not None
         filled = None if is_restored else {file.partition_id for file in new}
@@ -393,13 +393,13 @@ def _followed_properties(definitions: Definitions, table: Table, commits: Differ
         raise UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy) from error
 
 
-def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
+def placed_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
     """Yield files of other engines with their statistics, and with their partition if there is only one."""
     from catalog.datafiles.bounds import bounds_statistics
 
     scheme = table.scheme
     assert scheme is not None
-    columns = _compared_columns(table)
+    columns = compared_columns(table)
     for file in files:
         statistics = bounds_statistics(file, columns)
         possible = partitions_of_file(scheme, statistics, scheme.ids)
@@ -409,7 +409,7 @@ def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
         yield NewFile(partition_id, path, file.row_count, file.size_bytes, statistics, is_read_by_id=by_id)
 
 
-def _compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
+def compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
     """Return the columns by which files are pruned: name → field id and type."""
     scheme = table.scheme
     assert scheme is not None

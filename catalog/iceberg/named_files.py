@@ -48,9 +48,12 @@ _SIZED_MANIFEST = Schema(
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, ValidationError, NotImplementedError, ImportError, MemoryError, OverflowError),
-    *(zlib.error, struct.error, LocationNotAllowedError),
+    *(zlib.error, struct.error, SystemError, LocationNotAllowedError),
 )
-"""Errors of readers for missing or truncated files, files of another format, or in a folder that is not allowed."""
+"""Errors of readers for missing or truncated files, files of another format, or in a folder that is not allowed.
+
+`SystemError` is that of PyIceberg's compiled decoder.
+"""
 
 
 class UnreadableFileError(Exception):
@@ -147,7 +150,7 @@ def data_paths(pointer: Pointer) -> Iterator[str]:
 
 
 def _live_files(io: FileIO, manifest: str) -> Iterator[str]:
-    for entry in _rows(io, manifest, _MANIFEST):
+    for entry in avro_rows(io, manifest, _MANIFEST):
         # A deleted file is referenced by earlier snapshots, if these still exist.
         if entry[0] != _DELETED:
             yield entry[1][0]
@@ -176,7 +179,7 @@ def _added_paths(pointer: Pointer, contents: _Contents, known: frozenset[int], i
     yield from contents.manifest_lists
     io, manifests = file_io(pointer.location), dict.fromkeys(contents.manifests)
     for listed in contents.manifest_lists:
-        for path, added_by in _rows(io, listed, _ADDED_MANIFESTS):
+        for path, added_by in avro_rows(io, listed, _ADDED_MANIFESTS):
             if added_by not in known:
                 manifests[path] = None
             if added_by is not None:
@@ -212,13 +215,13 @@ def expired_files(
     manifests: dict[str, None] = {}
     for path in history.manifest_lists.intersection(paths):
         with _skipping_damaged():
-            listed = [row[0] for row in _rows(file_io(location), path, _MANIFEST_LIST)]
+            listed = [row[0] for row in avro_rows(file_io(location), path, _MANIFEST_LIST)]
             manifests |= dict.fromkeys(listed)
     # What names other files comes after them, so that a caller who stops in between finds them again.
     for path in manifests:
         if path not in kept and not is_own(path) and (key := reach_key(path)) in sizes:
             with _skipping_damaged():
-                for entry in _rows(file_io(location), path, _SIZED_MANIFEST):
+                for entry in avro_rows(file_io(location), path, _SIZED_MANIFEST):
                     yield entry[1][0], entry[1][1]
                 yield path, sizes[key]
     yield from ((path, sizes[reach_key(path)]) for path in paths if not is_own(path))
@@ -241,12 +244,12 @@ def superseded_files(before: str, after: str) -> tuple[list[str], list[str], lis
     for path in contents.manifest_lists:
         with _skipping_damaged():
             if reach_key(path) not in kept:
-                listed |= dict.fromkeys(row[0] for row in _rows(io, path, _MANIFEST_LIST))
+                listed |= dict.fromkeys(row[0] for row in avro_rows(io, path, _MANIFEST_LIST))
                 tops.append(path)
     for path in listed:
         with _skipping_damaged():
             if reach_key(path) not in kept:
-                data |= dict.fromkeys(entry[1][0] for entry in _rows(io, path, _MANIFEST))
+                data |= dict.fromkeys(entry[1][0] for entry in avro_rows(io, path, _MANIFEST))
                 manifests.append(path)
     return list(data), manifests, tops
 
@@ -266,12 +269,12 @@ def logged_files(location: str) -> Iterator[str]:
             yield from (path, *contents.files, *contents.manifest_lists)
             for listed in set(contents.manifest_lists) - seen:
                 with damage():
-                    contents.manifests += [row[0] for row in _rows(io, listed, _MANIFEST_LIST)]
+                    contents.manifests += [row[0] for row in avro_rows(io, listed, _MANIFEST_LIST)]
             for manifest in dict.fromkeys(contents.manifests):
                 if manifest not in seen:
                     yield manifest
                     with damage():
-                        yield from (entry[1][0] for entry in _rows(io, manifest, _MANIFEST))
+                        yield from (entry[1][0] for entry in avro_rows(io, manifest, _MANIFEST))
             seen.update(contents.manifest_lists, contents.manifests)
 
 
@@ -343,21 +346,29 @@ def _readable_document(path: str) -> dict[str, Any]:
 def _manifests(contents: _Contents, io: FileIO) -> Iterator[str]:
     seen: set[str] = set()
     for listed in contents.manifest_lists:
-        for row in _rows(io, listed, _MANIFEST_LIST):
+        for row in avro_rows(io, listed, _MANIFEST_LIST):
             if row[0] not in seen:
                 seen.add(row[0])
                 yield row[0]
     yield from (path for path in contents.manifests if path not in seen)
 
 
-def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
+def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) -> Iterator[Any]:
     """Yield the rows of an Avro file with only some of its fields; a truncated file is an error.
 
     PyIceberg's own reader treats a truncated file as a shorter one, and skips neither lists nor maps.
+
+    Args:
+        length: The bytes that the file must have; None for any number.
+
+    Raises:
+        UnreadableFileError: The file is missing or damaged.
     """
     try:
         with io.new_input(path).open() as opened:
             content = opened.read()
+        if length is not None and len(content) != length:
+            raise ValueError(f"it has {len(content):,} bytes, {length:,} are recorded")
         decoder = new_decoder(content)
         header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
         resolver = ReadSchemaResolver({}, {})

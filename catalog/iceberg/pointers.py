@@ -74,9 +74,9 @@ def _pointers(connection: Connection, *conditions: ColumnElement[bool]) -> Itera
             yield Pointer(catalog, database, name, location, previous)
 
 
-def find_pointer(connection: Connection, database: str, table: str) -> str | None:
+def find_pointer(connection: Connection, database: str, table: str, catalog: str = CATALOG) -> str | None:
     """Return the metadata location of an Iceberg table; None when there is no such table."""
-    query = select(IcebergTableRow.metadata_location).where(is_table(), *_named(database, table))
+    query = select(IcebergTableRow.metadata_location).where(is_table(), *_named(database, table, catalog))
     return connection.scalar(query)
 
 
@@ -334,9 +334,9 @@ def check_length(metadata_location: str) -> None:
         )
 
 
-def _named(database: str, table: str) -> tuple[ColumnElement[bool], ...]:
+def _named(database: str, table: str, catalog: str = CATALOG) -> tuple[ColumnElement[bool], ...]:
     row = IcebergTableRow
-    return row.catalog_name == CATALOG, row.table_namespace == database, row.table_name == table
+    return row.catalog_name == catalog, row.table_namespace == database, row.table_name == table
 
 
 def _is(is_view: bool) -> ColumnElement[bool]:

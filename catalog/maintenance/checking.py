@@ -2,9 +2,15 @@
 
 | finding | how it is found |
 | --- | --- |
+| UNREADABLE_METADATA | Iceberg's metadata files, manifest lists and manifests of all snapshots are read |
+| MISSING_FILES, CHANGED_FILES, DOUBLED_FILES, UNKNOWN_FILES | the folders of Iceberg's files are listed |
+| MISSING_FILE_ROWS, EXTRA_FILE_ROWS, DOUBLED_FILE_ROWS, WRONG_FILE_ROWS | file rows are compared with the snapshot |
+| MISSING_PARTITIONS, MISKEYED_PARTITIONS, STALE_COUNTS | partitions are compared with the file rows |
 | FOLDER_WITHOUT_PARTITION, PARTITION_WITHOUT_FOLDER | folders of Hive-style tables are listed, as by MSCK REPAIR |
-| STALE_COUNTS, MISSING_FILES | the files of a random sample of partitions, or of data files, are looked up |
+| STALE_COUNTS, CHANGED_FILES | of Hive-style tables, the files of partitions are listed, or read |
 | UNKNOWN_COUNTS | partitions that the catalog has no counts of |
+| WRONG_STATISTICS | column statistics are compared with the partitions |
+| SHARED_LOCATION | locations of tables and partitions are compared |
 | ORPHAN_FILES | a dry run of vacuum |
 | INDEX_DIFFERS, INDEX_FAILED, INDEX_NOT_BUILT | ACTIVE indexes are verified; states of the others |
 | SMALL_FILES | the plan of a compaction, by the counts in the catalog |
@@ -12,129 +18,42 @@
 | ABANDONED_OPERATION | operations without a heartbeat |
 | NOT_CHECKED | what could not be read, with the reason |
 
-Of tables with more partitions than a limit, no folder is listed and no index is verified: other commands do so.
+Of Hive-style tables with more partitions than a limit, a random sample of partitions is listed, and no index is
+verified, unless the contents of files are checked, too.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import InstrumentedAttribute
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from catalog.errors import CatalogError, ConflictError, TableNotFoundError
-from catalog.files.filesystem import Folder, in_parallel
+from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers, require_metadata
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.verifying import verify
 from catalog.loading.late_tables import late_tables
 from catalog.loading.repairing import Repairs
+from catalog.maintenance.checks.partitions import compare_identities, compare_statistics, compare_with_file_rows
+from catalog.maintenance.checks.places import find_shared_places
 from catalog.maintenance.compaction import is_compacted, plan_compaction, rules_of
-from catalog.model import IndexState, Partition, Table
+from catalog.maintenance.findings import CatalogReport, Depth, Finding, FindingKind, found, not_checked
+from catalog.model import IndexState, Table
 from catalog.operations.journal import Operations
 from catalog.partitions.counting import TableSize, measure_tables
 from catalog.settings.learning_rules import LearningRule
 from catalog.settings.own_rules import freshness_rules
 from catalog.storage import Storage
-from catalog.storage.partition_rows import PartitionFactory, partition_query
-from catalog.storage.schema import DataFileRow, PartitionRow
 from catalog.tables.definitions import Definitions
 
 if TYPE_CHECKING:
+    from catalog.maintenance.checks.iceberg_files import IcebergCheck
     from catalog.maintenance.reports import VacuumReport
 
 MOST_PARTITIONS = 10_000
-"""Default of the number of partitions up to which the folders of a table are listed and its indexes verified."""
+"""Default of the number of partitions up to which all folders of a table are listed and its indexes verified."""
 
 SAMPLE = 200
-"""The number of partitions, or of data files, of a table whose files are looked up."""
-
-_SHOWN = 10
-_PRIME = 2**31 - 1
-"""Products of two smaller numbers fit into the databases' integers."""
-
-_AGAIN = "Correct this, and check again"
-
-
-class FindingKind(StrEnum):
-    """The kinds of findings."""
-
-    FOLDER_WITHOUT_PARTITION = "FOLDER_WITHOUT_PARTITION"
-    PARTITION_WITHOUT_FOLDER = "PARTITION_WITHOUT_FOLDER"
-    MISSING_FILES = "MISSING_FILES"
-    ORPHAN_FILES = "ORPHAN_FILES"
-    STALE_COUNTS = "STALE_COUNTS"
-    UNKNOWN_COUNTS = "UNKNOWN_COUNTS"
-    INDEX_DIFFERS = "INDEX_DIFFERS"
-    INDEX_FAILED = "INDEX_FAILED"
-    INDEX_NOT_BUILT = "INDEX_NOT_BUILT"
-    SMALL_FILES = "SMALL_FILES"
-    NO_NEW_PARTITIONS = "NO_NEW_PARTITIONS"
-    ABANDONED_OPERATION = "ABANDONED_OPERATION"
-    NOT_CHECKED = "NOT_CHECKED"
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether readers may get wrong answers; the others are hints."""
-        return self in (
-            FindingKind.PARTITION_WITHOUT_FOLDER,
-            FindingKind.MISSING_FILES,
-            FindingKind.STALE_COUNTS,
-            FindingKind.INDEX_DIFFERS,
-        )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that was found, in one table or in the catalog.
-
-    Attributes:
-        table: `database.table`; None for the catalog as a whole.
-        count: How many were found; of a sample, only those in it.
-        examples: The first ones.
-        advice: What to do.
-    """
-
-    kind: FindingKind
-    table: str | None
-    count: int
-    examples: tuple[str, ...]
-    advice: str
-
-    def __str__(self) -> str:
-        """Return the finding as one line."""
-        place = f"{self.table}: " if self.table else ""
-        more = f" and {self.count - len(self.examples):,} more" if self.count > len(self.examples) > 0 else ""
-        shown = f": {', '.join(self.examples)}{more}" if self.examples else ""
-        return f"{place}{self.kind}, {self.count:,}{shown}. {self.advice}"
-
-
-@dataclass(frozen=True)
-class CatalogReport:
-    """The findings, table by table, and the number of the tables that were looked at."""
-
-    tables: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def has_damage(self) -> bool:
-        """Whether readers may get wrong answers."""
-        return any(finding.kind.is_damage for finding in self.findings)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        findings = [{**asdict(finding), "examples": list(finding.examples)} for finding in self.findings]
-        return {"tables": self.tables, "has_damage": self.has_damage, "findings": findings}
-
-    def __str__(self) -> str:
-        """Return the report as text, one line for each finding."""
-        if not self.findings:
-            return f"{self.tables:,} table(s) checked: nothing was found."
-        return "\n".join(map(str, self.findings))
+"""The number of partitions of a larger table whose files are looked up."""
 
 
 class CatalogCheck:
@@ -149,15 +68,21 @@ class CatalogCheck:
         *,
         most_partitions: int,
         sample: int,
+        depth: Depth,
     ) -> None:
-        """Set what is checked, and up to which size."""
+        """Set what is checked, up to which size, and how far data files are looked into."""
+        # Imported late: importing PyIceberg takes longer than answering a statement.
+        from catalog.maintenance.checks.iceberg_files import IcebergCheck
+
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
         self._repairs = repairs
         self._most_partitions = most_partitions
         self._sample = sample
+        self._depth = depth
         self._freshness: Mapping[str, LearningRule] | None = None
+        self._iceberg: IcebergCheck = IcebergCheck(storage, definitions, depth)
 
     def __call__(self, name: str | None, vacuum: Callable[[], VacuumReport]) -> CatalogReport:
         """Check one table, or all tables and the journal.
@@ -171,111 +96,116 @@ class CatalogCheck:
         self._freshness = None
         findings: list[Finding] = []
         for table in tables:
-            for check in (self._folders, self._counts, self._files, self._indexes, self._small_files, self._late):
-                findings += self._found(check, table, sizes.get(table.id or 0, TableSize()))
-        findings += _orphans(vacuum())
+            size = sizes.get(table.id or 0, TableSize())
+            findings += _gathered(table.full_name, (part(table, size) for part in self._parts(table)))
+        others = [] if name is not None else self._other_pointers(tables)
+        for pointer in others:
+            findings += _gathered(pointer.full_name, [self._of_engines(pointer)])
         if name is None:
-            abandoned = [f"{operation.id} of {operation.table}" for operation in self._operations.abandoned()]
-            findings += _finding(
-                FindingKind.ABANDONED_OPERATION,
-                None,
-                abandoned,
-                "catalog_maintenance ends them; `calve give-up ID` does so at once",
-            )
-        return CatalogReport(len(tables), tuple(findings))
+            findings += self._iceberg.shared_locations()
+        findings += _orphans(vacuum())
+        findings += self._abandoned(name)
+        return CatalogReport(len(tables) + len(others), tuple(findings))
 
-    def _found(
-        self, check: Callable[[Table, TableSize], Iterator[Finding]], table: Table, size: TableSize
-    ) -> list[Finding]:
-        """Return the findings of one check, or why it could not be made: one table does not affect the others."""
-        try:
-            return list(check(table, size))
-        except TableNotFoundError:
-            return []
-        except (CatalogError, OSError, ValueError) as error:
-            return [
-                Finding(FindingKind.NOT_CHECKED, table.full_name, 1, (str(error),), "Correct this, and check again")
-            ]
-
-    def _folders(self, table: Table, size: TableSize) -> Iterator[Finding]:
-        if not table.partition_keys or table.has_file_rows or table.is_iceberg:
+    def _parts(self, table: Table) -> Iterator[Callable[[Table, TableSize], Iterator[Finding]]]:
+        """Yield the parts of the check that are made of a table of this kind."""
+        if table.is_iceberg or table.has_file_rows:
+            yield self._iceberg_files
+        if table.is_only_iceberg:
             return
-        if size.partitions + size.quarantined > self._most_partitions:
-            return
-        if self._is_busy(table):
-            yield _unchecked(table, "folders")
-            return
-        compared = self._repairs.compare(table.full_name)
-        repair = f"MSCK REPAIR TABLE {table.full_name}"
-        yield from _finding(
-            FindingKind.FOLDER_WITHOUT_PARTITION,
-            table,
-            compared.folders,
-            f"{repair} ADD PARTITIONS registers them",
-            compared.without_partition,
-        )
-        yield from _finding(
-            FindingKind.PARTITION_WITHOUT_FOLDER,
-            table,
-            compared.partitions,
-            f"Restore the folders, or let {repair} DROP PARTITIONS drop these partitions",
-            compared.without_folder,
-        )
+        if not table.is_iceberg:
+            yield from (self._hive_files, self._partitions, self._places, self._small_files)
+        yield from (self._indexes, self._late)
 
-    def _counts(self, table: Table, size: TableSize) -> Iterator[Finding]:
-        advice = "Their sizes are unknown to compactions and proposals; `calve batch update` sets counts"
-        yield from _finding(FindingKind.UNKNOWN_COUNTS, table, (), advice, size.uncounted)
-
-    def _files(self, table: Table, size: TableSize) -> Iterator[Finding]:
-        if table.has_file_rows:
-            yield from self._data_files(table)
-        elif table.partition_keys and not table.is_iceberg:
-            was_busy = self._is_busy(table)
-            partitions = self._sampled_partitions(table)
-            # Missing folders of smaller tables are findings of their own.
-            is_listed = size.partitions + size.quarantined <= self._most_partitions
-            counted = in_parallel(partial(_difference_of_counts, is_listed=is_listed), partitions)
-            stale = [f"{partition.name(table)} {difference}" for partition, difference in counted if difference]
-            if stale and (was_busy or self._is_busy(table)):
-                yield _unchecked(table, "files")
-                return
-            yield from _finding(
-                FindingKind.STALE_COUNTS,
-                table,
-                stale,
-                f"In a sample of {len(partitions):,} partition(s); another program has changed the files: `calve batch "
-                "update` sets counts",
-            )
+    def _is_small(self, size: TableSize) -> bool:
+        return size.partitions + size.quarantined <= self._most_partitions or self._depth > Depth.SIZES
 
     def _is_busy(self, table: Table) -> bool:
         return self._operations.oldest_unfinished_ms(table) is not None
 
-    def _sampled_partitions(self, table: Table) -> list[Partition]:
-        row = PartitionRow
-        query = partition_query(table).where(row.file_count.is_not(None)).order_by(_shuffled(row.id))
-        with self._storage.read() as connection:
-            rows = connection.execute(query.limit(self._sample)).all()
-        return sorted(PartitionFactory(table).make_all(rows), key=lambda partition: partition.id)
+    # --- tables of Iceberg ---------------------------------------------------------------------------------------
 
-    def _data_files(self, table: Table) -> Iterator[Finding]:
-        row = DataFileRow
-        query = select(row.path, row.size_bytes).where(row.table_id == table.id).order_by(_shuffled(row.id))
+    def _iceberg_files(self, table: Table, _size: TableSize) -> Iterator[Finding]:
+        from catalog.maintenance.checks.iceberg_files import IcebergTable
+
+        if table.is_published and table.live_location is None:
+            place = f"the Iceberg catalog has no table {table.full_name}: an engine has dropped or renamed it"
+            remedy = f"Register {table.published_location} again by the engine, or DROP TABLE {table.full_name}"
+            yield from found(FindingKind.UNREADABLE_METADATA, table, [place], remedy)
+            return
+        if table.is_iceberg and table.metadata_location is None:
+            try:
+                require_metadata(table)
+            except TableNotFoundError as error:
+                yield from found(FindingKind.UNREADABLE_METADATA, table, ["it is gone"], str(error))
+            return
+        location = table.metadata_location or table.live_location
+        if location is not None:
+            pointer = Pointer(CATALOG, table.database, table.name, location)
+            own = None if table.is_only_iceberg else table
+            yield from self._iceberg(IcebergTable(pointer, own), is_busy=self._is_busy(table))
+
+    def _other_pointers(self, tables: Iterable[Table]) -> list[Pointer]:
+        """Return the Iceberg tables that are in no database of Calve's, or in another catalog."""
+        names = {(CATALOG, table.database, table.name) for table in tables}
         with self._storage.read() as connection:
-            files = sorted(connection.execute(query.limit(self._sample)).all())
-        folder = Folder(table.location)
-        infos = in_parallel(folder.file_info, [file.path for file in files])
-        missing = [file.path for file, info in zip(files, infos, strict=True) if info is None]
-        yield from _finding(
-            FindingKind.MISSING_FILES,
+            pointers = all_pointers(connection)
+        return [each for each in pointers if (each.catalog, each.database, each.name) not in names]
+
+    def _of_engines(self, pointer: Pointer) -> Iterator[Finding]:
+        from catalog.maintenance.checks.iceberg_files import IcebergTable
+
+        yield from self._iceberg(IcebergTable(pointer), is_busy=False)
+
+    # --- tables of Calve -----------------------------------------------------------------------------------------
+
+    def _hive_files(self, table: Table, size: TableSize) -> Iterator[Finding]:
+        # Imported late, like `IcebergCheck`.
+        from catalog.maintenance.checks.hive_files import compare_files, compare_folders, read_unpartitioned
+
+        if table.has_file_rows:
+            return
+        if not table.partition_keys:
+            if self._depth > Depth.SIZES:
+                yield from self._unless_busy(table, read_unpartitioned(table, self._depth))
+            return
+        yield from found(
+            FindingKind.UNKNOWN_COUNTS,
             table,
-            missing,
-            f"In a sample of {len(files):,} file(s); restore them, or roll the table back",
+            (),
+            "Their sizes are unknown to compactions and proposals; `calve batch update` sets counts",
+            size.uncounted,
         )
+        is_small = self._is_small(size)
+        if is_small:
+            yield from self._unless_busy(table, compare_folders(self._repairs, table))
+        sample = None if is_small else self._sample
+        files = compare_files(self._storage, table, self._depth, sample, is_listed=is_small)
+        yield from self._unless_busy(table, files)
+
+    def _unless_busy(self, table: Table, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """Yield findings about files, unless an operation may have written files that are not registered yet."""
+        was_busy = self._is_busy(table)
+        if (made := list(findings)) and (was_busy or self._is_busy(table)):
+            reason = "an operation is running, whose files are not registered yet"
+            yield not_checked(table, reason, "Check again when it has ended")
+        else:
+            yield from made
+
+    def _partitions(self, table: Table, size: TableSize) -> Iterator[Finding]:
+        if table.has_file_rows:
+            yield from compare_with_file_rows(self._storage, table)
+        if table.partition_keys:
+            if self._is_small(size):
+                yield from compare_identities(self._storage, table)
+            yield from compare_statistics(self._storage, table)
+
+    def _places(self, table: Table, _size: TableSize) -> Iterator[Finding]:
+        yield from find_shared_places(self._storage, table)
 
     def _indexes(self, table: Table, size: TableSize) -> Iterator[Finding]:
         with self._storage.read() as connection:
             indexes = list_indexes(connection, table.id or 0)
-        is_small = size.partitions + size.quarantined <= self._most_partitions
         for index in indexes:
             if index.state is IndexState.FAILED:
                 advice = f"DROP the index, or correct {index.failure_code} and create it again"
@@ -283,20 +213,20 @@ class CatalogCheck:
             elif index.state is IndexState.CREATING and not self._is_busy(table):
                 advice = "No operation builds it: run the DAG build_partition_index, or calve create-index"
                 yield Finding(FindingKind.INDEX_NOT_BUILT, table.full_name, 1, (index.name,), advice)
-            elif index.state is IndexState.ACTIVE and is_small:
+            elif index.state is IndexState.ACTIVE and self._is_small(size):
                 try:
                     verification = verify(self._storage, table, index)
                 except ConflictError:
                     continue
                 count = verification.findings.counts.total()
-                examples = [f"{index.name} {difference}" for difference in verification.findings.differences]
-                advice = f"`calve verify {table.full_name} {index.name} --repair` corrects it"
-                yield from _finding(FindingKind.INDEX_DIFFERS, table, examples, advice, count)
+                places = [f"{index.name} {difference}" for difference in verification.findings.differences]
+                remedy = f"`calve verify {table.full_name} {index.name} --repair` corrects it"
+                yield from found(FindingKind.INDEX_DIFFERS, table, places, remedy, count)
 
-    def _small_files(self, table: Table, size: TableSize) -> Iterator[Finding]:
+    def _small_files(self, table: Table, _size: TableSize) -> Iterator[Finding]:
         if is_compacted(table):
             plan = plan_compaction(self._storage, self._operations, table, rules_of(table))
-            yield from _finding(
+            yield from found(
                 FindingKind.SMALL_FILES,
                 table,
                 [f"{partition.name} ({partition.file_count:,} files)" for partition in plan.partitions],
@@ -304,58 +234,39 @@ class CatalogCheck:
                 len(plan.partitions) + plan.left,
             )
 
-    def _late(self, table: Table, size: TableSize) -> Iterator[Finding]:
+    def _late(self, table: Table, _size: TableSize) -> Iterator[Finding]:
         if self._freshness is None:
             self._freshness = freshness_rules()
         rule = self._freshness.get(table.full_name)
         for late in late_tables(self._storage, self._definitions, {table.full_name: rule}) if rule else ():
-            advice = "Look at its source and at the runs of its load; without `learn`, it is not expected"
-            yield Finding(FindingKind.NO_NEW_PARTITIONS, table.full_name, 1, (str(late),), advice)
+            remedy = "Look at its source and at the runs of its load; without `learn`, it is not expected"
+            yield Finding(FindingKind.NO_NEW_PARTITIONS, table.full_name, 1, (str(late),), remedy)
+
+    # --- the journal ---------------------------------------------------------------------------------------------
+
+    def _abandoned(self, name: str | None) -> Iterator[Finding]:
+        abandoned = [operation for operation in self._operations.abandoned() if name in (None, operation.table)]
+        places = [f"{operation.id} of {operation.table}" for operation in abandoned]
+        remedy = "catalog_maintenance ends them; `calve give-up ID` does so at once"
+        yield from found(FindingKind.ABANDONED_OPERATION, name, places, remedy)
 
 
-def _difference_of_counts(partition: Partition, *, is_listed: bool) -> tuple[Partition, str]:
-    """Return how the files of a partition differ from its counts, as text; empty if they do not.
-
-    Args:
-        is_listed: A folder that does not exist is no difference.
-    """
-    folder = Folder(partition.location)
-    exists = folder.exists()
-    if is_listed and not exists:
-        return partition, ""
-    files = folder.files() if exists else []
-    size = sum(file.size_bytes for file in files)
-    if len(files) != partition.file_count:
-        return partition, f"has {len(files):,} file(s), registered are {partition.file_count:,}"
-    if partition.size_bytes is not None and size != partition.size_bytes:
-        return partition, f"has {size:,} bytes, registered are {partition.size_bytes:,}"
-    return partition, ""
+def _gathered(name: str, parts: Iterable[Iterator[Finding]]) -> list[Finding]:
+    """Return the findings of all parts of a check, and why one could not be made: it does not affect the others."""
+    findings: list[Finding] = []
+    for part in parts:
+        try:
+            findings.extend(part)
+        except TableNotFoundError:
+            continue
+        except (CatalogError, OSError, ValueError) as error:
+            findings.append(not_checked(name, str(error)))
+    return findings
 
 
 def _orphans(report: VacuumReport) -> Iterator[Finding]:
     for table in report.tables:
-        advice = f"{table.orphan_bytes:,} bytes; `calve vacuum {table.table}` deletes them"
-        yield from _finding(FindingKind.ORPHAN_FILES, table.table, (), advice, table.orphan_files)
+        remedy = f"{table.orphan_bytes:,} bytes; `calve vacuum {table.table}` deletes them"
+        yield from found(FindingKind.ORPHAN_FILES, table.table, (), remedy, table.orphan_files)
     for problem in report.problems:
-        yield Finding(FindingKind.NOT_CHECKED, None, 1, (problem,), _AGAIN)
-
-
-def _unchecked(table: Table, what: str) -> Finding:
-    reason = f"an operation is running, whose {what} are not registered yet"
-    return Finding(FindingKind.NOT_CHECKED, table.full_name, 1, (reason,), "Check again when it has ended")
-
-
-def _shuffled(number: InstrumentedAttribute[int]) -> ColumnElement[int]:
-    """Return an expression by which ids are in random order, another one each time."""
-    # Whatever the distance between the ids is, because the modulus is a prime.
-    return (number % _PRIME) * random.randrange(1, _PRIME) % _PRIME
-
-
-def _finding(
-    kind: FindingKind, table: Table | str | None, examples: Sequence[str], advice: str, count: int | None = None
-) -> Iterator[Finding]:
-    """Yield a finding, if there is one."""
-    count = len(examples) if count is None else count
-    if count:
-        name = table.full_name if isinstance(table, Table) else table
-        yield Finding(kind, name, count, tuple(examples[:_SHOWN]), advice)
+        yield not_checked(None, problem)

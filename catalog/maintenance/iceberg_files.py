@@ -90,7 +90,7 @@ def delete_superseded(storage: Storage, table: Table, before: str) -> int:
         log.warning("Files of expired snapshots of %s stay: %s: %s", table.full_name, error.path, error.reason)
         return 0
     own = [_own_files(table, paths) for paths in steps]
-    needed = Reachability(storage, [table.location]).reached(path for paths in own for path in paths)
+    needed = Reachability(storage).reached(path for paths in own for path in paths)
     count = 0
     for paths in own:
         count += _delete([path for path in paths if path not in needed])
@@ -113,7 +113,7 @@ def delete_unreached(storage: Storage, table: Table, before_ms: int) -> list[str
     visible = [path for path in files if not any(map(is_hidden, path.removeprefix(f"{HIDDEN}/").split("/")))]
     # The pointers are read after the files were listed, so files committed meanwhile are reached.
     paths = _own_files(table, (f"{table.location}/{path}" for path in visible if not _OF_ATTEMPT.search(path)))
-    needed = Reachability(storage, [table.location]).reached(paths)
+    needed = Reachability(storage).reached(paths)
     unneeded = [path for path in paths if path not in needed]
     _delete(unneeded)
     return unneeded
@@ -159,7 +159,7 @@ def _without_reached(storage: Storage, table: Table, paths: Collection[str]) -> 
     from catalog.iceberg.named_files import UnreadableFileError, logged_files
     from catalog.iceberg.reachability import Reachability
 
-    needed = Reachability(storage, [table.location]).reached(paths)
+    needed = Reachability(storage).reached(paths)
     rest = {reach_key(path): path for path in paths if path not in needed}
     assert table.live_location is not None
     try:

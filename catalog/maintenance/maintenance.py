@@ -14,9 +14,10 @@ from catalog.loading.loading import Loading
 from catalog.loading.quality_pages import QualityPages
 from catalog.loading.quality_results import QualityResults
 from catalog.loading.repairing import Repairs
-from catalog.maintenance.checking import MOST_PARTITIONS, SAMPLE, CatalogCheck, CatalogReport
+from catalog.maintenance.checking import MOST_PARTITIONS, SAMPLE, CatalogCheck
 from catalog.maintenance.compaction import CompactionPlan, plan_compaction, require_compacted, rules_of
 from catalog.maintenance.expiry import expire_operations
+from catalog.maintenance.findings import CatalogReport, Depth
 from catalog.maintenance.former_files import delete_former_files
 from catalog.maintenance.iceberg_attempts import delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
@@ -37,6 +38,7 @@ from catalog.tables.moving import settle_all
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
+    from catalog.maintenance.renewing import Renewed
 
 RETENTION = timedelta(days=90)
 """The time that ended operations stay in the journal."""
@@ -220,14 +222,21 @@ class Maintenance:
         return plan_compaction(self._storage, self._operations, definition, rules or rules_of(definition))
 
     def check(
-        self, table: str | None = None, *, most_partitions: int = MOST_PARTITIONS, sample: int = SAMPLE
+        self,
+        table: str | None = None,
+        *,
+        most_partitions: int = MOST_PARTITIONS,
+        sample: int = SAMPLE,
+        depth: Depth = Depth.SIZES,
     ) -> CatalogReport:
         """Report where the catalog differs from the files, and what hinders its work; changes nothing.
 
         Args:
             table: The only table to check; None for all tables and the journal.
-            most_partitions: Folders are listed, and indexes verified, of tables with at most so many partitions.
-            sample: The number of partitions, or of data files, of each table whose files are looked up.
+            most_partitions: All folders are listed, and indexes verified, of Hive-style tables with at most so many
+                partitions, and of all if data files are read.
+            sample: The number of partitions of each larger table whose files are looked up.
+            depth: How far data files are looked into.
 
         Raises:
             TableNotFoundError: The table does not exist.
@@ -239,8 +248,21 @@ class Maintenance:
             )
         repairs = Repairs(self._storage, self._definitions, self._operations, self._loading)
         services = self._storage, self._definitions, self._operations, repairs
-        check = CatalogCheck(*services, most_partitions=most_partitions, sample=sample)
+        check = CatalogCheck(*services, most_partitions=most_partitions, sample=sample, depth=depth)
         return check(table, lambda: self.vacuum(table, dry_run=True))
+
+    def renew(self, table: str) -> Renewed:
+        """Renew rows of a table that are not as its snapshot, its partitions' values and its files' totals say.
+
+        What `check` finds about file rows, partitions and index items of the table is corrected; no file is written.
+
+        Raises:
+            CatalogError: See `catalog.maintenance.renewing.renew_rows`.
+        """
+        # Imported late: importing PyIceberg takes longer than answering a statement.
+        from catalog.maintenance.renewing import renew_rows
+
+        return renew_rows(self._storage, self._definitions, table)
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
         """Remove leftovers of index builds: DELETING indexes, items of FAILED ones, and old FAILED ones.

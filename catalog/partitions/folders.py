@@ -185,6 +185,18 @@ def _problems(connection: Connection, table: Table, keys: Mapping[bytes, str]) -
     for key, name in folders.reserved.items():
         reason = f"operations keep their files in {table.location}/{name}; choose another location"
         yield LocationInUseError(table.full_name, keys[key], name, f"{table.location}/{name}", reason=reason)
+    yield from _overlaps(connection, table, keys, folders)
+
+
+def find_shared_folders(connection: Connection, table: Table, locations: Iterable[str]) -> Iterator[LocationTakenError]:
+    """Yield the custom locations of partitions that overlap the default folder of another partition of the table."""
+    keys = folder_keys(locations)
+    return _overlaps(connection, table, keys, compare_folders(table, keys))
+
+
+def _overlaps(
+    connection: Connection, table: Table, keys: Mapping[bytes, str], folders: Folders
+) -> Iterator[LocationTakenError]:
     by_path: dict[str, set[str]] = {}
     for key, folder in folders.inside.items():
         by_path.setdefault(folder.path, set()).add(keys[key])

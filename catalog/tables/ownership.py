@@ -5,7 +5,7 @@ Partitions may lie outside their table's location; several tables may have parti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
@@ -138,15 +138,29 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     Raises:
         LocationInUseError: One overlaps another table's location, or a folder that a purge deletes.
     """
-    by_key = folder_keys(location for location in locations if not is_plainly_within(location, table.location))
+    by_key = _keys_elsewhere(table, locations)
     if not by_key:
         return
     hold(connection, LOCATIONS, is_shared=True)
-    LocationInUseError.raise_first(
-        LocationInUseError(table.full_name, location, f"{owner.database}.{owner.name}", owner.location)
-        for location, owner in _tables_near(connection, table, by_key)
-    )
+    LocationInUseError.raise_first(_in_use(connection, table, by_key))
     refuse_purged(connection, table.full_name, by_key.values())
+
+
+def find_locations_in_use(
+    connection: Connection, table: Table, locations: Iterable[str]
+) -> Iterator[LocationInUseError]:
+    """Yield the custom locations of partitions that overlap another table's location."""
+    by_key = _keys_elsewhere(table, locations)
+    return _in_use(connection, table, by_key) if by_key else iter(())
+
+
+def _keys_elsewhere(table: Table, locations: Iterable[str]) -> dict[bytes, str]:
+    return folder_keys(location for location in locations if not is_plainly_within(location, table.location))
+
+
+def _in_use(connection: Connection, table: Table, by_key: Mapping[bytes, str]) -> Iterator[LocationInUseError]:
+    for location, owner in _tables_near(connection, table, by_key):
+        yield LocationInUseError(table.full_name, location, f"{owner.database}.{owner.name}", owner.location)
 
 
 def _tables_near(

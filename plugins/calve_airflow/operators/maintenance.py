@@ -137,7 +137,7 @@ class CheckCatalogOperator(FormOperator):
     """Task that reports where the catalog differs from the files (`Maintenance.check`); findings do not fail it.
 
     Returns:
-        The report, as `catalog.maintenance.checking.CatalogReport.as_json`.
+        The report, as `catalog.maintenance.findings.CatalogReport.as_json`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -28,6 +28,8 @@ APPROVAL_TASK = "approve"
 """The task of Calve's DAGs that asks for an approval (`calve_airflow.operators.approval`)."""
 
 _MOST = 100
+_RETURNED = "return_value"
+"""The XCom with what a task has returned."""
 _LEAVING = timedelta(seconds=3)
 _RECORDING = timedelta(seconds=10)
 
@@ -160,6 +162,43 @@ def _questions(user: BaseUser) -> Select[*tuple[Any, ...]]:
         .where(TaskInstance.task_id == APPROVAL_TASK, TaskInstance.dag_id.in_(readable))
         .limit(_MOST)
     )
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What the latest run of a task has returned.
+
+    Attributes:
+        value: The JSON value that it has returned.
+        ended_at: When it ended.
+    """
+
+    run_id: str
+    value: Any
+    ended_at: datetime
+
+    @property
+    def ended_at_ms(self) -> int:
+        """The time of its end, in milliseconds since 1970 UTC."""
+        return round(self.ended_at.timestamp() * 1000)
+
+
+def latest_result(user: BaseUser, dag_id: str, task_id: str) -> TaskResult | None:
+    """Return what the latest successful run of a task has returned; None without one, or if the user may not see it."""
+    if dag_id not in get_auth_manager().get_authorized_dag_ids(user=user):
+        return None
+    task, stored = TaskInstance, XComModel
+    is_its = (getattr(stored, name) == getattr(task, name) for name in ("dag_id", "run_id", "task_id", "map_index"))
+    query = (
+        select(task.run_id, task.end_date, stored.value)
+        .join(stored, and_(*is_its, stored.key == _RETURNED))
+        .where(task.dag_id == dag_id, task.task_id == task_id, task.state == "success", task.end_date.is_not(None))
+        .order_by(task.end_date.desc())
+        .limit(1)
+    )
+    with create_session(scoped=False) as session:
+        row = session.execute(query).one_or_none()
+    return None if row is None else TaskResult(row.run_id, stored.deserialize_value(row), row.end_date)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from calve_airflow.pages.access import User, may_start
-from calve_airflow.pages.airflow_records import waiting_questions
+from calve_airflow.pages.airflow_records import latest_result, waiting_questions
 from calve_airflow.pages.open_catalog import OpenCatalog, Remembered
 from calve_airflow.pages.rendering import render
 from calve_airflow.pages.studio import DAG as REBALANCE_DAG
@@ -34,6 +34,9 @@ FEW_FILES = 100
 
 ADVISOR = "rebalance_advisor"
 """The DAG that proposes changes of partitions."""
+
+CHECKING_DAG, CHECKING_TASK = "catalog_maintenance", "check_catalog"
+"""The DAG and its task that compare the catalog with the files."""
 
 _SKEWED = 10.0
 _SHOWN = 8
@@ -118,6 +121,9 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
         shown=_SHOWN,
         proposals=[_with_buttons(proposal) for proposal in proposed[:_MOST_PROPOSALS]],
         has_more_proposals=len(proposed) > _MOST_PROPOSALS,
+        check=latest_result(user, CHECKING_DAG, CHECKING_TASK),
+        checking_dag=CHECKING_DAG,
+        may_check=may_start(user, CHECKING_DAG),
         advisor=ADVISOR,
         may_advise=may_start(user, ADVISOR),
     )

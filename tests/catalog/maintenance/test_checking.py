@@ -14,11 +14,12 @@ from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.cli.main import main
 from catalog.errors import InvalidRequestError, TableNotFoundError
 from catalog.loading.late_tables import usual_gap_ms
-from catalog.maintenance.checking import CatalogReport, Finding, FindingKind
+from catalog.maintenance.findings import CatalogReport, Finding, FindingKind
 from catalog.operations.records import LEASE_MS, OperationKind
 from catalog.settings.learning_rules import LearningRule
 from catalog.settings.own_rules import freshness_rules
 from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, QualityCheckRow, TableRow
+from tests.support.damage import scheme
 from tests.support.written_files import Load, hashed_table
 
 TABLE = "demo.t"
@@ -47,8 +48,7 @@ def found(report: CatalogReport) -> dict[FindingKind, Finding]:
 
 @pytest.mark.usefixtures("root")
 def test_nothing_is_found_in_a_sound_catalog(catalog: Catalog) -> None:
-    hashed = hashed_table(catalog)
-    Load(catalog, hashed, "one").run()
+    scheme(catalog)
     report = catalog.maintenance.check("demo.t")
     assert (report.tables, report.findings, report.has_damage) == (1, (), False)
     assert str(report) == "1 table(s) checked: nothing was found."
@@ -60,13 +60,13 @@ def test_differences_between_folders_and_partitions_are_found(catalog: Catalog, 
     shutil.rmtree(root / "day=2")
     shutil.rmtree(root / "day=3")
     large = found(catalog.maintenance.check(most_partitions=0))
-    assert large[FindingKind.STALE_COUNTS].examples[0] == "day=2 has 0 file(s), registered are 1"
+    assert large[FindingKind.STALE_COUNTS].where[0] == "day=2 has 0 file(s), registered are 1"
     before = [(partition.id, partition.values) for partition in catalog.get_partitions(TABLE)]
     kinds = found(catalog.maintenance.check())
     folder, lost = kinds[FindingKind.FOLDER_WITHOUT_PARTITION], kinds[FindingKind.PARTITION_WITHOUT_FOLDER]
-    assert (folder.count, folder.examples) == (1, ("day=77",))
-    assert (lost.count, sorted(lost.examples)) == (2, [f"{root}/day=2", f"{root}/day=3"])
-    assert "MSCK REPAIR TABLE demo.t" in lost.advice
+    assert (folder.count, folder.where) == (1, ("day=77",))
+    assert (lost.count, sorted(lost.where)) == (2, [f"{root}/day=2", f"{root}/day=3"])
+    assert "MSCK REPAIR TABLE demo.t" in lost.remedy
     assert [(partition.id, partition.values) for partition in catalog.get_partitions(TABLE)] == before
     assert catalog.maintenance.check().has_damage
 
@@ -77,7 +77,7 @@ def test_stale_and_unknown_counts_are_found(catalog: Catalog, root: Path) -> Non
     catalog.add_partitions(TABLE, [NewPartition(("9",))])
     (root / "day=9").mkdir()
     kinds = found(catalog.maintenance.check(TABLE))
-    assert kinds[FindingKind.STALE_COUNTS].examples == (
+    assert kinds[FindingKind.STALE_COUNTS].where == (
         "day=4 has 2 file(s), registered are 1",
         "day=5 has 6 bytes, registered are 4",
     )
@@ -89,10 +89,13 @@ def test_stale_and_unknown_counts_are_found(catalog: Catalog, root: Path) -> Non
 def test_sample_is_bounded_and_another_one_each_time(catalog: Catalog) -> None:
     with catalog.storage.write() as connection:
         connection.execute(update(PartitionRow).values(file_count=7))
-    reports = [found(catalog.maintenance.check(TABLE, sample=2))[FindingKind.STALE_COUNTS] for _ in range(20)]
+    reports = [
+        found(catalog.maintenance.check(TABLE, most_partitions=0, sample=2))[FindingKind.STALE_COUNTS]
+        for _ in range(20)
+    ]
     assert {report.count for report in reports} == {2}
-    assert len({report.examples for report in reports}) > 1
-    assert "In a sample of 2 partition(s)" in reports[0].advice
+    assert len({report.where for report in reports}) > 1
+    assert "In a sample of 2 partition(s)" in reports[0].remedy
 
 
 def test_sample_does_not_depend_on_the_distance_of_ids(catalog: Catalog, root: Path) -> None:
@@ -106,7 +109,7 @@ def test_sample_does_not_depend_on_the_distance_of_ids(catalog: Catalog, root: P
     with catalog.storage.write() as connection:
         connection.execute(update(PartitionRow).values(file_count=7))
     for _ in range(10):
-        assert found(catalog.maintenance.check(TABLE, sample=6))[FindingKind.STALE_COUNTS].count == 6
+        assert found(catalog.maintenance.check(TABLE, most_partitions=0, sample=6))[FindingKind.STALE_COUNTS].count == 6
 
 
 @pytest.mark.usefixtures("root")
@@ -116,8 +119,8 @@ def test_damaged_index_is_found_and_large_tables_are_left_to_others(catalog: Cat
         connection.execute(delete(IndexItemRow).where(IndexItemRow.partition_id == first))
     differs = found(catalog.maintenance.check())[FindingKind.INDEX_DIFFERS]
     assert differs.count == 1
-    assert differs.examples[0].startswith("by_day MISSING: ")
-    assert "calve verify demo.t by_day --repair" in differs.advice
+    assert differs.where[0].startswith("by_day MISSING: ")
+    assert "calve verify demo.t by_day --repair" in differs.remedy
     assert catalog.maintenance.check(most_partitions=5).findings == ()
 
 
@@ -125,7 +128,7 @@ def test_damaged_index_is_found_and_large_tables_are_left_to_others(catalog: Cat
 def test_index_that_nothing_builds_is_found(catalog: Catalog) -> None:
     catalog.delete_partition_index(TABLE, "by_day")
     catalog.create_partition_index(TABLE, "again", ["day"])
-    assert found(catalog.maintenance.check())[FindingKind.INDEX_NOT_BUILT].examples == ("again",)
+    assert found(catalog.maintenance.check())[FindingKind.INDEX_NOT_BUILT].where == ("again",)
 
 
 def test_lost_and_orphan_files_of_a_table_with_a_scheme_are_found(catalog: Catalog) -> None:
@@ -134,7 +137,7 @@ def test_lost_and_orphan_files_of_a_table_with_a_scheme_are_found(catalog: Catal
     files = sorted(file for file in Path(table.location).rglob("*.parquet"))
     files[0].unlink()
     lost = found(catalog.maintenance.check(table.full_name))[FindingKind.MISSING_FILES]
-    assert lost.examples == (str(files[0].relative_to(table.location)),)
+    assert lost.where == (str(files[0].relative_to(table.location)),)
 
 
 def test_abandoned_operation_is_found(catalog: Catalog) -> None:
@@ -143,7 +146,7 @@ def test_abandoned_operation_is_found(catalog: Catalog) -> None:
     with catalog.storage.write() as connection:
         connection.execute(update(OperationRow).values(heartbeat_at_ms=OperationRow.heartbeat_at_ms - LEASE_MS))
     abandoned = found(catalog.maintenance.check())[FindingKind.ABANDONED_OPERATION]
-    assert (abandoned.table, abandoned.examples) == (None, ("dead of demo.flights",))
+    assert (abandoned.table, abandoned.where) == (None, ("dead of demo.flights",))
 
 
 def test_table_that_receives_nothing_for_longer_than_usual_is_found(
@@ -213,7 +216,7 @@ def test_table_that_cannot_be_read_does_not_hide_the_others(catalog: Catalog, ro
     report = catalog.maintenance.check()
     unread = [finding for finding in report.findings if finding.kind is FindingKind.NOT_CHECKED]
     assert unread
-    assert any(finding.table == "demo.far" and "nowhere" in finding.examples[0] for finding in unread)
+    assert any(finding.table == "demo.far" and "nowhere" in finding.where[0] for finding in unread)
     assert [finding.table for finding in report.findings if finding.kind is FindingKind.FOLDER_WITHOUT_PARTITION] == [
         TABLE
     ]
@@ -224,7 +227,7 @@ def test_folders_of_a_running_operation_are_not_compared(catalog: Catalog, root:
     catalog.operations.begin("running", OperationKind.ADD_PARTITIONS, TABLE)
     kinds = found(catalog.maintenance.check(TABLE))
     assert set(kinds) == {FindingKind.NOT_CHECKED}
-    assert "an operation is running" in kinds[FindingKind.NOT_CHECKED].examples[0]
+    assert "an operation is running" in kinds[FindingKind.NOT_CHECKED].where[0]
 
 
 def test_files_of_a_running_operation_are_not_compared(catalog: Catalog, root: Path) -> None:
@@ -233,7 +236,7 @@ def test_files_of_a_running_operation_are_not_compared(catalog: Catalog, root: P
     catalog.operations.begin("running", OperationKind.APPEND_ROWS, TABLE)
     report = catalog.maintenance.check(TABLE)
     assert {finding.kind for finding in report.findings} == {FindingKind.NOT_CHECKED}
-    assert any("whose files are not registered yet" in finding.examples[0] for finding in report.findings)
+    assert any("whose files are not registered yet" in finding.where[0] for finding in report.findings)
 
 
 def test_wrong_arguments_are_refused(catalog: Catalog) -> None:
@@ -250,7 +253,10 @@ def test_command_shows_findings_and_fails_for_damage(catalog: Catalog, root: Pat
     (root / "day=77").mkdir()
     hint = CliRunner().invoke(main, ["check", TABLE], env=environment)
     assert hint.exit_code == 0
-    assert hint.output.startswith("demo.t: FOLDER_WITHOUT_PARTITION, 1: day=77. MSCK REPAIR TABLE demo.t")
+    headers, line = hint.output.splitlines()
+    assert headers.split() == ["FINDING", "TABLE", "COUNT", "WHERE", "REMEDY"]
+    assert line.split(maxsplit=4)[:4] == ["FOLDER_WITHOUT_PARTITION", TABLE, "1", "day=77"]
+    assert line.split(maxsplit=4)[4].startswith("MSCK REPAIR TABLE demo.t ADD PARTITIONS")
     shutil.rmtree(root / "day=2")
     damaged = CliRunner().invoke(main, ["check", "--json"], env=environment)
     assert damaged.exit_code == 1

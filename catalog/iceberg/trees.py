@@ -1,0 +1,229 @@
+"""The tree of a table's metadata, read strictly and to its end to find damage.
+
+Metadata file, manifest lists, manifests and their entries are read one after the other; a damaged one is noted, and
+hides only what it names. Memory holds the paths of the manifests, but not those of the files.
+
+Source: https://iceberg.apache.org/spec/#manifests.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from catalog.errors import CatalogError, MissingFileError
+from catalog.iceberg.differences import LiveFile
+from catalog.iceberg.documents.files import read_document
+from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.tables import normalised
+from catalog.iceberg.entries import Partitioning
+from catalog.iceberg.named_files import UnreadableFileError, avro_rows
+from catalog.iceberg.storage import file_io
+
+DATA, STATISTICS = 0, -1
+"""Contents of a listed file: rows of data; or statistics, which the metadata file names. Others are delete files."""
+
+_DELETED = 2
+
+
+def _map(field_id: int, name: str, key_id: int, value: IcebergType) -> NestedField:
+    kind = MapType(key_id=key_id, key_type=IntegerType(), value_id=key_id + 1, value_type=value)
+    return NestedField(field_id, name, kind, required=False)
+
+
+_MANIFEST_LIST = Schema(
+    NestedField(500, "manifest_path", StringType(), required=True),
+    NestedField(501, "manifest_length", LongType(), required=True),
+    NestedField(502, "partition_spec_id", IntegerType(), required=False),
+)
+_FIELDS = (
+    NestedField(134, "content", IntegerType(), required=False),
+    NestedField(100, "file_path", StringType(), required=True),
+    NestedField(101, "file_format", StringType(), required=True),
+    NestedField(103, "record_count", LongType(), required=True),
+    NestedField(104, "file_size_in_bytes", LongType(), required=True),
+    _map(109, "value_counts", 119, LongType()),
+    _map(110, "null_value_counts", 121, LongType()),
+    _map(137, "nan_value_counts", 138, LongType()),
+    _map(125, "lower_bounds", 126, BinaryType()),
+    _map(128, "upper_bounds", 129, BinaryType()),
+)
+_PARTITION = 102
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file of the metadata that is missing or cannot be read.
+
+    Attributes:
+        what: `metadata file`, `manifest list` or `manifest`.
+        is_current: The current snapshot needs it.
+    """
+
+    what: str
+    path: str
+    reason: str
+    is_current: bool
+
+    def __str__(self) -> str:
+        """Return the damage as text."""
+        of = "" if self.is_current else " of an earlier snapshot"
+        return f"{self.what}{of} {self.path}: {self.reason}"
+
+
+class ListedFile(NamedTuple):
+    """A file that the metadata name.
+
+    Attributes:
+        content: `DATA`, `STATISTICS`, or that of a delete file.
+        is_live: The current snapshot has it, or the current metadata file names it.
+    """
+
+    file: LiveFile
+    content: int
+    is_live: bool
+
+
+class _Manifest(NamedTuple):
+    path: str
+    length: int | None
+    spec_id: int | None
+    is_current: bool
+
+
+class MetadataTree:
+    """The metadata of one table.
+
+    Attributes:
+        damaged: The damaged files that were met so far.
+        document: The metadata file, normalised; None if it is damaged.
+    """
+
+    def __init__(self, location: str, *, reads_partitions: bool = False) -> None:
+        """Read the metadata file.
+
+        Args:
+            reads_partitions: The partition records of files are wanted; all specs must be known to PyIceberg.
+        """
+        self.location = location
+        self.damaged: list[DamagedFile] = []
+        self.document: Json | None = None
+        self._reads_partitions = reads_partitions
+        try:
+            self.document = normalised(read_document(location))
+        except MissingFileError:
+            self.damaged.append(DamagedFile("metadata file", location, "it does not exist", True))
+        except (CatalogError, OSError, ValueError) as error:
+            self.damaged.append(DamagedFile("metadata file", location, str(error), True))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that the current snapshot needs could be read, after `files` has ended."""
+        return not any(damage.is_current for damage in self.damaged)
+
+    def files(self) -> Iterator[ListedFile]:
+        """Yield the files that the metadata name, possibly with duplicates; those of the current snapshot first."""
+        if self.document is None:
+            return
+        yield from self._statistics(self.document)
+        io = file_io(self.location)
+        for manifest in self._manifests(self.document, io):
+            yield from self._entries(self.document, io, manifest)
+
+    @staticmethod
+    def _statistics(document: Json) -> Iterator[ListedFile]:
+        for name in ("statistics", "partition-statistics"):
+            for entry in document[name]:
+                file = LiveFile(
+                    entry["statistics-path"], "", 0, entry.get("file-size-in-bytes") or 0, {}, {}, {}, {}, {}
+                )
+                yield ListedFile(file, STATISTICS, True)
+
+    def _manifests(self, document: Json, io: FileIO) -> Iterator[_Manifest]:
+        current, seen = document["current-snapshot-id"], set[str]()
+        for snapshot in sorted(document["snapshots"], key=lambda snapshot: snapshot["snapshot-id"] != current):
+            is_current = snapshot["snapshot-id"] == current
+            for manifest in self._listed(snapshot, io, is_current):
+                if manifest.path not in seen:
+                    seen.add(manifest.path)
+                    yield manifest
+
+    def _listed(self, snapshot: Mapping[str, Any], io: FileIO, is_current: bool) -> Iterator[_Manifest]:
+        path = snapshot.get("manifest-list")
+        if path is None:
+            # Format version 1 allows snapshots without a manifest list.
+            yield from (_Manifest(name, None, None, is_current) for name in snapshot.get("manifests") or ())
+            return
+        try:
+            for row in avro_rows(io, path, _MANIFEST_LIST):
+                yield _Manifest(row[0], row[1], row[2], is_current)
+        except UnreadableFileError as error:
+            self.damaged.append(DamagedFile("manifest list", path, _reason(error), is_current))
+
+    def _entries(self, document: Json, io: FileIO, manifest: _Manifest) -> Iterator[ListedFile]:
+        try:
+            partitioning = self._partitioning(document, manifest)
+            schema = _entry_schema(None if partitioning is None else partitioning.type)
+            for entry in avro_rows(io, manifest.path, schema, manifest.length):
+                if entry[0] != _DELETED:
+                    yield _listed_file(entry[1], partitioning, manifest.is_current)
+        except UnreadableFileError as error:
+            self.damaged.append(DamagedFile("manifest", manifest.path, _reason(error), manifest.is_current))
+
+    def _partitioning(self, document: Json, manifest: _Manifest) -> Partitioning | None:
+        if not self._reads_partitions:
+            return None
+        spec_id = document["default-spec-id"] if manifest.spec_id is None else manifest.spec_id
+        spec = next(spec for spec in document["partition-specs"] if spec["spec-id"] == spec_id)
+        schema = next(schema for schema in document["schemas"] if schema["schema-id"] == document["current-schema-id"])
+        return Partitioning.of(PartitionSpec.model_validate(spec), Schema.model_validate(schema))
+
+
+def _entry_schema(partition: StructType | None) -> Schema:
+    fields: tuple[NestedField, ...] = _FIELDS
+    if partition is not None:
+        fields = (*fields, NestedField(_PARTITION, "partition", partition, required=True))
+    return Schema(
+        NestedField(0, "status", IntegerType(), required=True),
+        NestedField(2, "data_file", StructType(*fields), required=True),
+    )
+
+
+def _listed_file(entry: Any, partitioning: Partitioning | None, is_live: bool) -> ListedFile:
+    content, path, form, rows, size, values, nulls, nans, lower, upper = (entry[number] for number in range(10))
+    record = () if partitioning is None else _record(entry[10], partitioning, lower or {})
+    file = LiveFile(
+        *(path, form.upper(), rows, size, lower or {}, upper or {}, values or {}, nulls or {}, nans or {}), record
+    )
+    return ListedFile(file, content or DATA, is_live)
+
+
+def _record(partition: Any, partitioning: Partitioning, lower: Mapping[int, bytes]) -> tuple[Any, ...]:
+    record = [partition[position] for position in range(len(partitioning.source_ids))]
+    for position, field in enumerate(partitioning.type.fields if partitioning.has_doubles else ()):
+        # PyIceberg rounds doubles; all rows of the file have the value, so it is a bound, too.
+        exact = lower.get(partitioning.source_ids[position])
+        if isinstance(field.field_type, DoubleType) and exact is not None and record[position] is not None:
+            (record[position],) = struct.unpack("<d", exact)
+    return tuple(record)
+
+
+def _reason(error: UnreadableFileError) -> str:
+    return "it does not exist" if isinstance(error.__cause__, FileNotFoundError) else error.reason

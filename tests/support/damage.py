@@ -1,0 +1,444 @@
+"""Tables of each kind with real files, and damages to plant in them, for checks of the catalog."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
+from pyiceberg.types import LongType, NestedField, StringType
+from sqlalchemy import delete, func, insert, select, update
+
+from catalog import Catalog, IndexDefinition, NewPartition, Table
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.footers import DataFileReader, column_types
+from catalog.datafiles.manifest import write_manifest
+from catalog.engine_tables.model import NewTable
+from catalog.engine_tables.names import Identifier, Namespace
+from catalog.iceberg.pointers import find_pointer
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.records import LEASE_MS, OperationKind
+from catalog.schemes.hashing import HashScheme
+from catalog.storage.schema import (
+    ColumnStatisticsRow,
+    DataFileRow,
+    IcebergTableRow,
+    IndexItemRow,
+    OperationRow,
+    PartitionRow,
+    TableRow,
+)
+from tests.support.iceberg_tables import append as append_by_engine
+from tests.support.iceberg_tables import make_orders, migrate, sql_catalog, write_rows
+from tests.support.partition_files import append
+
+OLD_SECONDS = 1_000_000_000
+"""The time of last change of files that are older than any grace period."""
+
+
+@dataclass
+class Planted:
+    """A table to damage.
+
+    Attributes:
+        kind: One of `KINDS`.
+        name: As findings have it.
+        folder: The table's folder.
+    """
+
+    catalog: Catalog
+    kind: str
+    name: str
+    folder: Path
+
+    @property
+    def files(self) -> list[Path]:
+        """The live data files, sorted."""
+        if self.kind == "hive":
+            return sorted(self.folder.rglob("*.parquet"))
+        tasks = StaticTable.from_metadata(str(self.metadata)).scan().plan_files()
+        return sorted(Path(task.file.file_path.removeprefix("file://")) for task in tasks)
+
+    @property
+    def metadata(self) -> Path:
+        """The current metadata file."""
+        database, _, table = self.name.partition(".")
+        with self.catalog.storage.read() as connection:
+            location = find_pointer(connection, database, table)
+        assert location is not None
+        return Path(location.removeprefix("file://"))
+
+    @property
+    def manifest_list(self) -> Path:
+        """The manifest list of the current snapshot."""
+        snapshot = StaticTable.from_metadata(str(self.metadata)).current_snapshot()
+        assert snapshot is not None
+        return Path(snapshot.manifest_list.removeprefix("file://"))
+
+    @property
+    def manifest(self) -> Path:
+        """A manifest of the current snapshot."""
+        table = StaticTable.from_metadata(str(self.metadata))
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        return Path(snapshot.manifests(table.io)[0].manifest_path.removeprefix("file://"))
+
+    def change(self, statement: Any) -> None:
+        """Run a statement in the catalog's database, as nobody should."""
+        with self.catalog.storage.write() as connection:
+            assert connection.execute(statement).rowcount in (1, -1), statement
+
+    @property
+    def id(self) -> int:
+        """The table's id in the catalog."""
+        return self.catalog.get_table(self.name).id
+
+    def first(self, row: Any) -> Any:
+        """Return a condition for the first row of the table among file rows or partitions."""
+        return row.id == select(func.min(row.id)).where(row.table_id == self.id).scalar_subquery()
+
+    def first_item(self) -> tuple[int, bytes, int]:
+        """Return the index item with the lowest key of the table's only index."""
+        with self.catalog.storage.read() as connection:
+            row = IndexItemRow
+            found = connection.execute(select(row.index_id, row.key, row.partition_id).order_by(row.key)).first()
+        assert found is not None
+        return tuple(found)
+
+
+def hive(catalog: Catalog) -> Planted:
+    """Return a Hive-style table whose partitions have counts."""
+    name = "demo.hive"
+    by_k = [IndexDefinition("by_k", ("k",))]
+    table = catalog.create_table(
+        name, columns=[("id", "bigint"), ("note", "string")], partition_keys=[("k", "int")], indexes=by_k
+    )
+    partitions = []
+    for k, ids in ((1, [1, 2, 3]), (2, [4])):
+        size = Path(write_rows(f"{table.location}/k={k}", ids)).stat().st_size
+        partitions.append(NewPartition((str(k),), None, 1, len(ids), size))
+    catalog.add_partitions(name, partitions)
+    return Planted(catalog, "hive", name, Path(table.location))
+
+
+def stored(catalog: Catalog) -> Planted:
+    """Return a table stored as Iceberg."""
+    name = "demo.stored"
+    by_k = [IndexDefinition("by_k", ("k",))]
+    table = catalog.create_table(
+        name, columns=[("v", "int")], partition_keys=[("k", "int")], format="iceberg", indexes=by_k
+    )
+    append(catalog, "append-1", name, {("1",): [1, 2, 3], ("2",): [4]})
+    append(catalog, "append-2", name, {("2",): [5, 6]})
+    return Planted(catalog, "stored", name, Path(table.location))
+
+
+def migrated(catalog: Catalog) -> Planted:
+    """Return a migrated table."""
+    name = "demo.migrated"
+    table = make_orders(catalog, name)
+    migrate(catalog, name)
+    append_by_engine(str(_url(catalog)), [8, 9], name)
+    return Planted(catalog, "migrated", name, Path(table.location))
+
+
+def scheme(catalog: Catalog) -> Planted:
+    """Return a table with a partition scheme."""
+    name = "demo.scheme"
+    kinds = HashScheme("k", "int", ("v",), 3)
+    table = catalog.create_table(name, columns=[("v", "int"), ("k", "int")], scheme=kinds)
+    load(catalog, table, "load-1", {0: [1, 2, 3], 1: [4, 5], 2: [6]})
+    load(catalog, table, "load-2", {0: [7]})
+    return Planted(catalog, "scheme", name, Path(table.location))
+
+
+def load(catalog: Catalog, table: Table, operation: str, rows: dict[int, Sequence[int]]) -> None:
+    """Load integers into the partitions of a table with a scheme, without Spark."""
+    begun = catalog.operations.begin(operation, OperationKind.LOAD_ROWS, table.full_name, is_exclusive=True)
+    attempt = catalog.operations.start_job(operation, "load")
+    folder = attempt_folder(begun, attempt)
+    reader = DataFileReader(table, column_types(["k", "v"], {"k": "int", "v": "int"}))
+    files = []
+    for number, values in rows.items():
+        path = f"{folder}/calve_partition_id={number}/part-{number}.parquet"
+        target = Path(table.location, path)
+        target.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"v": pa.array(values, pa.int32()), "k": pa.array(values, pa.int32())}), target)
+        files.append(reader.read(path, target.stat().st_size, number))
+    write_manifest(table, folder, files)
+    assert table.scheme is not None
+    change = FileChange(table.scheme, table.scheme, folder)
+    catalog.committer.commit(operation, "load", attempt, change, {})
+
+
+def of_rest(catalog: Catalog) -> Planted:
+    """Return a table that an engine has made through the REST door."""
+    fields = [
+        {"id": 1, "name": "id", "type": "long", "required": False},
+        {"id": 2, "name": "note", "type": "string", "required": False},
+    ]
+    identifier = Identifier.of(Namespace.of(["demo"]), "rest")
+    made = catalog.iceberg.create(identifier, NewTable({"type": "struct", "fields": fields}))
+    _append_twice(catalog, "demo.rest")
+    return Planted(catalog, "rest", "demo.rest", Path(made.document["location"].removeprefix("file://")))
+
+
+def of_sql(catalog: Catalog) -> Planted:
+    """Return a table that PyIceberg has made in a namespace that is no database."""
+    folder = Path(catalog.get_database("demo").location).parent / "elsewhere" / "sql"
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False), NestedField(2, "note", StringType(), required=False)
+    )
+    with sql_catalog(_url(catalog)) as iceberg:
+        iceberg.create_namespace("elsewhere")
+        iceberg.create_table("elsewhere.sql", schema, location=str(folder))
+    _append_twice(catalog, "elsewhere.sql")
+    return Planted(catalog, "sql", "elsewhere.sql", folder)
+
+
+def _append_twice(catalog: Catalog, name: str) -> None:
+    with sql_catalog(_url(catalog)) as iceberg:
+        table = iceberg.load_table(name)
+        for ids in ([1, 2, 3], [4]):
+            table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": pa.array([f"n{each}" for each in ids])}))
+
+
+def _url(catalog: Catalog) -> str:
+    return catalog.storage.url.render_as_string(hide_password=False)
+
+
+KINDS: dict[str, Callable[[Catalog], Planted]] = {
+    "hive": hive,
+    "stored": stored,
+    "migrated": migrated,
+    "scheme": scheme,
+    "rest": of_rest,
+    "sql": of_sql,
+}
+
+
+# --- damages of files ---------------------------------------------------------------------------------------------
+
+
+def data_missing(table: Planted) -> None:
+    table.files[0].unlink()
+
+
+def data_truncated(table: Planted) -> None:
+    os.truncate(table.files[0], table.files[0].stat().st_size - 7)
+
+
+def data_grown(table: Planted) -> None:
+    with table.files[0].open("ab") as file:
+        file.write(b"more")
+
+
+def data_replaced(table: Planted) -> None:
+    """Replace a file by one of the same size with fewer rows."""
+    file = max(table.files, key=lambda file: pq.read_metadata(file).num_rows)
+    _replace(file, pq.read_table(file, partitioning=None).slice(0, 1))
+
+
+def data_with_other_values(table: Planted) -> None:
+    """Replace a file by one of the same size, with as many rows of other values."""
+    file = table.files[0]
+    rows = pq.read_table(file, partitioning=None)
+    column = next(name for name in ("id", "v") if name in rows.column_names)
+    position = rows.column_names.index(column)
+    values = pa.array([value.as_py() + 100 for value in rows[column]], rows.schema.field(position).type)
+    _replace(file, rows.set_column(position, rows.schema.field(position), values))
+
+
+def _replace(file: Path, rows: pa.Table) -> None:
+    """Write rows to a file, and keep its size, by metadata that no reader looks at."""
+    size = file.stat().st_size
+
+    def write(padding: int) -> int:
+        with pq.ParquetWriter(
+            file, rows.schema, store_schema=False, use_dictionary=False, compression="none"
+        ) as writer:
+            writer.write_table(rows)
+            writer.add_key_value_metadata({"p": "x" * padding})
+        return file.stat().st_size
+
+    padding = size - write(0)
+    while padding > 0 and write(padding) > size:
+        # The length of a longer text takes more bytes, too.
+        padding -= 1
+    assert file.stat().st_size == size
+
+
+def data_corrupted(table: Planted) -> None:
+    """Change bytes of a file's pages, but not its footer."""
+    file = table.files[0]
+    content = bytearray(file.read_bytes())
+    content[4:40] = b"\xff" * 36
+    file.write_bytes(content)
+
+
+def data_extra(table: Planted) -> None:
+    """Put a file beside a live one, as a writer does that died before its commit, long ago."""
+    file = table.files[0].with_name("other.parquet") if table.kind != "stored" else table.folder / "data/other.parquet"
+    if table.kind == "scheme":
+        file = table.folder / "data" / "other.parquet"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(table.files[0].read_bytes())
+    os.utime(file, (OLD_SECONDS, OLD_SECONDS))
+
+
+def manifest_missing(table: Planted) -> None:
+    table.manifest.unlink()
+
+
+def manifest_truncated(table: Planted) -> None:
+    os.truncate(table.manifest, table.manifest.stat().st_size - 20)
+
+
+def manifest_list_missing(table: Planted) -> None:
+    table.manifest_list.unlink()
+
+
+def manifest_list_unreadable(table: Planted) -> None:
+    table.manifest_list.write_bytes(b"nothing that Avro knows")
+
+
+def metadata_missing(table: Planted) -> None:
+    table.metadata.unlink()
+
+
+def metadata_unreadable(table: Planted) -> None:
+    table.metadata.write_text('{"format-version": 2, ')
+
+
+# --- damages of rows ----------------------------------------------------------------------------------------------
+
+
+def file_row_missing(table: Planted) -> None:
+    table.change(delete(DataFileRow).where(table.first(DataFileRow)))
+
+
+def file_row_doubled(table: Planted) -> None:
+    names = [column.name for column in DataFileRow.__table__.columns if column.name != "id"]
+    columns = [getattr(DataFileRow, name) for name in names]
+    table.change(insert(DataFileRow).from_select(names, select(*columns).where(table.first(DataFileRow))))
+
+
+def file_row_extra(table: Planted) -> None:
+    names = [column.name for column in DataFileRow.__table__.columns if column.name != "id"]
+    columns = [DataFileRow.path + "x" if name == "path" else getattr(DataFileRow, name) for name in names]
+    table.change(insert(DataFileRow).from_select(names, select(*columns).where(table.first(DataFileRow))))
+
+
+def file_row_count(table: Planted) -> None:
+    table.change(update(DataFileRow).where(table.first(DataFileRow)).values(row_count=DataFileRow.row_count + 1))
+
+
+def file_row_size(table: Planted) -> None:
+    table.change(update(DataFileRow).where(table.first(DataFileRow)).values(size_bytes=DataFileRow.size_bytes + 1))
+
+
+def file_row_bounds(table: Planted) -> None:
+    with table.catalog.storage.read() as connection:
+        text = connection.scalar(select(DataFileRow.statistics).where(table.first(DataFileRow)))
+    statistics = json.loads(text or "")
+    statistics["k"][0] = statistics["k"][1]
+    table.change(update(DataFileRow).where(table.first(DataFileRow)).values(statistics=json.dumps(statistics)))
+
+
+def file_row_of_no_partition(table: Planted) -> None:
+    table.change(update(DataFileRow).where(table.first(DataFileRow)).values(partition_id=987_654))
+
+
+def file_row_of_other_partition(table: Planted) -> None:
+    last = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id).scalar_subquery()
+    table.change(update(DataFileRow).where(table.first(DataFileRow)).values(partition_id=last))
+
+
+def partition_row_missing(table: Planted) -> None:
+    table.change(delete(PartitionRow).where(table.first(PartitionRow)))
+
+
+def partition_row_extra(table: Planted) -> None:
+    columns = [column for column in PartitionRow.__table__.columns if column.name != "id"]
+    with table.catalog.storage.read() as connection:
+        row = dict(connection.execute(select(*columns).where(table.first(PartitionRow))).one()._mapping)
+    table.change(insert(PartitionRow).values(**{**row, "identity": b"0123456789abcdef", "packed_values": "77"}))
+
+
+def partition_row_under_other_key(table: Planted) -> None:
+    table.change(update(PartitionRow).where(table.first(PartitionRow)).values(packed_values="99"))
+
+
+def counts_wrong(table: Planted) -> None:
+    table.change(update(PartitionRow).where(table.first(PartitionRow)).values(size_bytes=PartitionRow.size_bytes + 1))
+
+
+def row_counts_wrong(table: Planted) -> None:
+    table.change(update(PartitionRow).where(table.first(PartitionRow)).values(row_count=PartitionRow.row_count + 1))
+
+
+def index_item_missing(table: Planted) -> None:
+    index, key, partition = table.first_item()
+    row = IndexItemRow
+    table.change(delete(row).where(row.index_id == index, row.key == key, row.partition_id == partition))
+
+
+def index_item_extra(table: Planted) -> None:
+    index, key, partition = table.first_item()
+    table.change(insert(IndexItemRow).values(index_id=index, key=key, partition_id=partition + 1_000))
+
+
+def index_item_under_other_key(table: Planted) -> None:
+    index, key, partition = table.first_item()
+    row = IndexItemRow
+    is_first = row.index_id == index, row.key == key, row.partition_id == partition
+    table.change(update(row).where(*is_first).values(key=key + b"\x07"))
+
+
+def statistics_of_no_partition(table: Planted) -> None:
+    table.change(_statistics(table, 987_654, 0))
+
+
+def statistics_wrong(table: Planted) -> None:
+    with table.catalog.storage.read() as connection:
+        number = connection.scalar(select(PartitionRow.id).where(table.first(PartitionRow)))
+    table.change(_statistics(table, number or 0, 1_000))
+
+
+def _statistics(table: Planted, partition_id: int, nulls: int) -> Any:
+    values = {"partition_id": partition_id, "column_name": "id", "statistics": {"kind": "long", "nulls": nulls}}
+    return insert(ColumnStatisticsRow).values(table_id=table.id, analysed_at_ms=1, **values)
+
+
+def pointer_missing(table: Planted) -> None:
+    table.change(delete(IcebergTableRow).where(IcebergTableRow.table_name == table.name.partition(".")[2]))
+
+
+def operation_stuck(table: Planted) -> None:
+    operations = table.catalog.operations
+    operations.begin("stuck", OperationKind.VERIFY_INDEX, table.name)
+    operations.heartbeat("stuck", "load", operations.start_job("stuck", "load"))
+    row = OperationRow
+    table.change(update(row).where(row.id == "stuck").values(heartbeat_at_ms=row.heartbeat_at_ms - LEASE_MS))
+
+
+def location_of_other_table(table: Planted) -> None:
+    other = table.catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("day", "int")])
+    with table.catalog.storage.read() as connection:
+        key = connection.scalar(select(TableRow.location_key).where(TableRow.id == table.id))
+    location = f"{table.folder}/inside"
+    inside = bytes(key or b"") + b"inside/"
+    table.change(update(TableRow).where(TableRow.id == other.id).values(location=location, location_key=inside))
+
+
+def location_of_other_partition(table: Planted) -> None:
+    last = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id).scalar_subquery()
+    row = PartitionRow
+    table.change(update(row).where(row.id == last).values(location=f"{table.folder}/k=1"))
