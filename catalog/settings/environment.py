@@ -123,7 +123,7 @@ def session_idle_seconds() -> int:
 
 
 def job_patience() -> int:
-    """Return the seconds for which jobs, and tasks that follow them, wait for a catalog that cannot be reached.
+    """Return the seconds for which jobs, tasks and starting servers wait for a catalog that cannot be reached.
 
     The variable is `CALVE_JOB_PATIENCE_SECONDS`.
 
