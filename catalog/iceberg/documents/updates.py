@@ -89,6 +89,7 @@ class _Changes:
                 files.setdefault(line["snapshot-id"], []).append(line)
         self.added_snapshots = set[int]()
         self.has_removed_snapshots = False
+        self.logged = 0
         self.added: dict[str, list[int]] = {"schemas": [], "partition-specs": [], "sort-orders": []}
         self.last_added: dict[str, int | None] = {}
         # Clocks of servers differ, and readers on the JVM refuse metadata that are older than those before.
@@ -169,7 +170,7 @@ class _Changes:
         if self.base is not None and location is not None:
             entry = {"timestamp-ms": self.base["last-updated-ms"], "metadata-file": location}
             document["metadata-log"] = [*document["metadata-log"], entry][-_kept_metadata(document["properties"]) :]
-        check_consistency(document)
+        check_consistency(document, newest=self.logged + 1)
         spec = by_id(document["partition-specs"], "spec-id", document["default-spec-id"])
         order = by_id(document["sort-orders"], "order-id", document["default-sort-order-id"])
         check_spec_fields(spec["fields"], self.schema)
@@ -192,7 +193,7 @@ class _Changes:
 
 
 def _assign_uuid(changes: _Changes, update: Json) -> None:
-    known, given = changes.document["table-uuid"], str(update["uuid"])
+    known, given = changes.document.get("table-uuid"), str(update["uuid"])
     if changes.base is not None and known is not None and known.lower() != given.lower():
         raise InvalidTableError(f"the table has the uuid {known}, and cannot become another one: {given}")
     changes.set("table-uuid", given)
@@ -344,6 +345,7 @@ def _set_snapshot_ref(changes: _Changes, update: Json) -> None:
         # A roll-back happens now, a new snapshot when its client made it.
         at_ms = snapshot["timestamp-ms"] if snapshot_id in changes.added_snapshots else changes.now_ms
         document["snapshot-log"].append({"timestamp-ms": at_ms, "snapshot-id": snapshot_id})
+        changes.logged += 1
     document["refs"][name] = ref
     changes.is_changed = True
 

@@ -10,12 +10,22 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import RequirementFailedError
+from catalog.errors import InvalidTableError, RequirementFailedError
+from catalog.iceberg.documents.consistency import check_consistency
 from catalog.iceberg.documents.requirements import check_requirements
 from catalog.iceberg.documents.tables import written
 from catalog.iceberg.documents.updates import apply_updates
 from tests.support.iceberg_java import IcebergJava
-from tests.support.metadata_updates import CASES, LOCATION, RandomUpdates, answer, base, to_ref, with_snapshots
+from tests.support.metadata_updates import (
+    CASES,
+    LOCATION,
+    RandomUpdates,
+    answer,
+    base,
+    snapshot,
+    to_ref,
+    with_snapshots,
+)
 
 JSON = dict[str, Any]
 
@@ -141,6 +151,16 @@ def test_a_replacement_made_on_old_metadata_undoes_no_later_number() -> None:
         line = {"snapshot-id": 9, "sequence-number": number, "timestamp-ms": document["last-updated-ms"]}
         added = {"action": "add-snapshot", "snapshot": {**line, "manifest-list": "/t/9.avro"}}
         assert "sequence number" in answer(document, [added, to_ref(9)])
+
+
+def test_logs_that_were_out_of_order_before_prevent_no_commit() -> None:
+    document = with_snapshots(base())
+    document["snapshot-log"][0]["timestamp-ms"] += 90_000
+    document["metadata-log"][0]["timestamp-ms"] += 90_000
+    after = answer(document, [snapshot(document, 9), to_ref(9)])
+    assert not isinstance(after, str), after
+    with pytest.raises(InvalidTableError, match="Invalid update timestamp"):
+        check_consistency(after)
 
 
 class Counted(dict[str, Any]):
