@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -55,6 +55,7 @@ from spark_jobs.reading.source_checks import (
 )
 from spark_jobs.reading.source_lines import OWN
 from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.value_checks import checked_column
 from spark_jobs.sessions.packages import require_avro
 
 _SHOWN = 10
@@ -358,8 +359,14 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
         inferred: Mapping[str, str] = {}
         # Columns that the table does not have are discarded or refused, whatever their types.
         if undeclared and (target.table is None or target.contract.columns is ContractMode.EVOLVE):
-            frame = sniffer.options(inferSchema="true").load(list(paths))
-            inferred = {field.name: _inferred(field.dataType).simpleString() for field in frame.schema}
+            found = sniffer.options(inferSchema="true").load(list(paths)).schema
+            misread: Collection[str] = ()
+            if job.source_format == "csv":
+                texts = sniffer.options(inferSchema="false").load(list(paths))
+                misread = _misread(texts, [field for field in found if field.name in undeclared], job)
+            inferred = {
+                field.name: _inferred(field.dataType).simpleString() for field in found if field.name not in misread
+            }
         fields = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
     return StructType(
         [
@@ -367,6 +374,26 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             for name, text in fields
         ]
     )
+
+
+def _misread(texts: DataFrame, found: Iterable[StructField], job: SourceJob) -> set[str]:
+    """Return the columns with strings that Spark reads as values of the type that it has found, but Calve does not.
+
+    Spark takes `12:30` for a time of the present day, `2024-05` for a date and `1.5d` for a number.
+    """
+    problems = {}
+    for field in found:
+        if (
+            not isinstance(field.dataType, StringType)
+            and _as_text(field.dataType, job.lowered_options) != field.dataType
+        ):
+            column = Column(field.name, field.dataType.simpleString())
+            problem = checked_column(column, f.col(quoted(field.name)), StringType()).problem
+            problems[field.name] = f.count(problem) if problem is not None else f.lit(0)
+    if not problems:
+        return set()
+    counts = texts.agg(*[count.alias(name) for name, count in problems.items()]).first()
+    return {name for name in problems if counts is not None and counts[name]}
 
 
 def _inferred(found: DataType) -> DataType:

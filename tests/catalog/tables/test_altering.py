@@ -167,6 +167,7 @@ def test_a_type_changes_when_all_values_stay_the_same(
         ("t", "int", "'300'"),
     ],
 )
+@pytest.mark.usefixtures("unfit_values")
 def test_a_type_does_not_change_when_a_value_would(
     catalog: Catalog, table: Table, key: str, new_type: str, value: str
 ) -> None:

@@ -134,6 +134,27 @@ def test_a_load_sets_aside_what_an_insert_refuses(
     assert str(refused.value).count(" is no ") == len(bad)
 
 
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_a_type_is_found_only_for_its_own_strings(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text(
+        "number,day,month,time,at,amount,odd,paid\n"
+        "1,2024-05-02,2024-05,12:30,2024-05-02T10:30:00Z,1.5,1.5d,true\n"
+        "1,2024-05-03,2024-06,12:31,2024-05-02 10:30:00,2,2.5,false\n"
+    )
+    make_loader(keys={"number": "int"}).load(tmp_path / "rows.csv")
+    assert {column.name: column.type for column in catalog.get_table("shop.orders").columns} == {
+        "day": "date",
+        "month": "string",
+        "time": "string",
+        "at": "timestamp",
+        "amount": "double",
+        "odd": "string",
+        "paid": "boolean",
+    }
+
+
 def written(folder: Path, source_format: str, cells: list[tuple[str, Any]], names: list[str]) -> Path:
     """Write a file of which each row has a value in one column, and its number as the partition."""
     folder.mkdir()
