@@ -62,8 +62,19 @@ def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob)
         PlanConflictError: The table changed after the plan was made.
         VerificationFailedError: The rows differ, or new files are missing.
     """
-    plan = catalog.rebalancing.plan_of(catalog.operations.get(job.operation_id))
-    written = list(read_manifest(plan.table, job.folder))
+    return verify_plan(spark, catalog.rebalancing.plan_of(catalog.operations.get(job.operation_id)), job.folder)
+
+
+def verify_plan(spark: SparkSession, plan: RebalancePlan, folder: str) -> dict[str, Any]:
+    """Compare the rows in the new files of a plan with those of the old files; see `verify_rewrite`.
+
+    Args:
+        folder: The folder of the new files, below the table's location.
+
+    Raises:
+        VerificationFailedError: As for `verify_rewrite`.
+    """
+    written = list(read_manifest(plan.table, folder))
     _check_folders(plan, written)
     with _reading_errors(plan.table):
         if plan.has_deletes:
@@ -80,7 +91,7 @@ def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob)
     rows = sum(digest.row_count for _, digest in digests.values())
     log.info("%s: %d rows in %d new files equal the old rows", plan.table.full_name, rows, len(written))
     return {
-        "folder": job.folder,
+        "folder": folder,
         "fingerprint": plan.fingerprint,
         "rows": rows,
         "partitions": [

@@ -63,6 +63,21 @@ def test_appends_add_and_extend_partitions(catalog: Catalog, catalog_url: str, t
     assert len(names(catalog)) == 5
 
 
+def test_commits_are_followed_after_an_engine_has_deleted_the_published_metadata(
+    catalog: Catalog, catalog_url: str, table: str
+) -> None:
+    with engine(catalog_url) as iceberg:
+        before = iceberg.metadata_location
+        iceberg.append(rows((5, "JFK", 1), (6, "SFO", 2)))
+        iceberg.delete("origin = 'LGA'")
+        ids = [snapshot.snapshot_id for snapshot in iceberg.snapshots()]
+        iceberg.maintenance.expire_snapshots().by_ids(ids[:-1]).commit()
+    Path(before.removeprefix("file://")).unlink()
+    assert [row[0] for row in stored_rows(catalog, table)] == [1, 2, 4, 5, 6]
+    assert names(catalog, "origin = 'LGA'") == []
+    check_partitions(catalog, table)
+
+
 def test_a_new_partition_is_found_by_its_values(catalog: Catalog, catalog_url: str, table: str) -> None:
     with engine(catalog_url) as iceberg:
         iceberg.append(rows((5, "SFO", 1)))
