@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from catalog.datafiles.history import close_rows, move_rows, next_revision
 from catalog.indexes.keys import after_prefix
@@ -287,6 +287,19 @@ def relabel_files(connection: Connection, table: Table, partition_of: Mapping[in
         move_rows(connection, table, chunk, partition_id)
         for partition_id, file_ids in by_target.items()
         for chunk in batched(sorted(file_ids))
+    )
+
+
+def forget_files(connection: Connection, table: Table, paths: Iterable[str]) -> int:
+    """Delete the rows of files that are wrong, so that no earlier revision has them either; return their number.
+
+    Args:
+        paths: Relative to the table's location.
+    """
+    row = DataFileRow
+    return sum(
+        connection.execute(delete(row).where(row.table_id == table.id, among(connection, row.path, chunk))).rowcount
+        for chunk in batched(paths)
     )
 
 

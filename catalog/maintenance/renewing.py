@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, select
 
 from catalog.datafiles.engine_files import FilesError, usable_files
-from catalog.datafiles.files import NewFile, insert_files
+from catalog.datafiles.files import NewFile, forget_files, insert_files
 from catalog.datafiles.history import record_revision
 from catalog.datafiles.intake import lock_current, placed_files
-from catalog.errors import ConflictError, UnreadableMetadataError, VerificationFailedError
+from catalog.errors import UnreadableMetadataError, VerificationFailedError
 from catalog.files.locations import complete_path, reach_key
 from catalog.iceberg.differences import Difference, LiveFile, Versions
 from catalog.iceberg.trees import DATA, MetadataTree
@@ -24,16 +24,15 @@ from catalog.indexes.definitions import list_indexes
 from catalog.indexes.verifying import verify
 from catalog.maintenance.checks.iceberg_files import Entries, find_wrong_keys, recorded_files
 from catalog.maintenance.checks.ledgers import Ledger
-from catalog.maintenance.checks.partitions import miskeyed_partitions, stale_partitions
 from catalog.model import IndexState, NewPartition, OnInvalid, Table
 from catalog.operations.attempts import attempts_among
 from catalog.partitions.adding import PartitionAdder
-from catalog.partitions.changing import drop_partitions
 from catalog.partitions.records import values_of
+from catalog.partitions.renewing import renew_counts, renew_identities
 from catalog.partitions.snapshots import UNPARTITIONED, partition_ids
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import DataFileRow, PartitionRow
+from catalog.storage.schema import DataFileRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
@@ -72,48 +71,14 @@ def renew_rows(storage: Storage, definitions: Definitions, name: str) -> Renewed
     """
     with storage.write() as connection:
         table = lock_current(connection, definitions, name)
-        partitions = _renew_identities(connection, table) if table.partition_keys else 0
+        partitions = renew_identities(connection, table) if table.partition_keys else 0
         files = _FileRenewal(storage, connection, definitions, table).run() if table.is_published else 0
         if table.is_stored_as_iceberg and table.partition_keys:
-            partitions += _renew_counts(connection, table)
+            partitions += renew_counts(connection, table)
     with storage.read() as connection:
         indexes = [index for index in list_indexes(connection, table.id) if index.state is IndexState.ACTIVE]
     items = sum(verify(storage, table, index, repair=True).repaired or 0 for index in indexes)
     return Renewed(partitions, files, items)
-
-
-def _renew_identities(connection: Connection, table: Table) -> int:
-    """Store partitions under the identities of their values; return the number of those that were not."""
-    row, count = PartitionRow, 0
-    # Read to the end first, because a server-side cursor does not see changes in a defined way.
-    for number, identity, packed in list(miskeyed_partitions(connection, table)):
-        owner = select(row.id).where(row.table_id == table.id, row.identity == identity)
-        if connection.scalar(owner) is None:
-            connection.execute(update(row).where(row.id == number).values(identity=identity))
-        elif table.is_stored_as_iceberg:
-            drop_partitions(connection, table, [number])
-        else:
-            raise ConflictError(
-                f"table {table.full_name} has the partition {table.partition_name(packed)} twice, and nothing was "
-                f"changed; the one with id {number} is stored under another key: drop the other one first"
-            )
-        count += 1
-    return count
-
-
-def _renew_counts(connection: Connection, table: Table) -> int:
-    """Set the counts of partitions to those of their files; return the number of those that differed."""
-    row, file = PartitionRow, DataFileRow
-    stale = connection.scalars(stale_partitions(table, row.id)).all()
-    of_files = [
-        select(func.coalesce(total, 0)).where(file.table_id == table.id, file.partition_id == row.id).scalar_subquery()
-        for total in (func.count(file.id), func.sum(file.row_count), func.sum(file.size_bytes))
-    ]
-    values = dict(zip(("file_count", "row_count", "size_bytes"), of_files, strict=True))
-    return sum(
-        connection.execute(update(row).where(among(connection, row.id, chunk)).values(values)).rowcount
-        for chunk in batched(sorted(stale))
-    )
 
 
 class _FileRenewal:
@@ -159,7 +124,7 @@ class _FileRenewal:
         for batch in batched(wrong, _BATCH):
             files = list({file.path: file for file in batch}.values())
             old = self._old_rows(files)
-            self._remove([self._path(file.path) for file in files])
+            forget_files(self._connection, self._table, [self._path(file.path) for file in files])
             for number, group in groupby(sorted(self._new_files(unchanged, files, old), key=_writer), key=_writer):
                 self._renewed += insert_files(
                     self._connection, self._table, (file for _, file in group), number or None
@@ -216,16 +181,7 @@ class _FileRenewal:
     def _delete(self, ledger: Ledger) -> None:
         """Delete the rows of files that the snapshot does not have."""
         for batch in batched((self._path(path) for path in ledger.extra_paths()), _BATCH):
-            self._renewed += self._remove(batch)
-
-    def _remove(self, paths: Sequence[str]) -> int:
-        row = DataFileRow
-        return sum(
-            self._connection.execute(
-                delete(row).where(row.table_id == self._table.id, among(self._connection, row.path, chunk))
-            ).rowcount
-            for chunk in batched(paths)
-        )
+            self._renewed += forget_files(self._connection, self._table, batch)
 
     def _path(self, path: str) -> str:
         return complete_path(self._table.location, path).removeprefix(f"{self._table.location}/")

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute
 
 from catalog.maintenance.findings import SHOWN, Finding, FindingKind, found
 from catalog.model import Table
-from catalog.model.partition_names import given_values
+from catalog.partitions.renewing import miskeyed_partitions, stale_partitions, totals_of_files
 from catalog.partitions.snapshots import UNPARTITIONED
 from catalog.partitions.statistics import WHOLE_TABLE
 from catalog.schemes.model import UNPLACED
 from catalog.storage import Storage
 from catalog.storage.schema import ColumnStatisticsRow, DataFileRow, PartitionRow
-from catalog.storage.values import ValueEncoder
 
 _PAGE = 10_000
 
@@ -29,7 +27,7 @@ def compare_with_file_rows(storage: Storage, table: Table) -> Iterator[Finding]:
         if table.scheme is not None or not table.partition_keys:
             yield from _of_unknown_ids(connection, table, remedy)
             return
-        total, row = _totals(table), PartitionRow
+        total, row = totals_of_files(table), PartitionRow
         is_its = and_(row.id == total.c.partition_id, row.table_id == table.id)
         lost = select(total.c.partition_id).outerjoin(row, is_its).where(or_(row.id.is_(None), row.is_quarantined))
         count, ids = _counted(connection, lost)
@@ -37,33 +35,6 @@ def compare_with_file_rows(storage: Storage, table: Table) -> Iterator[Finding]:
         yield from found(FindingKind.MISSING_PARTITIONS, table, names, remedy, count)
         count, packed = _counted(connection, stale_partitions(table, row.packed_values))
         yield from found(FindingKind.STALE_COUNTS, table, list(map(table.partition_name, packed)), remedy, count)
-
-
-def _totals(table: Table) -> Any:
-    row = DataFileRow
-    return (
-        select(
-            row.partition_id,
-            func.count().label("files"),
-            func.sum(row.row_count).label("rows"),
-            func.sum(row.size_bytes).label("size"),
-        )
-        .where(row.table_id == table.id)
-        .group_by(row.partition_id)
-        .subquery()
-    )
-
-
-def stale_partitions(table: Table, column: InstrumentedAttribute[Any]) -> Select[Any]:
-    """Return the query of a column of the visible partitions whose counts differ from the file rows.
-
-    Partitions stay, with counts of 0, when all their files are removed.
-    """
-    total, row = _totals(table), PartitionRow
-    counts = (row.file_count, total.c.files), (row.row_count, total.c.rows), (row.size_bytes, total.c.size)
-    differs = or_(*(func.coalesce(own, -1) != func.coalesce(of_files, 0) for own, of_files in counts))
-    query = select(column).outerjoin(total, total.c.partition_id == row.id)
-    return query.where(row.table_id == table.id, row.is_quarantined.is_(False), differs)
 
 
 def _of_unknown_ids(connection: Connection, table: Table, remedy: str) -> Iterator[Finding]:
@@ -89,18 +60,6 @@ def compare_identities(storage: Storage, table: Table) -> Iterator[Finding]:
             names += [table.partition_name(packed)] * (count <= SHOWN)
     remedy = f"`calve check {table.full_name} --repair` stores them under their values"
     yield from found(FindingKind.MISKEYED_PARTITIONS, table, names, remedy, count)
-
-
-def miskeyed_partitions(connection: Connection, table: Table) -> Iterator[tuple[int, bytes, str]]:
-    """Yield the partitions that are stored under the identity of other values: id, right identity, and values."""
-    encoder, row, after = ValueEncoder(table), PartitionRow, 0
-    query = select(row.id, row.packed_values, row.identity).where(row.table_id == table.id).order_by(row.id)
-    while page := connection.execute(query.where(row.id > after).limit(_PAGE)).all():
-        after = page[-1].id
-        identities = encoder.encode_all([given_values(partition.packed_values) for partition in page]).identities
-        for partition, identity in zip(page, identities, strict=True):
-            if bytes(partition.identity) != identity:
-                yield partition.id, identity, partition.packed_values
 
 
 def compare_statistics(storage: Storage, table: Table) -> Iterator[Finding]:
