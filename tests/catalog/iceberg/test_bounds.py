@@ -3,7 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.types import DecimalType, DoubleType, FloatType
@@ -16,6 +16,8 @@ TEXTS = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), _SPECIAL), m
 
 
 @given(TEXTS)
+@example("a" * 17)
+@example("é" * 17)
 def test_bounds_of_a_text_enclose_it_and_are_short(text: str) -> None:
     encoded = text.encode()
     lower, upper = bounds.cut_text_lower(encoded), bounds.cut_text_upper(encoded)
@@ -26,6 +28,8 @@ def test_bounds_of_a_text_enclose_it_and_are_short(text: str) -> None:
 
 
 @given(TEXTS)
+@example("a" * 17)
+@example("é" * 17)
 def test_upper_bounds_of_texts_are_those_of_pyiceberg(text: str) -> None:
     expected = truncate_upper_bound_text_string(text, 16)
     # It makes a half of a pair of the last character before them.

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition
+from catalog.model import OnInvalid, PartitionIndex
+from catalog.partitions.adding import PartitionAdder
 from tests.support import workers
 from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item
@@ -74,6 +76,22 @@ def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, cat
     with catalog.storage.read() as connection:
         items = connection.exec_driver_sql("SELECT count(DISTINCT index_id) FROM calve_index_item").scalar()
     assert items == rounds
+
+
+def test_an_index_waits_for_partitions_that_are_being_added(catalog: Catalog) -> None:
+    catalog.create_table(TABLE, columns=[], partition_keys=KEYS)
+    created: list[PartitionIndex] = []
+    creating = Thread(target=lambda: created.append(catalog.create_partition_index(TABLE, "by_n", ["n"])))
+    with catalog.storage.write() as connection:
+        adder = PartitionAdder(connection, catalog._definitions, TABLE)
+        adder.add([NewPartition(["a", "1"])], if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+        creating.start()
+        creating.join(timeout=0.3)
+        assert not created
+    creating.join(timeout=60)
+    assert [index.state for index in created] == [IndexState.CREATING]
+    assert catalog.build_partition_index(TABLE, "by_n").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, TABLE)
 
 
 @pytest.mark.first_case

@@ -10,6 +10,7 @@ from itertools import product
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import func, select, update
@@ -425,6 +426,10 @@ def test_a_move_that_fails_is_continued_by_the_next_try(
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "_move_file", fail)
         with pytest.raises(StorageError, match="Permission denied"):
+            staged.publish()
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "read_staged", Mock(side_effect=StorageError("the disk is slow")))
+        with pytest.raises(StorageError, match="the disk is slow"):
             staged.publish()
     with pytest.raises(OperationConflictError, match="run-1"):
         catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])

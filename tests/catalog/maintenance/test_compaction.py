@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import func, select, text, update
 
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import OperationConflictError
@@ -16,6 +16,7 @@ from catalog.maintenance.compaction import CompactionPlan, is_compacted, plan_co
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import OperationKind, OperationState
 from catalog.settings.compaction_rules import CompactionRules, DailyLimit
+from catalog.storage.schema import DataFileRow
 from tests.support.written_files import Load, hashed_table
 
 MB = 2**20
@@ -149,6 +150,23 @@ def test_partitions_of_schemes_are_counted_by_their_files(catalog: Catalog) -> N
     assert counts
     shift(catalog, "calve_operation", "heartbeat_at_ms", -2 * HOUR_MS, "id = 'load 3'")
     assert len(plan(catalog, table, rules).partitions) < len(counts)
+
+
+def test_files_of_one_compaction_are_left_alone_and_others_beside_them_are_not(catalog: Catalog) -> None:
+    table = hashed_table(catalog)
+    for number in range(4):
+        Load(catalog, table, f"load {number}").begin().write().commit()
+    rules, number = CompactionRules(target_file_size=MB, min_files=3), compacted(catalog, table, "earlier", 9)
+    shift(catalog, "calve_operation", "heartbeat_at_ms", 2 * HOUR_MS)
+    before = names(plan(catalog, table, rules))
+    assert before
+    with catalog.storage.write() as connection:
+        connection.execute(update(DataFileRow).values(operation_number=number))
+    assert names(plan(catalog, table, rules)) == []
+    first = select(func.min(DataFileRow.id)).group_by(DataFileRow.partition_id)
+    with catalog.storage.write() as connection:
+        connection.execute(update(DataFileRow).where(DataFileRow.id.in_(first)).values(operation_number=number - 1))
+    assert names(plan(catalog, table, rules)) == before
 
 
 def test_a_plan_has_at_most_a_number_of_partitions(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

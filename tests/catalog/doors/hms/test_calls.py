@@ -231,6 +231,7 @@ def test_a_limit_returns_the_first_partitions_by_name(client: Any) -> None:
     ):
         assert [one.values for one in found] == [["a"], ["b"]]
     assert client.get_partitions("demo", "t", 0) == []
+    assert client.get_part_specs_by_filter("demo", "t", "", 0)[0].partitionList.partitions == []
 
 
 def test_a_stop_waits_for_requests_and_closes_idle_connections(catalog: Catalog, tmp_path: Path) -> None:
