@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from catalog.errors import (
+    NotFoundError,
     NotIcebergTableError,
     ReservedFolderError,
     SharedLocationError,
@@ -142,7 +143,8 @@ def _new_target(
 def _refuse_own_files(connection: Connection, definitions: Definitions, source: Table, name: TableName) -> None:
     try:
         target = definitions.get_table(name, connection)
-    except TableNotFoundError:
+    except NotFoundError:
+        # Namespaces of engines need no database.
         return
     if target.has_file_rows:
         raise UnsupportedChangeError(

@@ -102,22 +102,7 @@ def _work(assignment: Assignment) -> int:
         _answer(assignment, str(error).encode())
         return OUTDATED if isinstance(error, CatalogVersionError) else 1
     with catalog:
-        certificate = assignment.certificate
-        metrics = Metrics(assignment.metrics, assignment.number)
-        catalog.searched = metrics.searched
-        serving = Serving(
-            catalog,
-            metrics,
-            access=assignment.access,
-            limits=assignment.limits,
-            tls=None if certificate is None else certificate.context(),
-            stop=stop,
-            seen=assignment.seen,
-            process=assignment.number,
-            processes=assignment.count,
-            counts=assignment.counts,
-            rates=assignment.rates,
-        )
+        serving = _serving(assignment, catalog, stop)
         _create_default_database(catalog)
         _settle_moves(catalog)
         doors = [(prepare(serving), listener) for prepare, listener in assignment.doors]
@@ -137,6 +122,26 @@ def _work(assignment: Assignment) -> int:
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
         return OUTDATED if outdated.is_set() else int(failed.is_set())
+
+
+def _serving(assignment: Assignment, catalog: Catalog, stop: threading.Event) -> Serving:
+    """Return what the doors of this process share."""
+    certificate = assignment.certificate
+    metrics = Metrics(assignment.metrics, assignment.number)
+    catalog.searched = metrics.searched
+    return Serving(
+        catalog,
+        metrics,
+        access=assignment.access,
+        limits=assignment.limits,
+        tls=None if certificate is None else certificate.context(),
+        stop=stop,
+        seen=assignment.seen,
+        process=assignment.number,
+        processes=assignment.count,
+        counts=assignment.counts,
+        rates=assignment.rates,
+    )
 
 
 class _StoppedError(Exception):

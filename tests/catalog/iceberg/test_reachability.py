@@ -204,7 +204,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(io, "new_input", lambda path: paths.append(path) or new_input(path))
         return io
 
-    monkeypatch.setattr("catalog.iceberg.named_files.file_io", recording)
+    for module in ("named_files", "storage"):
+        monkeypatch.setattr(f"catalog.iceberg.{module}.file_io", recording)
     return paths
 
 

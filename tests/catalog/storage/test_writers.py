@@ -22,6 +22,7 @@ WRITERS = {
     "FunctionRow": {"tables"},
     "GivenAnswerRow": {"engine_tables"},
     "IcebergNamespaceRow": {"engine_tables", "tables"},
+    "IcebergPlacesRow": {"iceberg"},
     "IcebergTableRow": {"iceberg"},
     "IndexItemRow": {"partitions"},
     "JobRow": {"operations"},

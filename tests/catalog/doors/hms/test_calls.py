@@ -472,9 +472,7 @@ def test_a_client_without_credentials_is_refused_where_there_are_keys(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     access = Access(keys={"SPARK": Key("SPARK", "right", Client("spark", Role.READER))})
-    with (
-        HmsDoor(catalog, tmp_path, tmp_path, access=access) as door,
-    ):
+    with HmsDoor(catalog, tmp_path, tmp_path, access=access) as door:
         for _ in range(3):
             with (
                 door.client() as client,
