@@ -392,11 +392,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture
-def unfit_values(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(name="unfit_values")
+def _unfit_values() -> Iterator[None]:
     """Admit values that are not of their keys' types where no index is, as catalogs of earlier versions did."""
-    from catalog.storage.values import ValueEncoder
+    from tests.support.unfit_values import unfit_values
 
-    monkeypatch.setattr(
-        "catalog.partitions.adding.ValueEncoder", lambda table, indexes, **_: ValueEncoder(table, indexes)
-    )
+    with unfit_values():
+        yield

@@ -30,7 +30,7 @@ def test_what_nobody_needs_goes_and_what_is_in_use_stays(
     would = run_dag("catalog_maintenance", {"grace_hours": 0, "dry_run": True})
     assert on_disk(table.location) == before
     (said,) = [row for row in would.result("summarise") if row["table"] == TABLE]
-    assert said["outcome"].startswith("would be deleted: 10 file(s), ")
+    assert said["outcome"].startswith("would be deleted: 2 replaced file(s), 200 bytes; 8 orphan(s), ")
 
     done = start_dag("catalog_maintenance", {"grace_hours": 0})
     assert done.question()[0] == "Delete replaced files after 0 hours?"

@@ -10,6 +10,7 @@ import pytest
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition
 from catalog.errors import PartitionProblem
 from catalog.operations.records import OperationState
+from tests.support.unfit_values import unfit_values
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
@@ -32,7 +33,8 @@ def failed(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
         indexes = [IndexDefinition(INDEX, ("number", "source"))] if name == THERE else []
         catalog.create_table(name, columns=[("id", "int")], partition_keys=keys, indexes=indexes)
         catalog.add_partitions(name, (NewPartition(("s", str(number))) for number in range(COUNT)))
-    catalog.add_partitions(UNFIT, [NewPartition(("s", "many"))])
+    with unfit_values():
+        catalog.add_partitions(UNFIT, [NewPartition(("s", "many"))])
     return run_dag(BACKFILL, FORM, "failed")
 
 
