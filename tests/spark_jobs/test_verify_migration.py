@@ -300,7 +300,7 @@ def test_requests_survive_the_way_to_the_job() -> None:
 def test_double_keys_and_a_number_sign_in_the_location_are_migrated(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, tmp_path: Path
 ) -> None:
-    from spark_jobs.reading.tables import read_table
+    from spark_jobs.queries.query import query
 
     values = ["0.1", "1e300", "-0.0", "NaN"]
     location = tmp_path / "lake#1" / "prices"
@@ -312,7 +312,7 @@ def test_double_keys_and_a_number_sign_in_the_location_are_migrated(
         write(location / f"price={value}" / "x.parquet", [number])
     catalog.add_partitions("shop.prices", [NewPartition((value,)) for value in values])
     assert migrator.migrate("shop.prices")["rows"] == len(values)
-    rows = read_table(iceberg_spark, "shop.prices", catalog=catalog)
+    rows = query(iceberg_spark, "SELECT * FROM shop.prices", catalog=catalog)
     found = {condition: rows.where(condition).count() for condition in ("price = 0.1D", "price >= 1e300D", "price = 0")}
     # NaN is greater than all numbers.
     assert found == {"price = 0.1D": 1, "price >= 1e300D": 2, "price = 0": 1}

@@ -140,7 +140,7 @@ def spellings(value: Value) -> list[str]:
         case Decimal():
             return [plain(value), str(value), f"{value:.{max(1, -int(value.as_tuple().exponent))}f}"]
         case Day():
-            return [str(value), str(value).replace("-", "/"), f"{value.year}-{value.month}-{value.day}"]
+            return [str(value), str(value).replace("-", "/"), f"{value.year:04}-{value.month}-{value.day}"]
         case datetime():
             return [plain(value), plain(value).replace("-", "/").replace(" ", "T") + "Z", *_short(value)]
         case str():

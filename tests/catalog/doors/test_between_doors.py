@@ -187,6 +187,9 @@ def test_types_have_the_names_that_all_clients_know(hive: Any, glue: Any, catalo
     # A client takes it as the definition of another table; a metastore refuses names that Hive does not know.
     of_hive.tableName, of_hive.sd.location = "u", f"{of_hive.sd.location}_u"
     hive.create_table(of_hive)
-    glue.create_table(DatabaseName="demo", TableInput={**input_of(of_glue), "Name": "v", "Description": "v"})
+    given = input_of(of_glue)
+    storage = {**given["StorageDescriptor"], "Location": f"{given['StorageDescriptor']['Location']}_v"}
+    moved = {**given, "StorageDescriptor": storage}
+    glue.create_table(DatabaseName="demo", TableInput={**moved, "Name": "v", "Description": "v"})
     for text in expected.values():
         assert convert(text, TimestampType()).name == text.partition("<")[0]

@@ -130,7 +130,7 @@ def by_values(partitions: object) -> list[HivePartition]:
     return sorted(partitions, key=lambda partition: partition.values)  # type: ignore[call-overload, no-any-return]
 
 
-@pytest.mark.usefixtures("orders")
+@pytest.mark.usefixtures("orders", "unfit_values")
 def test_partitions_are_what_went_in(entries: Entries) -> None:
     expected = added(entries, PARTITIONS)
     assert by_values(entries.partitions(NAME)) == by_values(expected)
@@ -147,7 +147,7 @@ def test_partitions_are_what_went_in(entries: Entries) -> None:
     assert all(os.path.isdir(str(partition.location)) for partition in expected)
 
 
-@pytest.mark.usefixtures("orders")
+@pytest.mark.usefixtures("orders", "unfit_values")
 def test_a_batch_of_partitions_is_all_or_nothing(entries: Entries) -> None:
     entries.add_partitions(NAME, PARTITIONS[:1])
     folders = entries.table(NAME).location
@@ -160,7 +160,7 @@ def test_a_batch_of_partitions_is_all_or_nothing(entries: Entries) -> None:
     assert entries.add_partitions(NAME, PARTITIONS, if_not_exists=True).added == 3
 
 
-@pytest.mark.usefixtures("orders")
+@pytest.mark.usefixtures("orders", "unfit_values")
 def test_partitions_are_dropped_by_values(entries: Entries) -> None:
     entries.add_partitions(NAME, PARTITIONS)
     with pytest.raises(PartitionNotFoundError, match="country=FR/day=1"):

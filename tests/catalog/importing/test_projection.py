@@ -141,4 +141,4 @@ def test_an_import_adds_projected_partitions(catalog: Catalog, glue: GlueEndpoin
     assert "injected" in (reason or "")
     assert [imported.name for imported in catalog.list_tables("sales")] == ["orders"]
     found = [(partition.values, partition.location) for partition in catalog.get_partitions("sales.orders")]
-    assert found == [(("3",), f"{tmp_path}/n=3"), (("5",), f"{tmp_path}/n=5")]
+    assert sorted(found) == [(("3",), f"{tmp_path}/n=3"), (("5",), f"{tmp_path}/n=5")]

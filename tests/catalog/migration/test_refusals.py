@@ -177,7 +177,7 @@ CASES = {
 }
 
 
-@pytest.mark.usefixtures("overlapping_locations")
+@pytest.mark.usefixtures("overlapping_locations", "unfit_values")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_table_that_cannot_be_one_is_refused_with_the_reason(catalog: Catalog, case: Case) -> None:
     case.make(catalog)

@@ -59,6 +59,7 @@ def check(catalog: Catalog, passed: dict[int, bool]) -> None:
         connection.execute(insert(PartitionCheckRow), rows)
 
 
+@pytest.mark.usefixtures("unfit_values")
 @pytest.mark.first_case
 @settings(max_examples=effort(5, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), with_indexes=st.booleans(), data=st.data())

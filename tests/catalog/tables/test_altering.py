@@ -277,6 +277,7 @@ def test_an_index_leaves_other_keys_and_columns_alone(catalog: Catalog, table: T
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
+@pytest.mark.usefixtures("unfit_values")
 def test_a_failed_index_forbids_nothing(catalog: Catalog, table: Table) -> None:
     add(catalog, ("a", "foo", "1"))
     catalog.create_partition_index(TABLE, "i", ["n"])

@@ -116,7 +116,7 @@ def test_a_table_comes_back_as_it_was_created(catalog: Catalog, tmp_path: Path) 
     assert created.columns == (
         *(Column("flight", "int"), Column("dep_delay", "double", "minutes"), Column("note", "string")),
     )
-    assert created.partition_keys == (Column("origin", "string"), Column("year", "long"))
+    assert created.partition_keys == (Column("origin", "string"), Column("year", "bigint"))
     assert [str(key_type) for key_type in created.key_types] == ["string", "bigint"]
     assert (created.format, created.properties) == (FileFormat.ORC, {"owner": "ops"})
     assert created.location == f"{tmp_path}/warehouse/demo/flights"

@@ -285,7 +285,7 @@ def test_a_repair_leaves_the_folders_of_deleted_partitions_to_vacuum(session: Se
     location = Path(catalog.get_table("shop.orders").location)
     session.execute("DELETE FROM orders WHERE country = 'US' AND day = DATE '2026-01-02'")
     shutil.copytree(location / "country=US" / "day=2026-01-01", location / "country=FR" / "day=2026-01-05")
-    assert [name for finding in catalog.maintenance.check("shop.orders").findings for name in finding.examples] == [
+    assert [name for finding in catalog.maintenance.check("shop.orders").findings for name in finding.where] == [
         "country=FR/day=2026-01-05"
     ]
     report = catalog.repair_table("shop.orders")

@@ -153,6 +153,7 @@ def test_a_table_that_was_changed_meanwhile_does_not_evolve(
 
 
 @on_sqlite
+@pytest.mark.usefixtures("names_of_earlier_versions")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_a_former_name_of_a_column_is_no_new_column(
     loader: Any, catalog: Catalog, tmp_path: Path, make_table: Callable[..., None], table_format: str
