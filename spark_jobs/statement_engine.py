@@ -196,9 +196,7 @@ class SparkEngine:
         with engine_errors(query):
             # Before the frame, because a session without Iceberg's runtime is replaced.
             self._session_for(table)
-            before = self._catalog.get_table(table.full_name)
-            reads_itself = may_read(self._catalog, with_views(self._catalog, query, database), database, table)
-            read_from = (before.metadata_location or before.live_location) if reads_itself else None
+            read_from = None if overwritten is None else self._metadata_read(table, query, database)
             frame = self._frame(query, database)
             types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
             every = list(types)
@@ -214,6 +212,12 @@ class SparkEngine:
             frame = frame.withColumns({**nulls, **fixed})
             rows = frame.select(*[f.col(f"`{name}`") for name in every])
             return self._add(operation, table, rows, overwritten, read_from=read_from)
+
+    def _metadata_read(self, table: Table, query: str, database: str) -> str | None:
+        """Return the metadata of a table of which a SELECT will read rows; None if it reads none, or there are none."""
+        current = self._catalog.get_table(table.full_name)
+        reads_it = may_read(self._catalog, with_views(self._catalog, query, database), database, table)
+        return (current.metadata_location or current.live_location) if reads_it else None
 
     def load_data(
         self,

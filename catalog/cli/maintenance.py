@@ -161,7 +161,10 @@ def check(table: str | None, depth: str | None, repair: bool, most_partitions: i
     else:
         print_table(
             ("FINDING", "TABLE", "COUNT", "WHERE", "REMEDY"),
-            [(each.kind, each.table, f"{each.count:,}", each.places, each.remedy) for each in report.findings],
+            [
+                (finding.kind, finding.table, f"{finding.count:,}", finding.places, finding.remedy)
+                for finding in report.findings
+            ],
         )
     if report.has_damage:
         raise VerificationFailedError(

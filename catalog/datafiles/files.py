@@ -290,7 +290,7 @@ def relabel_files(connection: Connection, table: Table, partition_of: Mapping[in
     )
 
 
-def forget_files(connection: Connection, table: Table, paths: Iterable[str]) -> int:
+def delete_files(connection: Connection, table: Table, paths: Iterable[str]) -> int:
     """Delete the rows of files that are wrong, so that no earlier revision has them either; return their number.
 
     Args:

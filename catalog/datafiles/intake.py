@@ -37,6 +37,7 @@ from catalog.errors import (
     LocationNotAllowedError,
     UnsupportedCommitError,
 )
+from catalog.files.locations import complete_path
 from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
@@ -233,8 +234,7 @@ def _base(connection: Connection, table: Table) -> Base:
 def _known_paths(connection: Connection, table: Table) -> list[str]:
     """Return the complete paths of a table's files as the catalog knows them."""
     paths = connection.scalars(select(DataFileRow.path).where(DataFileRow.table_id == table.id))
-    # Only files of other engines may be elsewhere.
-    return [path if path.startswith("/") or "://" in path else f"{table.location}/{path}" for path in paths]
+    return [complete_path(table.location, path) for path in paths]
 
 
 def _followed(

@@ -71,7 +71,7 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class Base:
-    """What is known of a table before the commits of other engines.
+    """The state of a table before the commits of other engines, as far as it is known.
 
     Attributes:
         snapshot_id: Its current snapshot.

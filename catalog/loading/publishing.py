@@ -40,12 +40,12 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import Operation
 from catalog.operations.staging import (
     STAGING,
-    VERSIONS,
     StagedPartition,
     data_folder,
     delete_staging,
     incomplete,
     is_complete,
+    is_written_in_place,
     read_staged,
 )
 from catalog.partitions.adding import PartitionAdder, registered
@@ -202,7 +202,7 @@ class Publication:
             return existing
         unsettled = find_unsettled(connection, table, new)
         if not options.is_load:
-            needs_version = self._is_in_place
+            needs_version = is_written_in_place(table)
             occupied = {
                 identity: has_files or needs_version or identity in unsettled
                 for identity, has_files in occupied.items()
@@ -237,14 +237,9 @@ class Publication:
                 )
             above = "" if reason is None else f"{self._attempt.rejected_folder}/"
             location = f"{self._table.location}/{above}{path}"
-            if reason is None and (is_unsettled or self._is_in_place):
+            if reason is None and (is_unsettled or is_written_in_place(self._table)):
                 location = version_location(self._table, self._staged.name, path)
             yield Destination(identity, self._packed(partition), location, reason is None, reason)
-
-    @property
-    def _is_in_place(self) -> bool:
-        """Whether the files were written where versions are read."""
-        return data_folder(self._table, self._attempt.folder).startswith(f"{VERSIONS}/")
 
     def _is_occupied(self, staged: StagedPartition) -> bool:
         path = partition_path(self._table.key_names, staged.values)
@@ -308,7 +303,7 @@ class Publication:
         staged, destination = move
         source = staged.data_path(self._table, self._attempt.folder)
         target = self._folder.at(destination.location)
-        is_deleted_later = source.startswith(f"{self._attempt.folder}/")
+        is_deleted_later = not is_written_in_place(self._table)
         try:
             if target.location != f"{self._folder.location}/{source}":
                 self._folder.move_files(source, target, staged.files, is_source_deleted_later=is_deleted_later)

@@ -94,7 +94,7 @@ class SnapshotPublication:
         Raises:
             FencedError: The attempt is fenced.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
-            ConflictError: A partition is quarantined, or the rows are not those of the table any more.
+            ConflictError: A partition is quarantined, or the table was changed after its rows were read.
             PlanConflictError: Another engine's commit concerns the files that were read.
             PartitionAlreadyExistsError: A partition exists, and the mode is NEW or the partitions are to be
                 quarantined.

@@ -150,7 +150,7 @@ class CatalogCheck:
         names = {(CATALOG, table.database, table.name) for table in tables}
         with self._storage.read() as connection:
             pointers = all_pointers(connection)
-        return [each for each in pointers if (each.catalog, each.database, each.name) not in names]
+        return [pointer for pointer in pointers if (pointer.catalog, pointer.database, pointer.name) not in names]
 
     def _of_engines(self, pointer: Pointer) -> Iterator[Finding]:
         from catalog.maintenance.checks.iceberg_files import IcebergTable

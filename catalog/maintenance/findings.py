@@ -1,4 +1,4 @@
-"""What a check of the catalog finds: each finding says what, where, and how to repair it."""
+"""Findings of a check of the catalog: the damage, where it is, and how to repair it."""
 
 from __future__ import annotations
 

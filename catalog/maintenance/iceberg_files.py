@@ -1,8 +1,8 @@
 """Deletion of files of Iceberg tables that no metadata reach: those of expired snapshots, and orphan files.
 
 Iceberg's own procedures delete every file that an expired snapshot named, and every file below a table's location that
-the table does not have, whoever needs it. Here a file is deleted only if it is in the table's own folder, where no
-other table and no partition of one has its location, and no Iceberg table in the database reaches it.
+the table does not have, even if another table needs it. Here a file is deleted only if it is in the table's own folder,
+where no other table and no partition of one has its location, and no Iceberg table in the database reaches it.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
 from catalog.datafiles.engine_files import FilesError, usable_files
-from catalog.datafiles.files import NewFile, forget_files, insert_files
+from catalog.datafiles.files import NewFile, delete_files, insert_files
 from catalog.datafiles.history import record_revision
 from catalog.datafiles.intake import lock_current, placed_files
 from catalog.errors import UnreadableMetadataError, VerificationFailedError
@@ -52,12 +53,11 @@ class Renewed:
         return f"{self.partitions:,} partition(s), {self.files:,} file row(s), {self.index_items:,} index item(s)"
 
 
-class _OldRow:
-    """What a file row that is replaced hands on: its partition, and the operation that wrote the file."""
+class _OldRow(NamedTuple):
+    """The fields of a file row that the row in its place keeps."""
 
-    def __init__(self, partition_id: int, operation_number: int | None) -> None:
-        self.partition_id = partition_id
-        self.operation_number = operation_number
+    partition_id: int
+    operation_number: int | None
 
 
 def renew_rows(storage: Storage, definitions: Definitions, name: str) -> Renewed:
@@ -124,7 +124,7 @@ class _FileRenewal:
         for batch in batched(wrong, _BATCH):
             files = list({file.path: file for file in batch}.values())
             old = self._old_rows(files)
-            forget_files(self._connection, self._table, [self._path(file.path) for file in files])
+            delete_files(self._connection, self._table, [self._path(file.path) for file in files])
             for number, group in groupby(sorted(self._new_files(unchanged, files, old), key=_writer), key=_writer):
                 self._renewed += insert_files(
                     self._connection, self._table, (file for _, file in group), number or None
@@ -155,7 +155,7 @@ class _FileRenewal:
         if table.partition_keys:
             identities = ValueEncoder(table).encode_all(values).identities
             adder = PartitionAdder(self._connection, self._definitions, table)
-            missing = (NewPartition(each, None, 0, 0, 0) for each in dict.fromkeys(values))
+            missing = (NewPartition(own, None, 0, 0, 0) for own in dict.fromkeys(values))
             adder.add(missing, if_not_exists=True, on_invalid=OnInvalid.REFUSE)
             ids = partition_ids(self._connection, table, dict.fromkeys(identities))
         for file, own, identity in zip(files, values, identities, strict=True):
@@ -181,7 +181,7 @@ class _FileRenewal:
     def _delete(self, ledger: Ledger) -> None:
         """Delete the rows of files that the snapshot does not have."""
         for batch in batched((self._path(path) for path in ledger.extra_paths()), _BATCH):
-            self._renewed += forget_files(self._connection, self._table, batch)
+            self._renewed += delete_files(self._connection, self._table, batch)
 
     def _path(self, path: str) -> str:
         return complete_path(self._table.location, path).removeprefix(f"{self._table.location}/")

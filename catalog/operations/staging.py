@@ -74,11 +74,16 @@ class StagedPartition:
         return "/".join(part for part in parts if part)
 
 
+def is_written_in_place(table: Table) -> bool:
+    """Return whether data files are written to the versions that they become, instead of being moved there."""
+    return bool(table.partition_keys) and not is_local(table.location)
+
+
 def data_folder(table: Table, staging: str) -> str:
     """Return the folder of an attempt's data files, relative to the table's location."""
-    if is_local(table.location) or not table.partition_keys:
-        return f"{staging}/{STAGED_DATA}"
-    return f"{VERSIONS}/{staging.removeprefix(f'{STAGING}/')}"
+    if is_written_in_place(table):
+        return f"{VERSIONS}/{staging.removeprefix(f'{STAGING}/')}"
+    return f"{staging}/{STAGED_DATA}"
 
 
 def begin_staging(table: Table, staging: str) -> str:
@@ -87,19 +92,19 @@ def begin_staging(table: Table, staging: str) -> str:
     Args:
         staging: The attempt's staging folder, relative to the table's location.
     """
-    folder = data_folder(table, staging)
-    if not folder.startswith(f"{staging}/"):
+    if is_written_in_place(table):
         Folder(table.location).write_empty(f"{staging}/{_BEGUN}")
-    return folder
+    return data_folder(table, staging)
 
 
 def delete_staging(table: Table, staging: str) -> None:
     """Delete the staging folder of an attempt, after its data files were moved, committed in place, or deleted."""
-    folder, data = Folder(table.location), data_folder(table, staging)
-    if not data.startswith(f"{staging}/"):
+    folder = Folder(table.location)
+    if is_written_in_place(table):
+        data = folder.inside(data_folder(table, staging))
         # Spark marks what it has written as complete.
-        folder.inside(data).delete_files(["_SUCCESS"])
-        if folder.inside(data).delete_if_empty():
+        data.delete_files(["_SUCCESS"])
+        if data.delete_if_empty():
             folder.inside(VERSIONS).delete_if_empty()
     folder.delete(f"{staging}/{STAGED_FILES}")
     folder.delete(staging)

@@ -53,8 +53,9 @@ _BATCH = 5_000
 class ReplacedFiles:
     """The data files that a change has read, in whose place it puts others: "these instead of those".
 
-    Its commit is refused if one of them is not live any more, or has other deletes. A change that depends on rows which
-    it did not see is refused, too, if files with such rows came meanwhile. These are Iceberg's isolation levels.
+    The commit is refused if the current snapshot lacks one of them, or deletes other rows of one. A change that depends
+    on rows that it did not see is also refused if files with such rows were added meanwhile. These are Iceberg's
+    isolation levels.
     Source: https://iceberg.apache.org/docs/latest/spark-configuration/#write-options
 
     Attributes:

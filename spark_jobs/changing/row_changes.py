@@ -404,10 +404,11 @@ def _updated(
     """Return the rows of partitions after an update, with those of partitions to which it moves rows."""
     state = current_files(catalog, table)
     concerned, keys_where = _concerned(spark, catalog, table, where)
-    read = list_files(table, concerned)
+    moves_rows = bool(assignments.keys() & set(table.key_names))
+    read = {} if moves_rows else list_files(table, concerned)
     before = rows_of(spark, table, concerned, state)
     rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
-    if not assignments.keys() & set(table.key_names):
+    if not moves_rows:
         return NewRows(rows, columns, concerned, state=state, where=keys_where, read=read)
     keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
     known = {partition.id for partition in concerned}

@@ -145,12 +145,14 @@ def publish_rows(
         PlanConflictError: Other engines have done so during each attempt.
         CatalogError: See `append_rows`.
     """
-    for _ in range(_ATTEMPTS - 1):
+    for tries_left in reversed(range(_ATTEMPTS)):
         try:
             return _publish_once(spark, catalog, operation, step, table, prepare)
         except PlanConflictError as error:
+            if not tries_left:
+                raise
             log.info("%s; the rows are read again", error)
-    return _publish_once(spark, catalog, operation, step, table, prepare)
+    raise AssertionError("unreachable")
 
 
 def _publish_once(

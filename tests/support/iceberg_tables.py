@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 from pyiceberg.catalog.sql import SqlCatalog
 
-from catalog import Catalog, NewPartition, Table
+from catalog import Catalog, Column, NewPartition, Table
 from catalog.errors import RefusedFile
 from catalog.iceberg.folders import Recursion, data_files
 from catalog.iceberg.footers.facts import FooterReader
@@ -21,6 +21,7 @@ from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import ListingDigest, PartitionTotal, Staged, merged_spellings
 from catalog.operations.records import Operation
+from catalog.tables.schemes import scheme_from_properties
 
 NAME = "demo.orders"
 COLUMNS = [("id", "bigint"), ("note", "string")]
@@ -122,6 +123,25 @@ def sql_catalog(url: str) -> Iterator[SqlCatalog]:
         yield iceberg
     finally:
         iceberg.engine.dispose()
+
+
+def change_by_engine(catalog: Catalog, url: str, kind: str) -> None:
+    """Create the table `demo.t`, and let PyIceberg append rows to it, and overwrite them.
+
+    Args:
+        kind: `iceberg` for a table stored as Iceberg with a partition key, `scheme` for one with ranges.
+    """
+    if kind == "iceberg":
+        catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("c", "int")], format="iceberg")
+    else:
+        scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20"})
+        catalog.create_table("demo.t", columns=[("c", "int")], scheme=scheme)
+    with sql_catalog(url) as iceberg:
+        table = iceberg.load_table("demo.t")
+        values = pyarrow.array([1, 2], pyarrow.int32())
+        rows = pyarrow.table(dict.fromkeys(table.schema().column_names, values))
+        table.append(rows)
+        table.overwrite(rows)
 
 
 def append(url: str, ids: Sequence[int], name: str = NAME) -> None:

@@ -37,7 +37,7 @@ class _Problems:
 
 @dataclass(frozen=True)
 class _PartitionProblems:
-    """What is wrong with one partition: its counts, if anything, and some of its files."""
+    """The damage of one partition: its wrong counts, if there are any, and some of its damaged files."""
 
     counts: str | None
     files: Sequence[str] = ()

@@ -166,7 +166,7 @@ def _questions(user: BaseUser) -> Select[*tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What the latest run of a task has returned.
+    """The result of the latest run of a task.
 
     Attributes:
         value: The JSON value that it has returned.

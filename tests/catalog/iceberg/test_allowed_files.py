@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile, write_manifest_list
 from pyiceberg.table.metadata import TableMetadata
 
-from catalog import Catalog, Column
+from catalog import Catalog
 from catalog.errors import LocationNotAllowedError
 from catalog.iceberg.allowed_files import folders_of_files, require_allowed_metadata
 from catalog.iceberg.deletes import delete_file_count, files_with_deletes
@@ -23,9 +23,8 @@ from catalog.iceberg.metadata import current_manifests, read_metadata
 from catalog.iceberg.named_files import UnreadableFileError, data_paths, logged_files, metadata_paths, superseded_files
 from catalog.iceberg.pointers import Pointer, find_pointer
 from catalog.iceberg.snapshots import known_metadata
-from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import NAME as NAME_OF_ORDERS
-from tests.support.iceberg_tables import append, iceberg_rows, make_orders, migrate, sql_catalog
+from tests.support.iceberg_tables import append, change_by_engine, iceberg_rows, make_orders, migrate, sql_catalog
 
 NAME = "lake.t"
 
@@ -149,16 +148,7 @@ def test_tables_below_their_database_need_no_setting(
         assert table.metadata_location is not None
         require_allowed_metadata(table.metadata_location, folders_of_files(catalog.storage, table), all_snapshots=True)
     else:
-        if kind == "iceberg":
-            catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("c", "int")], format="iceberg")
-        else:
-            scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20"})
-            catalog.create_table("demo.t", columns=[("c", "int")], scheme=scheme)
-        with sql_catalog(catalog_url) as iceberg:
-            seen = iceberg.load_table("demo.t")
-            rows = pa.table({name: pa.array([1, 2], pa.int32()) for name in seen.schema().column_names})
-            seen.append(rows)
-            seen.overwrite(rows)
+        change_by_engine(catalog, catalog_url, kind)
         table = catalog.get_table("demo.t")
         assert table.live_location == table.published_location
         catalog.alter_table("demo.t", properties={"a": "b"})

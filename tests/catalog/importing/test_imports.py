@@ -218,10 +218,10 @@ def test_other_partitions_are_reported_and_applied_only_when_asked_for(catalog: 
             PartitionValueList=["2024-01-01", str(n)],
             PartitionInput=partition("2024-01-01", n, **{**numbers, **change}),  # type: ignore[arg-type]
         )
-    before = {each.id: each for each in catalog.get_partitions(TABLE)}
+    before = {partition.id: partition for partition in catalog.get_partitions(TABLE)}
     counts = import_all(catalog, sales)[TABLE].partitions
     assert (counts.changed.first, counts.updated) == ([f"day=2024-01-01/n={n}" for n in range(4)], 0)
-    assert {each.id: each for each in catalog.get_partitions(TABLE)} == before
+    assert {partition.id: partition for partition in catalog.get_partitions(TABLE)} == before
     counts = import_all(catalog, sales, updates=True)[TABLE].partitions
     assert (counts.changed.count, counts.updated) == (4, 4)
     found = {each.values[1]: each for each in catalog.get_partitions(TABLE)}

@@ -14,14 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import update
 
-from catalog import Catalog, Column
+from catalog import Catalog
 from catalog.errors import FilesNeededError
 from catalog.iceberg.named_files import data_paths, metadata_paths
 from catalog.iceberg.pointers import Pointer
 from catalog.maintenance.iceberg_files import delete_superseded, delete_unreached
 from catalog.storage.schema import OperationRow
-from catalog.tables.schemes import scheme_from_properties
-from tests.support.iceberg_tables import iceberg_rows, make_orders, migrate, sql_catalog, write_rows
+from tests.support.iceberg_tables import change_by_engine, iceberg_rows, make_orders, migrate, sql_catalog, write_rows
 
 NAME = "lake.t"
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
@@ -163,17 +162,7 @@ def test_no_file_is_deleted_where_engines_may_commit_through_a_metastore(catalog
 
 @pytest.mark.parametrize("kind", ["scheme", "iceberg"])
 def test_vacuum_deletes_what_an_engine_left_without_committing(catalog: Catalog, catalog_url: str, kind: str) -> None:
-    if kind == "iceberg":
-        keys = [("c", "int")]
-        catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=keys, format="iceberg")
-    else:
-        scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20"})
-        catalog.create_table("demo.t", columns=[("c", "int")], scheme=scheme)
-    with sql_catalog(catalog_url) as iceberg:
-        table = iceberg.load_table("demo.t")
-        rows = pa.table({name: pa.array([1, 2], pa.int32()) for name in table.schema().column_names})
-        table.append(rows)
-        table.overwrite(rows)
+    change_by_engine(catalog, catalog_url, kind)
     location = Path(catalog.get_table("demo.t").location)
     left = [
         Path(write_rows(str(location / "data"), [5], f"00000-0-{uuid4()}.parquet")),
