@@ -32,6 +32,7 @@ def session(spark: Any) -> Any:
     return configure(spark)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900 + 60 * SEQUENCES)
 @pytest.mark.parametrize(
     ("catalog_url", "seeds"),

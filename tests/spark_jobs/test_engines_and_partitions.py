@@ -225,6 +225,7 @@ def test_filters_on_keys_of_all_types_beside_delete_files(
             assert sorted(row[0] for row in found) == ids, condition
 
 
+@pytest.mark.long
 def test_instants_in_keys_beside_delete_files(
     session: Session, engine: SparkSession, iceberg_spark: SparkSession, catalog: Catalog
 ) -> None:

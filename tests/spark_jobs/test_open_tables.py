@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWar
 SEQUENCES = effort(2, 200)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900 + 180 * SEQUENCES)
 @pytest.mark.parametrize(
     ("catalog_url", "seeds"),

@@ -99,6 +99,7 @@ def changed(rows: list[Row], count: int = 1, **fields: Any) -> list[Row]:
     return [{**row, **(fields if number < count else {})} for number, row in enumerate(rows)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_planted_defects_are_found_and_named(make_shop: Callable[[str], Shop], table_format: str) -> None:
     shop = make_shop(table_format)

@@ -105,7 +105,7 @@ def test_damaged_files_are_found(catalog: Catalog, kind: str, plant: Callable[[P
     check_damage(catalog, kind, plant, expected, Depth.SIZES)
 
 
-@pytest.mark.parametrize(("kind", "plant", "expected"), cases(ROWS))
+@pytest.mark.parametrize(("kind", "plant", "expected"), sample(cases(ROWS)))
 def test_damaged_rows_are_found(catalog: Catalog, kind: str, plant: Callable[[Planted], None], expected: Kind) -> None:
     check_damage(catalog, kind, plant, expected, Depth.SIZES)
 

@@ -182,6 +182,7 @@ def test_rows_equal_a_serial_order_of_the_statement_and_the_commit(
         check_partitions(catalog, NAME)
 
 
+@pytest.mark.long
 def test_a_statement_that_is_overtaken_again_and_again_is_refused_with_nothing_changed(orders: Orders) -> None:
     numbers = iter(range(100, 200))
     orders.create("stored as Iceberg")

@@ -283,6 +283,7 @@ def files(catalog: Catalog) -> set[Path]:
     return {path for path in Path(catalog.get_table("demo.orders").location).rglob("*") if path.is_file()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_an_error_after_the_commit_keeps_the_files(
     session: Session, catalog: Catalog, error: type[BaseException], monkeypatch: pytest.MonkeyPatch

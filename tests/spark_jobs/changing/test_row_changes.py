@@ -175,6 +175,7 @@ def test_small_files_become_one_for_each_partition(orders: Session, catalog: Cat
     assert "nothing to compact" in str(orders.execute("ALTER TABLE orders COMPACT").text)
 
 
+@pytest.mark.long
 def test_a_reader_that_began_before_a_change_keeps_its_rows(
     session: Session, spark: SparkSession, catalog: Catalog
 ) -> None:
