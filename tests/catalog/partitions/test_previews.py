@@ -99,6 +99,7 @@ def test_a_proposed_index_reads_no_more_than_any_other(
     check_proposals(catalog, KEYS, rows, indexes, conditions)
 
 
+@pytest.mark.usefixtures("unfit_values")
 @settings(max_examples=effort(4, 100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_proposals_for_any_filter_tell_what_is_read(catalog: Catalog, case: Given) -> None:
