@@ -181,7 +181,6 @@ def check_vacuum(placed: Placed) -> None:
     assert on_disk <= reachable_files(placed.catalog, TABLE)
 
 
-@pytest.mark.long
 def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, catalog_url: str) -> None:
     placed.load([2, 12, 22, 11])
     delete_equal(engine, catalog_url, [11, 22])
