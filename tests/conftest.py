@@ -389,6 +389,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     _forget_sources(session)
     yield session
+    executors = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # type: ignore[attr-defined]
+    assert [executor.numRunningTasks() for executor in executors] == [0], "a test has left a task of Spark running"
     session.stop()
 
 
