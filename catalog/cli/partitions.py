@@ -22,6 +22,7 @@ from catalog.cli.arguments import (
 )
 from catalog.cli.output import print_table
 from catalog.model import Partition, PartitionState, Table
+from catalog.partitions.browsing import Sort
 
 _STATES = {"visible": PartitionState.VISIBLE, "quarantined": PartitionState.QUARANTINED, "all": None}
 
@@ -38,6 +39,11 @@ _STATES = {"visible": PartitionState.VISIBLE, "quarantined": PartitionState.QUAR
     show_default=True,
     help="Partitions that readers see, those hidden from them, or both.",
 )
+@click.option(
+    "--sort",
+    help="List in an order: newest, rows, bytes, files, file_bytes (the mean size of a file) or a partition key.",
+)
+@click.option("--ascending", is_flag=True, help="List the least or the oldest first, not the greatest or the newest.")
 @limit_option
 @count_option
 @json_option
@@ -47,6 +53,8 @@ def partitions(
     explain: bool,
     quarantined: bool,
     state: str,
+    sort: str | None,
+    ascending: bool,
     limit: int | None,
     only_count: bool,
     as_json: bool,
@@ -58,11 +66,19 @@ def partitions(
             click.echo(json.dumps(explanation.as_json()) if as_json else str(explanation))
             return
         definition = find_table(catalog, table)
+        wanted = PartitionState.QUARANTINED if quarantined else _STATES[state]
         found: Iterable[Any]
-        if definition.scheme is not None:
+        if (sort is not None or ascending) and definition.scheme is not None:
+            raise click.UsageError(
+                f"{table} has a scheme, whose order its partitions have; leave out --sort, --ascending"
+            )
+        if sort is not None or ascending:
+            found = catalog.browsing.ordered(
+                table, expression, sort=sort or Sort.NEWEST, descending=not ascending, state=wanted
+            )
+        elif definition.scheme is not None:
             found = catalog.scheme_partitions(table, expression)
         else:
-            wanted = PartitionState.QUARANTINED if quarantined else _STATES[state]
             found = catalog.get_partitions(table, expression, state=wanted)
         found = islice(found, limit)
         if only_count:

@@ -15,6 +15,7 @@
 | INDEX_DIFFERS, INDEX_FAILED, INDEX_NOT_BUILT | ACTIVE indexes are verified; states of the others |
 | SMALL_FILES | the plan of a compaction, by the counts in the catalog |
 | NO_NEW_PARTITIONS | tables whose freshness is learned, by the times of their checks |
+| SLOW_DATABASE | settings of PostgreSQL are compared with the recommended ones |
 | ABANDONED_OPERATION | operations without a heartbeat |
 | NOT_CHECKED | what could not be read, with the reason |
 
@@ -33,6 +34,7 @@ from catalog.indexes.definitions import list_indexes
 from catalog.indexes.verifying import verify
 from catalog.loading.late_tables import late_tables
 from catalog.loading.repairing import Repairs
+from catalog.maintenance.checks.database import find_slow_settings
 from catalog.maintenance.checks.partitions import compare_identities, compare_statistics, compare_with_file_rows
 from catalog.maintenance.checks.places import find_shared_places
 from catalog.maintenance.compaction import is_compacted, plan_compaction, rules_of
@@ -103,6 +105,7 @@ class CatalogCheck:
             findings += _gathered(pointer.full_name, [self._of_engines(pointer)])
         if name is None:
             findings += self._iceberg.shared_locations()
+            findings += find_slow_settings(self._storage)
         findings += _orphans(vacuum())
         findings += self._abandoned(name)
         return CatalogReport(len(tables) + len(others), tuple(findings))

@@ -51,6 +51,7 @@ class FindingKind(StrEnum):
     ABANDONED_OPERATION = "ABANDONED_OPERATION"
     SMALL_FILES = "SMALL_FILES"
     NO_NEW_PARTITIONS = "NO_NEW_PARTITIONS"
+    SLOW_DATABASE = "SLOW_DATABASE"
     NOT_CHECKED = "NOT_CHECKED"
 
     @property
@@ -69,6 +70,7 @@ _HINTS = frozenset(
         FindingKind.INDEX_NOT_BUILT,
         FindingKind.SMALL_FILES,
         FindingKind.NO_NEW_PARTITIONS,
+        FindingKind.SLOW_DATABASE,
         FindingKind.NOT_CHECKED,
     }
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
 
 from catalog.model import Table
 from catalog.model.identifiers import TableName
-from catalog.operations.records import DRY_RUN, UNFINISHED, Operation, OperationKind, OperationState
+from catalog.operations.records import DRY_RUN, FINISHED, UNFINISHED, Operation, OperationKind, OperationState
 from catalog.operations.rows import is_abandoned, operation_row, select_operation, select_operations, to_operation
 from catalog.operations.tables import belongs_to, find_table_id
 from catalog.storage import Storage
@@ -69,6 +69,7 @@ class JournalReader:
         within: str | None = None,
         search: str | None = None,
         with_dry_runs: bool = True,
+        with_overcome: bool = True,
         limit: int = 50,
     ) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
@@ -86,6 +87,8 @@ class JournalReader:
                 the present one.
             with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`), and loads that only
                 check files.
+            with_overcome: Whether to include failures after which an operation of the same kind on the same table has
+                succeeded.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -96,6 +99,8 @@ class JournalReader:
             query = query.where(OperationRow.number < before)
         if not with_dry_runs:
             query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN, ~_is_dry_load())
+        if not with_overcome:
+            query = query.where(~_is_overcome())
         if search:
             name = DatabaseRow.name + "." + TableRow.name
             found = select(TableRow.id).join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
@@ -146,6 +151,18 @@ def _is_dry_load() -> ColumnElement[bool]:
     """Return the condition that an operation is a load that only checks files."""
     asked: ColumnElement[Any] = OperationRow.request["settings"]["request"]["dry_run"].as_boolean()
     return func.coalesce(asked, False)
+
+
+def _is_overcome() -> ColumnElement[bool]:
+    """Return the condition that an operation has failed, and a later one of its kind on its table has succeeded."""
+    later = OperationRow.__table__.alias().c
+    succeeded = exists().where(
+        later.table_name == OperationRow.table_name,
+        later.state.in_(FINISHED),
+        later.kind == OperationRow.kind,
+        later.number > OperationRow.number,
+    )
+    return and_(OperationRow.state == OperationState.FAILED, succeeded)
 
 
 def _chosen(

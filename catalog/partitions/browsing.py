@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -28,13 +28,14 @@ from sqlalchemy import (
 
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidRequestError
-from catalog.model import Partition, Table
+from catalog.model import Partition, PartitionState, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import NULL_VALUE, unpack_values
 from catalog.partitions.conditions import BY_ID, Conditions, piece
 from catalog.partitions.scanning import Scanner
+from catalog.partitions.spooling import Page, read_apart
 from catalog.storage import Storage
-from catalog.storage.bulk import among
+from catalog.storage.bulk import BATCH, among
 from catalog.storage.partition_rows import PartitionFactory, partition_query, partitions_in_order
 from catalog.storage.schema import DataFileRow, PartitionCheckRow, PartitionRow
 from catalog.tables.definitions import Definitions
@@ -154,15 +155,58 @@ class Browsing:
             raise InvalidRequestError(f"the offset {offset} is negative; give 0 or more")
         with self.storage.read() as connection:
             definition = self.definitions.get_hive_table(table, connection)
-            key = self._sort_key(connection, definition, sort)
             chosen, sums = self._summed(connection, definition, expression, only_bad=only_bad)
-            order = (key.desc() if descending else key.asc()).nulls_last()
-            last = PartitionRow.id.desc() if descending else PartitionRow.id
-            query = partition_query(definition).where(*chosen).order_by(order, last)
-            if sort == Sort.NEWEST:
-                query = partitions_in_order(definition, newest_first=descending).where(*chosen[1:])
+            query = self._in_order(connection, definition, chosen, sort, descending=descending)
             rows = connection.execute(query.offset(offset).limit(limit)).all()
         return PartitionPage(PartitionFactory(definition).make_all(rows), sums)
+
+    def ordered(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        sort: str = Sort.NEWEST,
+        descending: bool = True,
+        state: PartitionState | None = None,
+    ) -> Iterator[Partition]:
+        """Yield the partitions that match an expression, in an order of `page`.
+
+        Args:
+            state: VISIBLE for partitions visible to readers, QUARANTINED for hidden ones, None for both.
+
+        Raises:
+            InvalidRequestError: There is no such order.
+        """
+        definition = self.definitions.get_hive_table(table)
+
+        def read(connection: Connection) -> Iterator[Page]:
+            chosen = self.chosen(connection, definition, expression)
+            if state is not None:
+                chosen.append(PartitionRow.is_quarantined == (state is PartitionState.QUARANTINED))
+            query = self._in_order(connection, definition, chosen, sort, descending=descending)
+            with connection.execution_options(yield_per=BATCH).execute(query) as rows:
+                yield from rows.partitions()
+
+        make = PartitionFactory(definition).make_all
+        for rows in read_apart(self.storage, read):
+            yield from make(rows)
+
+    def _in_order(
+        self,
+        connection: Connection,
+        table: Table,
+        chosen: Sequence[ColumnElement[bool]],
+        sort: str,
+        *,
+        descending: bool,
+    ) -> Select[*tuple[Any, ...]]:
+        """Return the query of chosen partitions, whose first condition is that of the table."""
+        key = self._sort_key(connection, table, sort)
+        if sort == Sort.NEWEST:
+            return partitions_in_order(table, newest_first=descending).where(*chosen[1:])
+        order = (key.desc() if descending else key.asc()).nulls_last()
+        last = PartitionRow.id.desc() if descending else PartitionRow.id
+        return partition_query(table).where(*chosen).order_by(order, last)
 
     def _summed(
         self, connection: Connection, table: Table, expression: str | None, *, only_bad: bool

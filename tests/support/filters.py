@@ -195,7 +195,14 @@ def distinct(key_types: Sequence[str], rows: Sequence[tuple[str | None, ...]]) -
 def fits(given_: Given, row: Sequence[str | None]) -> bool:
     """Return whether all indexes of the table accept a partition."""
     indexed = {position for keys in given_.indexes for position in keys}
-    return all(position < len(row) and row[position] not in UNFIT[given_.key_types[position]] for position in indexed)
+    return all(position < len(row) for position in indexed) and is_fit(
+        [given_.key_types[position] for position in indexed], [row[position] for position in indexed]
+    )
+
+
+def is_fit(key_types: Sequence[str], row: Sequence[str | None]) -> bool:
+    """Return whether each value is one of its key's type."""
+    return all(value not in UNFIT[key_type] for key_type, value in zip(key_types, row, strict=True))
 
 
 # --- filters --------------------------------------------------------------------------------------------------------

@@ -123,6 +123,12 @@ class Remembered:
             threading.Thread(target=self._renew, args=(key, make), daemon=True).start()
         return result if is_shown else self._asked(key, make)
 
+    def age(self, key: Hashable) -> float | None:
+        """Return the age of the result that is shown, in seconds; None if none is kept."""
+        with self._lock:
+            kept = self._results.get(key)
+        return None if kept is None else time.monotonic() - kept[0]
+
     def _asked(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the result of a query, or that of the same query that another request has begun."""
         with self._lock:

@@ -90,7 +90,9 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
     known = [measured[table.id] for table in tables if table.id in measured]
     since = int(time.time() * 1000) - _DAY_MS
     running = catalog.operations.list(states=UNFINISHED, limit=_SHOWN)
-    failed = catalog.operations.list(states=(OperationState.FAILED,), since_ms=since, with_dry_runs=False, limit=_SHOWN)
+    failed = catalog.operations.list(
+        states=(OperationState.FAILED,), since_ms=since, with_dry_runs=False, with_overcome=False, limit=_SHOWN + 1
+    )
     loads = catalog.operations.list(kinds=(OperationKind.ADD_PARTITIONS,), since_ms=since, limit=_SHOWN)
     states = catalog.get_partition_index_states(table.full_name for table in tables)
     found = warnings(tables, measured)
@@ -104,6 +106,7 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
         partitions=sum(size.partitions for size in known),
         rows=sum(size.rows for size in known),
         size_bytes=sum(size.size_bytes for size in known),
+        counted_seconds_ago=sizes.age("all"),
         quarantined={table.full_name: measured[table.id].quarantined for table in tables if _is_held(measured, table)},
         failed_indexes=[
             (table, index)
@@ -112,7 +115,8 @@ def overview(request: Request, catalog: OpenCatalog, user: User) -> Response:
             if state is IndexState.FAILED
         ],
         running=running,
-        failed=failed,
+        failed=failed[:_SHOWN],
+        has_more_failed=len(failed) > _SHOWN,
         loads=loads,
         waiting=waiting_questions(user),
         small=[warned for warned in found if warned.reason == "small files"],

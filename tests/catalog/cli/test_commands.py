@@ -132,6 +132,17 @@ def test_partitions_are_limited_counted_and_chosen_by_state(quarantined: Catalog
     assert calve("tables", "--limit", "1").stdout.count(TABLE) == 1
 
 
+def test_partitions_are_listed_in_an_order(orders: Catalog) -> None:
+    newest = calve("partitions", TABLE, "--sort", "newest").stdout.splitlines()
+    assert sorted(newest) == sorted(calve("partitions", TABLE).stdout.splitlines())
+    assert calve("partitions", TABLE, "--ascending").stdout.splitlines() == newest[::-1]
+    by_country = calve("partitions", TABLE, "--sort", "country", "--limit", "3").stdout.splitlines()
+    assert [line.partition("/")[0] for line in by_country] == ["country=US"] * 3
+    refused = calve("partitions", TABLE, "--sort", "colour")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("InvalidRequestError: partitions cannot be sorted by 'colour'; sort them by")
+
+
 def test_partitions_are_dropped_by_a_filter_only(orders: Catalog) -> None:
     refused = calve("drop-partitions", TABLE)
     assert (refused.exit_code, "give either --where, or --all" in refused.stderr) == (2, True)

@@ -428,6 +428,26 @@ def test_loads_that_only_check_files_are_no_failures_to_attend_to(operations: Op
     assert [found.id for found in operations.list()] == ["other", "wet", "dry"]
 
 
+def test_failures_after_which_the_same_has_succeeded_are_overcome(catalog: Catalog, operations: Operations) -> None:
+    def end(name: str, table: str, kind: OperationKind, *, succeeds: bool) -> None:
+        operations.begin(name, kind, table)
+        if succeeds:
+            for state in (OperationState.RUNNING, OperationState.COMMITTED):
+                advance(catalog, name, state)
+        else:
+            operations.fail(name, "RUN_FAILED", "a file has a bad line")
+
+    load, build = OperationKind.ADD_PARTITIONS, OperationKind.BUILD_INDEX
+    end("overcome", "shop.a", load, succeeds=False)
+    end("of another kind", "shop.a", build, succeeds=False)
+    end("of another table", "shop.b", load, succeeds=False)
+    end("succeeded", "shop.a", load, succeeds=True)
+    end("after it", "shop.a", load, succeeds=False)
+    failed = operations.list(states=[OperationState.FAILED], with_overcome=False)
+    assert [operation.id for operation in failed] == ["after it", "of another table", "of another kind"]
+    assert len(operations.list(with_overcome=False)) == 4
+
+
 def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> None:
     ids = ["dag/run", "dag/run/shop.a", "dag/run/shop.b", "dag/run2", "dag/run2/shop.a", "Dag/run/shop.a", "dag_x/run"]
     for number, name in enumerate(ids):

@@ -15,7 +15,7 @@ from sqlalchemy import insert, update
 from catalog import Catalog, IndexDefinition, NewPartition, Partition, Table
 from catalog.datafiles.files import NewFile
 from catalog.errors import ExpressionError, IcebergTableError, InvalidRequestError, UnreadableMetadataError
-from catalog.model import Column
+from catalog.model import Column, PartitionState
 from catalog.partitions import browsing, conditions
 from catalog.partitions.browsing import PartitionSums
 from catalog.storage.schema import PartitionCheckRow, PartitionRow
@@ -116,6 +116,8 @@ def test_keys_are_sorted_as_their_types_are_and_nulls_are_last(catalog: Catalog,
 
     def listed(key: str, position: int, *, descending: bool) -> list[str | None]:
         page = catalog.browsing.page(flights.full_name, sort=key, descending=descending)
+        every = catalog.browsing.ordered(flights.full_name, sort=key, descending=descending)
+        assert list(every) == page.partitions
         return values_of(page.partitions, position)
 
     assert listed("origin", 0, descending=False) == ["B", "a", "b", "ä", None]
@@ -146,6 +148,22 @@ def test_pages_are_sorted_by_measures_and_cut(catalog: Catalog, flights: Table) 
     assert listed("file_bytes") == ["0", "2", "1", "3"]
     assert listed("newest") == ["3", "2", "1", "0"]
     assert listed("newest", offset=1, limit=2) == ["2", "1"]
+
+
+def test_partitions_in_an_order_are_filtered_and_chosen_by_state(catalog: Catalog, flights: Table) -> None:
+    add(catalog, flights, *(NewPartition((origin, str(year), None)) for origin in "ab" for year in (1, 2)))
+    hide(catalog, [next(catalog.get_partitions(flights.full_name, "origin = 'a' and year = 1")).id])
+
+    def listed(expression: str | None, state: PartitionState | None, sort: str = "newest") -> list[tuple[str, str]]:
+        found = catalog.browsing.ordered(flights.full_name, expression, sort=sort, state=state)
+        return [(str(partition.values[0]), str(partition.values[1])) for partition in found]
+
+    assert listed(None, None) == [("b", "2"), ("b", "1"), ("a", "2"), ("a", "1")]
+    assert listed("year = 1", PartitionState.VISIBLE) == [("b", "1")]
+    assert listed("year = 1", None, "origin") == [("b", "1"), ("a", "1")]
+    assert listed(None, PartitionState.QUARANTINED) == [("a", "1")]
+    with pytest.raises(InvalidRequestError, match="cannot be sorted by 'colour'"):
+        listed(None, None, "colour")
 
 
 def test_bad_partitions_are_quarantined_or_failed_their_check(catalog: Catalog, flights: Table) -> None:
