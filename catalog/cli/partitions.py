@@ -22,7 +22,6 @@ from catalog.cli.arguments import (
 )
 from catalog.cli.output import print_table
 from catalog.model import Partition, PartitionState, Table
-from catalog.partitions.browsing import Sort
 
 _STATES = {"visible": PartitionState.VISIBLE, "quarantined": PartitionState.QUARANTINED, "all": None}
 
@@ -41,6 +40,7 @@ _STATES = {"visible": PartitionState.VISIBLE, "quarantined": PartitionState.QUAR
 )
 @click.option(
     "--sort",
+    metavar="ORDER",
     help="List in an order: newest, rows, bytes, files, file_bytes (the mean size of a file) or a partition key.",
 )
 @click.option("--ascending", is_flag=True, help="List the least or the oldest first, not the greatest or the newest.")
@@ -73,9 +73,7 @@ def partitions(
                 f"{table} has a scheme, whose order its partitions have; leave out --sort, --ascending"
             )
         if sort is not None or ascending:
-            found = catalog.browsing.ordered(
-                table, expression, sort=sort or Sort.NEWEST, descending=not ascending, state=wanted
-            )
+            found = catalog.browsing.ordered(table, expression, sort=sort, descending=not ascending, state=wanted)
         elif definition.scheme is not None:
             found = catalog.scheme_partitions(table, expression)
         else:

@@ -165,13 +165,14 @@ class Browsing:
         table: str,
         expression: str | None = None,
         *,
-        sort: str = Sort.NEWEST,
+        sort: str | None = None,
         descending: bool = True,
         state: PartitionState | None = None,
     ) -> Iterator[Partition]:
         """Yield the partitions that match an expression, in an order of `page`.
 
         Args:
+            sort: As of `page`; None is the newest.
             state: VISIBLE for partitions visible to readers, QUARANTINED for hidden ones, None for both.
 
         Raises:
@@ -183,7 +184,7 @@ class Browsing:
             chosen = self.chosen(connection, definition, expression)
             if state is not None:
                 chosen.append(PartitionRow.is_quarantined == (state is PartitionState.QUARANTINED))
-            query = self._in_order(connection, definition, chosen, sort, descending=descending)
+            query = self._in_order(connection, definition, chosen, sort or Sort.NEWEST, descending=descending)
             with connection.execution_options(yield_per=BATCH).execute(query) as rows:
                 yield from rows.partitions()
 
