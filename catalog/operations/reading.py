@@ -88,7 +88,7 @@ class JournalReader:
             with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`), and loads that only
                 check files.
             with_overcome: Whether to include failures after which an operation of the same kind on the same table has
-                succeeded.
+                succeeded, or has failed, too.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -98,7 +98,7 @@ class JournalReader:
         if before is not None:
             query = query.where(OperationRow.number < before)
         if not with_dry_runs:
-            query = query.where(func.coalesce(OperationRow.failure_code, "") != DRY_RUN, ~_is_dry_load())
+            query = query.where(~_is_dry_run(OperationRow))
         if not with_overcome:
             query = query.where(~_is_overcome())
         if search:
@@ -147,22 +147,27 @@ class JournalReader:
             return [to_operation(row) for row in connection.execute(query)]
 
 
-def _is_dry_load() -> ColumnElement[bool]:
-    """Return the condition that an operation is a load that only checks files."""
-    asked: ColumnElement[Any] = OperationRow.request["settings"]["request"]["dry_run"].as_boolean()
-    return func.coalesce(asked, False)
+def _is_dry_run(row: Any) -> ColumnElement[bool]:
+    """Return the condition that an operation is the plan of a dry run, or a load that only checks files.
+
+    Args:
+        row: `OperationRow`, or the columns of an alias of its table.
+    """
+    only_checks: ColumnElement[Any] = row.request["settings"]["request"]["dry_run"].as_boolean()
+    return or_(func.coalesce(row.failure_code, "") == DRY_RUN, func.coalesce(only_checks, False))
 
 
 def _is_overcome() -> ColumnElement[bool]:
-    """Return the condition that an operation has failed, and a later one of its kind on its table has succeeded."""
+    """Return the condition that an operation has failed, and a later one of its kind on its table has ended."""
     later = OperationRow.__table__.alias().c
-    succeeded = exists().where(
+    ended = exists().where(
         later.table_name == OperationRow.table_name,
-        later.state.in_(FINISHED),
+        later.state.in_((*FINISHED, OperationState.FAILED)),
         later.kind == OperationRow.kind,
         later.number > OperationRow.number,
+        ~_is_dry_run(later),
     )
-    return and_(OperationRow.state == OperationState.FAILED, succeeded)
+    return and_(OperationRow.state == OperationState.FAILED, ended)
 
 
 def _chosen(
@@ -171,5 +176,7 @@ def _chosen(
     if states:
         yield OperationRow.state.in_(states)
     if table is not None:
-        is_its = OperationRow.table_id == find_table_id(connection, table)
-        yield or_(OperationRow.table_name == str(TableName.parse(table)), is_its)
+        was_its = OperationRow.table_name == str(TableName.parse(table))
+        # Operations on tables that did not exist yet have no id, either.
+        table_id = find_table_id(connection, table)
+        yield was_its if table_id is None else or_(was_its, OperationRow.table_id == table_id)

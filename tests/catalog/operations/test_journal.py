@@ -428,7 +428,7 @@ def test_loads_that_only_check_files_are_no_failures_to_attend_to(operations: Op
     assert [found.id for found in operations.list()] == ["other", "wet", "dry"]
 
 
-def test_failures_after_which_the_same_has_succeeded_are_overcome(catalog: Catalog, operations: Operations) -> None:
+def test_failures_after_which_the_same_has_ended_again_are_overcome(catalog: Catalog, operations: Operations) -> None:
     def end(name: str, table: str, kind: OperationKind, *, succeeds: bool) -> None:
         operations.begin(name, kind, table)
         if succeeds:
@@ -442,10 +442,17 @@ def test_failures_after_which_the_same_has_succeeded_are_overcome(catalog: Catal
     end("of another kind", "shop.a", build, succeeds=False)
     end("of another table", "shop.b", load, succeeds=False)
     end("succeeded", "shop.a", load, succeeds=True)
-    end("after it", "shop.a", load, succeeds=False)
-    failed = operations.list(states=[OperationState.FAILED], with_overcome=False)
-    assert [operation.id for operation in failed] == ["after it", "of another table", "of another kind"]
-    assert len(operations.list(with_overcome=False)) == 4
+    end("first after it", "shop.a", load, succeeds=False)
+    end("last", "shop.a", load, succeeds=False)
+    operations.begin("dry", load, "shop.a", {"settings": {"request": {"dry_run": True}}})
+    operations.fail("dry", "RUN_FAILED", "a file has a bad line")
+    failed = operations.list(states=[OperationState.FAILED], with_overcome=False, with_dry_runs=False)
+    assert [operation.id for operation in failed] == ["last", "of another table", "of another kind"]
+    assert [found.id for found in operations.list(with_overcome=False, kinds=[load], table="shop.a")] == [
+        "dry",
+        "last",
+        "succeeded",
+    ]
 
 
 def test_the_operations_of_a_run_are_found_by_its_id(operations: Operations) -> None:
