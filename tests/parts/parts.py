@@ -33,6 +33,7 @@ def _split(title: str, paths: Sequence[str], *keywords: str) -> list[Part]:
 
 _CATALOG = "tests/catalog/"
 _SPARK = "tests/spark_jobs/"
+_CHANGING = f"{_SPARK}changing"
 _STACK = "tests/end_to_end/"
 
 
@@ -64,7 +65,9 @@ _IN_ORDER = [
     Part("runs of DAGs in the process", ("tests/dags/runs",)),
     Part("set-up, documentation, benchmarks", ("tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts")),
     Part("Spark: sources", ("tests/spark_jobs/reading",)),
-    Part("Spark: changed rows", ("tests/spark_jobs/changing",)),
+    Part("Spark: changed rows", (_CHANGING,)),
+    Part("Spark: changed rows, beside commits of engines", (f"{_CHANGING}/test_commits_between.py",)),
+    Part("Spark: changed rows, killed", (f"{_CHANGING}/test_killed_changes.py",)),
     Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
     Part(
         "Spark: random sequences, engines, killed operations",
