@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
+from catalog.errors.wording import first_of
 from catalog.files.filesystem import Folder
 from catalog.migration.migrations import STAGE
 from catalog.model import FileFormat, Partition, PartitionState
@@ -237,8 +238,7 @@ class _Both:
         for difference in comparison.differences:
             where = f"partition {partition_path(self.keys, difference.values)}: " if self.keys else ""
             parts = list(difference.describe(self._columns, _NAMES))
-            more = f", and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-            yield f"{where}{', '.join(parts[:_SHOWN])}{more}"
+            yield f"{where}{first_of(parts, _SHOWN)}"
         if comparison.difference_count > len(comparison.differences):
             yield f"and {comparison.difference_count - len(comparison.differences):,} more partitions"
 

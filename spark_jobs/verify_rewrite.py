@@ -21,6 +21,7 @@ from catalog import Catalog
 from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.manifest import read_manifest
 from catalog.errors import VerificationFailedError
+from catalog.errors.wording import first_of
 from catalog.model import Table
 from catalog.operations.job_requests import VerifyRewriteJob
 from catalog.rebalancing.planning import RebalancePlan
@@ -160,11 +161,10 @@ def _reading_errors(table: Table) -> Iterator[None]:
 def _compare(plan: RebalancePlan, digests: dict[int, tuple[Digest, Digest]]) -> None:
     problems = list(_differences(plan, digests))
     if problems:
-        more = f"; and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
         raise VerificationFailedError(
             f"table {plan.table.full_name}: the new files of {plan.change} do not have the rows of the old ones: "
-            f"{'; '.join(problems[:_SHOWN])}{more}. Nothing was changed. Run the operation again; if it fails again, "
-            "check whether the old files can be read"
+            f"{first_of(problems, _SHOWN, separator='; ')}. Nothing was changed. Run the operation again; if it fails "
+            "again, check whether the old files can be read"
         )
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from catalog.errors.base import ConflictError, InvalidRequestError, NotFoundError
 from catalog.errors.operations import PlanConflictError
+from catalog.errors.wording import first_of
 
 
 @dataclass(frozen=True)
@@ -217,11 +218,10 @@ class UnusableFilesError(MigrationRefusedError):
         """
         self.problems = tuple(problems)
         count = len(problems) if count is None else count
-        shown = "; ".join(map(str, problems[:10]))
-        more = f"; and {count - 10:,} more" if count > 10 else ""
+        shown = first_of(problems, 10, count=count, separator="; ")
         super().__init__(
-            f"table {table}: {count:,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
-            "changed. Move them out of the table's folder, or skip those that are empty or of another format"
+            f"table {table}: {count:,} file(s) cannot be part of an Iceberg table: {shown}. Nothing was changed. Move "
+            "them out of the table's folder, or skip those that are empty or of another format"
         )
 
 

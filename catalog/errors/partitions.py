@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from catalog.errors.base import InvalidRequestError
+from catalog.errors.wording import first_of
 
 
 class PartitionValueError(InvalidRequestError):
@@ -100,10 +101,8 @@ class InvalidPartitionError(InvalidRequestError):
         self.refused = tuple(refused)
         count = len(self.refused) if count is None else count
         if reason is None:
-            shown = "; ".join(str(problem) for problem in self.refused[:10])
-            more = f"; and {count - 10:,} more" if count > 10 else ""
             reason = (
-                f"{count:,} partition(s) refused: {shown}{more}. "
+                f"{count:,} partition(s) refused: {first_of(self.refused, 10, count=count, separator='; ')}. "
                 "Nothing was added. Correct the values, or ask for the valid ones only"
             )
         super().__init__(f"table {table}: {reason}")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from catalog.errors.wording import first_of
 from catalog.model import Table
 
 SHOWN = 10
@@ -96,8 +97,7 @@ class Finding:
     @property
     def places(self) -> str:
         """The first places, and the number of the others."""
-        more = f" and {self.count - len(self.where):,} more" if self.count > len(self.where) > 0 else ""
-        return f"{', '.join(self.where)}{more}"
+        return first_of(self.where, SHOWN, count=self.count) if self.where else ""
 
     def __str__(self) -> str:
         """Return the finding as one line."""

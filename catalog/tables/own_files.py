@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from catalog.errors.wording import first_of
 from catalog.files.filesystem import Folder, in_parallel
 
 SHOWN = 5
@@ -131,8 +132,7 @@ class PurgedFiles:
 
     def __str__(self) -> str:
         """Return a phrase for messages about the files that stay."""
-        more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
-        return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
+        return f"{self.count:,} file(s) that Calve did not write: {first_of(self.first, SHOWN, count=self.count)}"
 
 
 def delete_own_files(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import WrongFieldError
+from catalog.errors.wording import first_of
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 
@@ -58,7 +59,7 @@ def matching_tables(tables: Iterable[Table], wanted: Sequence[str], field: str) 
         pattern = _compiled(text)
         matches = [name for name in names if pattern.fullmatch(name)]
         if not matches:
-            raise WrongFieldError(field, f"no table matches {text!r}; existing tables: {_some(names)}")
+            raise WrongFieldError(field, f"no table matches {text!r}; existing tables: {first_of(names, 5) or 'none'}")
         for name in matches:
             selected.setdefault(name, False)
     return selected
@@ -80,7 +81,3 @@ def hive_pattern(text: str | None) -> Callable[[str], bool]:
 def _compiled(text: str) -> re.Pattern[str]:
     escaped = re.escape(text.strip().lower())
     return re.compile(escaped.replace(r"\*", r"[^.]*").replace(r"\?", r"[^.]"))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "") if names else "none"

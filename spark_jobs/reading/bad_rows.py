@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from catalog.errors import RefusedPartition, SourceFileError
+from catalog.errors.wording import first_of
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.encodings import encoding_of, open_text
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document
@@ -116,11 +117,10 @@ def unreadable_lines(source: Source, count: int | None = None) -> SourceFileErro
     Args:
         count: The number of all of them, if it is known.
     """
-    shown = bad_rows(source)
-    more = f"; and {count - len(shown):,} more" if count is not None and count > len(shown) else ""
+    shown = first_of(bad_rows(source), MOST_SHOWN, count=count, separator="; ")
     return SourceFileError(
-        f"source lines cannot be read as rows: {'; '.join(map(str, shown))}{more}. Nothing was loaded. Correct these "
-        "lines, or the types and options of the table's entry"
+        f"source lines cannot be read as rows: {shown}. Nothing was loaded. Correct these lines, or the types and "
+        "options of the table's entry"
     )
 
 

@@ -337,6 +337,7 @@ class ReportQuarantineOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Count the partitions, which may have been released since."""
         from catalog import PartitionState
+        from catalog.errors.wording import first_of
 
         with open_catalog() as catalog:
             operation = catalog.operations.find(self.operation_id)
@@ -348,10 +349,9 @@ class ReportQuarantineOperator(BaseOperator):
                 for partition in catalog.operation_partitions(self.operation_id)
                 if partition.state is PartitionState.QUARANTINED
             ]
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
         raise AirflowFailException(
             f"QUARANTINED: {len(names):,} partition(s) of {table.full_name} failed their quality checks, and no reader "
-            f"sees them: {', '.join(names[:_SHOWN])}{more}. The others are loaded. See why: calve quarantine "
+            f"sees them: {first_of(names, _SHOWN)}. The others are loaded. See why: calve quarantine "
             f"{table.full_name}; then release them with --release --reason, or drop them"
         )
 

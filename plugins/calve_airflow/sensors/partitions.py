@@ -148,9 +148,10 @@ class PartitionSensor(WaitingSensor):
 
 def _told(catalog: Catalog, question: AwaitedPartitions, state: AwaitedState | CatalogError) -> str:
     """Return the state for people, with the first partitions that are not ready, if they are named."""
+    from catalog.errors.wording import first_of
+
     text = f"{question.table}: {state}"
     single = [replace(question, names=(name,), at_least=1) for name in question.names]
     states = catalog.waits.look(single)
     left = [part.names[0] for part in single if not getattr(states[part], "is_ready", False)]
-    more = f" and {len(left) - _SHOWN:,} more" if len(left) > _SHOWN else ""
-    return text + (f" ({', '.join(left[:_SHOWN])}{more})" if left else "")
+    return f"{text} ({first_of(left, _SHOWN)})" if left else text

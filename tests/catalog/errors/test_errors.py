@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,7 @@ from catalog.errors import (
     UnusableFilesError,
     WrongFieldError,
 )
+from catalog.errors.wording import first_of
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
 
@@ -148,3 +150,20 @@ def test_an_encrypted_partition_is_named_with_the_property_that_says_so() -> Non
     assert "'n=1'" in str(refused)
     assert "has_encrypted_data" in str(refused)
     assert "ENCRYPTED_PARTITION_ERROR" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("items", "most", "more", "expected"),
+    [
+        (["a"], 1, {}, "a"),
+        (["a", "b", "c"], 2, {}, "a, b and 1 more"),
+        (["a", "b"], 5, {"count": 1_002}, "a, b and 1,000 more"),
+        (["a", "b"], 5, {"count": 2, "separator": "; "}, "a; b"),
+        (["a", "b", "c"], 2, {"separator": "; "}, "a; b; and 1 more"),
+        ([], 3, {}, ""),
+    ],
+)
+def test_the_first_items_are_followed_by_the_number_of_the_others(
+    items: list[str], most: int, more: dict[str, Any], expected: str
+) -> None:
+    assert first_of(items, most, **more) == expected
