@@ -7,6 +7,7 @@ are kept may be too many, never too few.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from sqlalchemy import and_, delete, insert, select
@@ -24,6 +25,7 @@ _MOST_FOLDERS = 100
 _BUCKET = len("//")
 """The number of slashes in the shortest folder that is kept, a bucket."""
 
+_USER = re.compile(r"^((?:s3[an]?|gs|https?|hdfs|webhdfs)://)[^/@]*@", re.IGNORECASE)
 _LOCK = "calve iceberg places"
 _NAMES = ("catalog_name", "table_namespace", "table_name")
 
@@ -117,7 +119,8 @@ def _folders_outside(paths: Iterable[str], own: str) -> Iterator[str]:
     """Yield the folders of files that are not in a table's own folder."""
     for path in paths:
         if not is_within(reach_key(path), own):
-            yield path.rpartition("/")[0]
+            # Another user's name and password is no other place.
+            yield _USER.sub(r"\1", path.rpartition("/")[0])
 
 
 def _keep(storage: Storage, places: dict[Pointer, _Places]) -> None:

@@ -25,7 +25,7 @@ from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import OperationRow, PartitionRow
 from catalog.tables.definitions import Definitions
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import delete_own_files
+from catalog.tables.own_files import delete_own_files, is_linked
 from catalog.tables.purging import refuse_needed_files, refuse_reached_folders
 
 _BATCH = 100
@@ -154,6 +154,11 @@ def _refuse_shared(connection: Connection, table: Table, rows: Sequence[Row[Any]
 
 
 def _empty(connection: Connection, table: Table, folders: Sequence[str]) -> None:
+    for folder in filter(is_linked, folders):
+        raise UnsupportedChangeError(
+            f"{folder} is behind a symbolic link, where files are not deleted; replace the link by a folder, or drop "
+            "the partition"
+        )
     kept: dict[str, list[str]] = {folder: [] for folder in folders}
     for near in neighbours(connection, folders):
         if near.path:

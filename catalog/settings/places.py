@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -89,7 +89,8 @@ def _find_outside(locations: Sequence[str], field: str = "location") -> Iterator
     for location in locations:
         if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
             reason = "is outside all allowed folders; use a folder below the warehouse, or ask an administrator to"
-            error = LocationNotAllowedError(f"{field} {location!r} {reason} add the folder to {LOCATIONS}")
+            shown = without_credentials(location)
+            error = LocationNotAllowedError(f"{field} {shown!r} {reason} add the folder to {LOCATIONS}")
             yield location, error
 
 
@@ -171,12 +172,12 @@ def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
 def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str, CatalogError]]:
     """Yield the partition locations that are not allowed, each with its error.
 
-    A location inside the table's is allowed, without access to the disk.
+    A location inside the table's is allowed, unless symbolic links on a local disk may lead elsewhere.
 
     Args:
         locations: As `catalog.tables.normalising.normalise_location` returns them.
     """
-    outside = []
+    outside, is_link = [], cache(os.path.islink)
     for location in locations:
         try:
             # Below the table's folder are only the partition's values, whose escaped characters may look like options.
@@ -185,9 +186,18 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
         except InvalidLocationError as error:
             yield location, error
             continue
-        if not is_plainly_within(location, table.location):
+        if not is_plainly_within(location, table.location) or any(
+            map(is_link, _folders_below(location, table.location))
+        ):
             outside.append(location)
     yield from _find_outside(outside)
+
+
+def _folders_below(location: str, folder: str) -> Iterator[str]:
+    """Yield a location, and the folders between it and a folder that it is in; none of an object store."""
+    while is_local(folder) and len(location := location.rstrip("/")) > len(folder):
+        yield location
+        location = location.rpartition("/")[0]
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:

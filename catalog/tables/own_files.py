@@ -9,6 +9,7 @@ and so do files in folders named after another catalog (`catalog.operations.atte
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from catalog.errors.wording import first_of
 from catalog.files.filesystem import Folder, in_parallel
+from catalog.files.locations import comparable, is_local
 
 SHOWN = 5
 """The maximum number of others' files that a message names."""
@@ -140,7 +142,8 @@ def delete_own_files(
 ) -> PurgedFiles:
     """Delete the files in a folder that this catalog wrote, and then the empty folders, including the folder itself.
 
-    Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed.
+    Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed; behind one
+    (`is_linked`), nothing is deleted.
 
     Args:
         catalog: The catalog's `Storage.identity`; None to delete the files of all writers (`ALL_FILES`).
@@ -154,7 +157,19 @@ def delete_own_files(
     Raises:
         OSError, ValueError: The file system refused.
     """
+    if is_linked(location):
+        return PurgedFiles(1, (location,))
     return _Deletion(Folder(location), catalog, frozenset(kept), may_go_on).run()
+
+
+def is_linked(location: str) -> bool:
+    """Return whether a local partition's folder, or one of those that it is in, is a symbolic link."""
+    path = comparable(location)
+    while is_local(path) and "=" in path.rpartition("/")[2]:
+        if os.path.islink(path):
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
 class _Contents(NamedTuple):

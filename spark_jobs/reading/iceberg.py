@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +13,11 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError
-from catalog.files.locations import comparable
+from catalog.files.locations import comparable, is_local
 from catalog.iceberg.pointers import require_metadata
 from catalog.settings.environment import ICEBERG_PACKAGE
 from catalog.settings.places import allows_everything, require_files
+from catalog.storage.bulk import batched
 from spark_jobs.reading.files import read_data_files, table_schema
 from spark_jobs.reading.filters import statistics_sql
 from spark_jobs.reading.paths import quoted, spark_path
@@ -68,14 +70,35 @@ def _require_in_folders(
     metadata = require_allowed_metadata(metadata_location, folders, all_snapshots=is_of_all)
     if metadata.current_snapshot_id is None or (metadata_table is not None and _WITHOUT_ROWS.fullmatch(metadata_table)):
         return
-    path = f.col("file_path")
+    path = f.regexp_replace("file_path", "^file:/+", "/").alias("path")
     files = read_metadata_file(spark, metadata_location, "files").select(path)
+    # A path may have line breaks, too.
+    of_files = files.select(f.regexp_extract("path", "(?s)^(.*)/", 1).alias("folder")).distinct()
     location = comparable(table.location)
-    is_inside = f.regexp_replace(path, "^file:/+", "/").startswith(f"{location}/") & ~path.rlike(r"/\.\.?/")
-    others = files.where(~is_inside).select(f.regexp_extract(path, "^(.*)/", 1).alias("folder")).distinct()
+    if not is_local(location):
+        # Only folders of local disks may be links.
+        is_inside = f.concat("folder", f.lit("/")).startswith(f"{location}/") & ~f.col("folder").rlike(r"/\.\.?(/|\z)")
+        of_files = of_files.where(~is_inside)
     field = f"table {table.full_name}, which another engine has changed: folder of a file"
-    for row in others.toLocalIterator():
+    links = list[str]()
+    for row in of_files.toLocalIterator():
         require_files([row.folder], folders, field)
+        links += _links_in(row.folder)
+    for batch in batched(links):
+        linked = files.where(f.col("path").isin(batch))
+        require_files([row.path for row in linked.toLocalIterator()], folders, field.replace("folder of a", "a"))
+
+
+def _links_in(folder: str) -> Iterator[str]:
+    """Yield the paths of the symbolic links in a local folder; none of others."""
+    if not is_local(folder):
+        return
+    try:
+        with os.scandir(folder) as entries:
+            yield from (f"{folder}/{entry.name}" for entry in entries if entry.is_symlink())
+    except OSError:
+        # Reading the files says why.
+        return
 
 
 def read_metadata_file(

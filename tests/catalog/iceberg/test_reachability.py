@@ -24,6 +24,7 @@ from catalog.migration.requests import MigrationRequest
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from tests.catalog.migration.test_migrations import make_old, metadata_files
+from tests.support.foreign_files import commit_path, write_secret
 from tests.support.iceberg_tables import (
     COLUMNS,
     NAME,
@@ -191,6 +192,21 @@ def test_files_that_an_engine_has_added_to_an_iceberg_table_are_not_purged(
         catalog.drop_table(NAME, purge=True)
     assert Path(path).exists()
     assert catalog.get_table(NAME) == table
+
+
+def test_files_behind_links_are_not_purged(catalog: Catalog, catalog_url: str, tmp_path: Path) -> None:
+    secret = write_secret(tmp_path / "foreign" / "secret.parquet")
+    catalog.create_database("lake")
+    make_iceberg(catalog_url, "lake.linked", f"{tmp_path}/linked", [write_rows(f"{tmp_path}/linked/data", [1])])
+    links = {"folder": secret.parent, "file.parquet": secret}
+    for name, target in links.items():
+        (tmp_path / "linked" / "data" / name).symlink_to(target)
+    with sql_catalog(catalog_url) as iceberg:
+        for path in ("folder/secret.parquet", "file.parquet"):
+            commit_path(iceberg.load_table("lake.linked"), f"{tmp_path}/linked/data/{path}", secret.stat().st_size)
+    catalog.drop_table("lake.linked", purge=True)
+    assert secret.exists()
+    assert sorted(path.name for path in (tmp_path / "linked").rglob("*")) == ["data", "file.parquet", "folder"]
 
 
 @pytest.fixture

@@ -66,6 +66,19 @@ def test_a_location_below_an_allowed_folder_is_allowed(warehouse: Path, location
     require_location(location.format(warehouse=warehouse))
 
 
+@on_sqlite
+def test_a_partition_may_not_be_behind_a_link_in_its_tables_folder(catalog: Catalog, warehouse: Path) -> None:
+    table = catalog.create_table("demo.linked", columns=[("v", "int")], partition_keys=[("k", "int")])
+    root = Path(table.location)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "link").symlink_to(warehouse.parent / "foreign")
+    (root / "inside").symlink_to(root)
+    for location in (f"{root}/link", f"{root}/link/x/y", f"{root}/inside/link"):
+        with pytest.raises(LocationNotAllowedError, match="is outside all allowed folders"):
+            catalog.add_partitions(table.full_name, [NewPartition(("1",), location)])
+    catalog.add_partitions(table.full_name, [NewPartition(("2",), f"{root}/other")])
+
+
 FOREIGN = [
     "{warehouse}/../foreign",
     "{warehouse}2",

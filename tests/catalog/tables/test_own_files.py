@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from catalog import Catalog, NewPartition
-from catalog.errors import CatalogError
+from catalog.doors.entries import Entries
+from catalog.errors import CatalogError, UnsupportedChangeError
 from catalog.model import TableKind
+from catalog.model.identifiers import TableName
 from catalog.statements.engine import Engine
 from catalog.statements.session import Session
 from tests.support.written_files import SPARK_NAME, own_name
@@ -160,6 +162,24 @@ def test_purge_of_a_table_leaves_and_names_the_files_of_others(
         f"k=1/{SPARK_NAME}",
         "k=3/theirs.orc",
     ]
+    assert elsewhere.exists()
+
+
+@pytest.mark.parametrize("linked", ["k=1", "k=1/n=1"])
+def test_files_of_a_partition_behind_a_link_stay(
+    session: Session, catalog: Catalog, tmp_path: Path, linked: str
+) -> None:
+    session.execute("CREATE TABLE two (v int) PARTITIONED BY (k int, n int)")
+    root = Path(catalog.get_table("shop.two").location)
+    link = root / linked
+    elsewhere = put(tmp_path / "elsewhere" / ("n=1" if linked == "k=1" else "") / "theirs.parquet")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    session.execute("ALTER TABLE two ADD PARTITION (k=1, n=1)")
+    with pytest.raises(UnsupportedChangeError, match="is behind a symbolic link"):
+        Entries(catalog).truncate(TableName("shop", "two"), [("1", "1")])
+    session.execute("ALTER TABLE two DROP PARTITION (k=1, n=1) PURGE")
+    assert list(catalog.get_partitions("shop.two")) == []
     assert elsewhere.exists()
 
 
