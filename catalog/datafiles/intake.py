@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from catalog.errors import (
     ConflictError,
     InvalidRequestError,
     LocationNotAllowedError,
+    UnreadableMetadataError,
     UnsupportedCommitError,
 )
 from catalog.files.locations import complete_path
@@ -191,7 +192,9 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     from catalog.iceberg.differences import Versions
     from catalog.iceberg.named_files import UnreadableFileError
 
-    ensure_recorded(connection, table)
+    with suppress(UnreadableMetadataError):
+        # Without it, files are compared below.
+        ensure_recorded(connection, table)
     versions = Versions(table.published_location, live)
     with translated_errors(table):
         recorded = nearest_recorded(connection, table, versions.lineage)

@@ -45,7 +45,12 @@ def location_key(location: str) -> bytes:
         path = posixpath.normpath(f"/{path}").lstrip("/")
         root = _root(scheme, authority)
         return f"{root}{path}/".encode() if path else root.encode()
-    return f"{os.path.realpath(_LOCAL.sub('/', location, count=1)).rstrip('/')}/".encode()
+    return f"{_real_path(_LOCAL.sub('/', location, count=1)).rstrip('/')}/".encode()
+
+
+def _real_path(path: str) -> str:
+    """Return an absolute local path without links; that of a name which no disk can have, because of a NUL, too."""
+    return posixpath.normpath(posixpath.join(os.getcwd(), path)) if "\0" in path else os.path.realpath(path)
 
 
 def strict_key(location: str) -> bytes:
@@ -278,12 +283,12 @@ def reach_key(location: str) -> str:
         return f"{_root(remote[1], remote[2])}{posixpath.normpath(f'/{remote[3]}').lstrip('/')}".rstrip("/")
     folder, _, name = re.sub("^//", "/", location).rpartition("/")
     path = f"{_real_folder(folder)}/{name}"
-    return os.path.realpath(path) if os.path.islink(path) else path
+    return _real_path(path) if os.path.islink(path) else path
 
 
 @lru_cache(maxsize=1_024)
 def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder).rstrip("/") if folder else ""
+    return _real_path(folder).rstrip("/") if folder else ""
 
 
 def folders_above(key: str) -> Iterator[str]:

@@ -154,6 +154,9 @@ def configure(spark: SparkSession) -> SparkSession:
     # With pruning, Spark does not detect lines with missing or unreadable fields.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    # Literals of filters reach the readers of files as the days and instants that they are: as Java's older classes,
+    # those of the ten days in October 1582 that these do not have become others.
+    spark.conf.set("spark.sql.datetime.java8API.enabled", "true")
     # Strings such as `${env:PASSWORD}` in statements and values are data, which Spark must not substitute.
     spark.conf.set("spark.sql.variable.substitute", "false")
     # A task writes its files one after another, and on S3 waits for each: so also many small files need several tasks.

@@ -145,3 +145,17 @@ def test_source_files_are_loaded_as_by_the_dag(
     assert [row[0] for row in check(iceberg_spark, duck, catalog)] == [1, 2, 3, 4, 6]
     hidden = [each.values for each in catalog.get_partitions(TABLE, state=PartitionState.QUARANTINED)]
     assert hidden == [("US", "8")]
+
+
+@pytest.mark.parametrize("stored", ["ICEBERG", "PARQUET"])
+def test_days_that_the_julian_calendar_does_not_have_are_found_and_deleted(
+    session: Session, iceberg_spark: SparkSession, stored: str
+) -> None:
+    session.execute(f"CREATE TABLE gap (id int, d date, at timestamp) PARTITIONED BY (k date) STORED AS {stored}")
+    row = "DATE '1582-10-10', TIMESTAMP '1582-10-10 00:00:00', DATE '1582-10-10'"
+    session.execute(f"INSERT INTO gap VALUES (1, {row}), (2, DATE '1582-10-15', NULL, DATE '1582-10-15')")
+    conditions = ("d = DATE '1582-10-10'", "k = DATE '1582-10-10'", "at = TIMESTAMP '1582-10-10 00:00:00'")
+    for condition in conditions:
+        assert [row[0] for row in session.execute(f"SELECT id FROM gap WHERE {condition}").rows] == [1], condition
+    session.execute(f"DELETE FROM gap WHERE {conditions[0]}")
+    assert [row[0] for row in session.execute("SELECT id FROM gap").rows] == [2]

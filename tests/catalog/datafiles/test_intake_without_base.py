@@ -12,8 +12,11 @@ from catalog import Catalog
 from catalog.errors import UnsupportedCommitError
 from tests.catalog.datafiles.test_intake import TABLE, append, engine, rows
 from tests.catalog.datafiles.test_intake import ranges as ranges
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import contents, load
+from tests.support.partition_files import check_partitions
 from tests.support.published import check_published, published
+from tests.support.written_files import hashed_table
 
 pytestmark = pytest.mark.smoke
 
@@ -89,6 +92,29 @@ def test_the_setting_that_deletes_former_metadata_does_not_disturb(
     assert contents(catalog, TABLE)[1] == sorted([0, 0, 1, 1, 2, 2, 3, *range(10)])
     check_published(catalog, TABLE)
     assert catalog.vacuum(TABLE).problems == ()
+
+
+@pytest.mark.parametrize("kind", ["stored as Iceberg", "scheme"])
+def test_metadata_of_a_table_that_only_engines_have_written_may_be_deleted(
+    catalog: Catalog, catalog_url: str, kind: str
+) -> None:
+    if kind == "scheme":
+        hashed_table(catalog, "demo.new")
+    else:
+        catalog.create_table("demo.new", columns=[("v", "int")], partition_keys=[("c", "int")], format="iceberg")
+    before = published(catalog, "demo.new").metadata_location
+    settings = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table("demo.new")
+        with table.transaction() as transaction:
+            transaction.set_properties(settings)
+        fields = table.schema().as_arrow()
+        for value in range(3):
+            table.append(pa.table({field.name: pa.array([value], field.type) for field in fields}, schema=fields))
+    assert not Path(before).exists()
+    catalog.get_table("demo.new", is_strict=True)
+    (check_published if kind == "scheme" else check_partitions)(catalog, "demo.new")
+    assert catalog.vacuum("demo.new").problems == ()
 
 
 def test_a_refusal_does_not_name_an_expired_snapshot(
