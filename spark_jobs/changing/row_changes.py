@@ -42,6 +42,7 @@ from spark_jobs.changing.concerned_partitions import (
     rows_of,
 )
 from spark_jobs.changing.literals import check_literals
+from spark_jobs.queries.one_state import one_state_in_subqueries
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted, quoted_table
@@ -380,7 +381,7 @@ def _change(
 ) -> dict[str, Any]:
     """Journal a change, which reserves the table, and publish the rows that it prepares then."""
     operation = _begin(catalog, operation_id, table, request, requested_by)
-    return publish_rows(spark, catalog, operation, CHANGE, table, prepare)
+    return publish_rows(spark, catalog, operation, CHANGE, table, one_state_in_subqueries()(prepare))
 
 
 def _changeable(catalog: Catalog, table: str) -> Table:

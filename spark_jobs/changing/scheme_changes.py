@@ -24,6 +24,7 @@ from catalog.files.locations import comparable
 from catalog.operations.records import Operation
 from catalog.rebalancing.planning import with_target_file_bytes
 from spark_jobs.changing.changed_rows import IS_HIT, rows_updated, rows_without, with_hits
+from spark_jobs.queries.one_state import one_state_in_subqueries
 from spark_jobs.queries.query import prune_query
 from spark_jobs.reading.iceberg import read_live_rows
 from spark_jobs.reading.paths import plain_path, quoted, quoted_table
@@ -61,6 +62,7 @@ def overwrite(
         return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), table, new)
 
 
+@one_state_in_subqueries()
 def delete(spark: SparkSession, catalog: Catalog, operation: Operation, where: str) -> dict[str, Any]:
     """Delete the rows that meet a condition; return the report, with the number of deleted `rows`."""
     with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
@@ -73,6 +75,7 @@ def delete(spark: SparkSession, catalog: Catalog, operation: Operation, where: s
         return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), hits.table, new, hits.report)
 
 
+@one_state_in_subqueries()
 def update(
     spark: SparkSession, catalog: Catalog, operation: Operation, assignments: Mapping[str, str], where: str
 ) -> dict[str, Any]:

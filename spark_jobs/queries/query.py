@@ -17,6 +17,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -44,6 +45,7 @@ from spark_jobs.queries.catalyst import (
 )
 from spark_jobs.queries.checked_plans import check_analysed, check_query
 from spark_jobs.queries.implied_filters import any_of, implied_filter
+from spark_jobs.queries.one_state import is_one_state, read_once
 from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
 from spark_jobs.reading.files import empty_table, table_schema
@@ -172,7 +174,7 @@ def with_expressions(
     new = [f"(\n{expression}\n) AS {quoted(name)}" for name, expression in expressions.items()]
     sql = f"SELECT {', '.join([*kept, *new])} FROM {quoted_table(table)}"
     statement = _Statement(spark, catalog, sql, untrusted=sql)
-    others = [_prune(spark, catalog, other, None).frame for other in statement.tables[:-1]]
+    others = [_in_subquery(spark, catalog, other, None).frame for other in statement.tables[:-1]]
     frames = [
         _with_ids(frame, other, number) if number in statement.id_places else frame
         for number, (frame, other) in enumerate(zip([*others, rows], statement.tables, strict=True))
@@ -248,13 +250,21 @@ def _scans(
 ) -> tuple[list[PrunedTable], list[DataFrame]]:
     """Return what a statement reads of each table, and the frames of that with the hidden columns that it uses."""
     pruned = [
-        _prune(spark, catalog, table, condition) for table, condition in zip(statement.tables, conditions, strict=True)
+        (_in_subquery if number else _prune)(spark, catalog, table, condition)
+        for number, (table, condition) in enumerate(zip(statement.tables, conditions, strict=True))
     ]
     frames = [
         _with_ids(scan.frame, table, number) if number in statement.id_places else scan.frame
         for number, (scan, table) in enumerate(zip(pruned, statement.tables, strict=True))
     ]
     return pruned, frames
+
+
+def _in_subquery(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
+    if condition == _NOTHING or not is_one_state():
+        return _prune(spark, catalog, table, condition)
+    # All partitions, because another evaluation may need others.
+    return read_once(table.full_name, partial(_prune, spark, catalog, table, None))
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -367,7 +377,8 @@ class _Statement:
         """
         known = self._iceberg_views.setdefault((table.full_name, metadata_table), view)
         if known is view:
-            self._known_views[view] = read_iceberg(self._spark, self._catalog, table, metadata_table)
+            read = partial(read_iceberg, self._spark, self._catalog, table, metadata_table)
+            self._known_views[view] = read_once((table.full_name, metadata_table), read)
         return known
 
     def parameters(self, frames: Sequence[DataFrame]) -> dict[str, Any]:
