@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 from uuid import uuid4
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
@@ -52,6 +52,7 @@ from catalog.model.identifiers import TableName
 from catalog.operations.tables import name_lock, refuse_awaited_name
 from catalog.settings.places import require_location
 from catalog.storage.locks import hold
+from catalog.storage.schema import TableRow
 from catalog.tables.entries import TableEntries
 from catalog.tables.normalising import normalise_location
 from catalog.tables.ownership import LOCATIONS, claim_held_location
@@ -399,6 +400,21 @@ class EngineTables(EngineEntries):
             self._claim(connection, change.identifier, change.document, is_view=is_view)
         elif not is_view:
             self._claim_folders(connection, change.identifier, change.base.document, change.document)
+            self._require_followed_version(connection, change.identifier, change.base.document, change.document)
+
+    def _require_followed_version(
+        self, connection: Connection, identifier: Identifier, before: Json, after: Json
+    ) -> None:
+        """Refuse another format version of a table whose snapshots Calve follows: no engine could undo it."""
+        version, new = before["format-version"], after["format-version"]
+        if new == version:
+            return
+        followed = select(TableRow.published_location).where(TableRow.id == self._own_id(connection, identifier))
+        if connection.scalar(followed) is not None:
+            raise InvalidRequestError(
+                f"table {identifier} has the format version {version}, which Calve follows; leave out the upgrade to "
+                f"{new}, which cannot be undone"
+            )
 
     @staticmethod
     def _point(connection: Connection, change: _Prepared, *, is_view: bool) -> None:
