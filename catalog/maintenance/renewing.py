@@ -17,6 +17,7 @@ from catalog.datafiles.engine_files import FilesError, usable_files
 from catalog.datafiles.files import NewFile, delete_files, insert_files
 from catalog.datafiles.history import record_revision
 from catalog.datafiles.intake import lock_current, placed_files
+from catalog.datafiles.pruning import partitions_of_file
 from catalog.errors import UnreadableMetadataError, VerificationFailedError
 from catalog.files.locations import complete_path, reach_key
 from catalog.iceberg.differences import Difference, LiveFile, Versions
@@ -141,8 +142,11 @@ class _FileRenewal:
         new = self._of_partitions(usable) if self._table.scheme is None else placed_files(self._table, usable)
         for file in new:
             row = old.get(file.path)
-            if row is not None and self._table.scheme is not None and row.partition_id in self._table.scheme.ids:
-                file = replace(file, partition_id=row.partition_id)
+            # A file that Calve wrote is in the partition that it was written for, unless its values say otherwise.
+            scheme = self._table.scheme
+            among = set[int]() if row is None or scheme is None else {row.partition_id}.intersection(scheme.ids)
+            for partition_id in () if scheme is None else partitions_of_file(scheme, file.statistics, among):
+                file = replace(file, partition_id=partition_id)
             attempt = next(attempts_among(self._storage, [file.path.partition("/")[0]]), None)
             number = (row.operation_number if row is not None else None) or (attempt.number if attempt else 0)
             yield (0 if file.is_read_by_id else number), file

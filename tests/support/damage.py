@@ -154,8 +154,9 @@ def scheme(catalog: Catalog) -> Planted:
     name = "demo.scheme"
     kinds = HashScheme("k", "int", ("v",), 3)
     table = catalog.create_table(name, columns=[("v", "int"), ("k", "int")], scheme=kinds)
-    load(catalog, table, "load-1", {0: [1, 2, 3], 1: [4, 5], 2: [6]})
-    load(catalog, table, "load-2", {0: [7]})
+    of = {number: [value for value in range(100) if kinds.partition_of(value) == number] for number in kinds.ids}
+    load(catalog, table, "load-1", {0: of[0][:3], 1: of[1][:2], 2: of[2][:1]})
+    load(catalog, table, "load-2", {0: of[0][3:4]})
     return Planted(catalog, "scheme", name, Path(table.location))
 
 

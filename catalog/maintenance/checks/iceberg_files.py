@@ -19,6 +19,7 @@ from sqlalchemy import Connection, select
 from catalog.datafiles.bounds import bounds_statistics
 from catalog.datafiles.files import ColumnStatistics
 from catalog.datafiles.intake import compared_columns
+from catalog.datafiles.pruning import partitions_of_file
 from catalog.errors import PartitionValueError
 from catalog.files.filesystem import in_parallel
 from catalog.files.locations import complete_path, reach_key
@@ -32,7 +33,7 @@ from catalog.maintenance.findings import SHOWN, Depth, Finding, FindingKind, fou
 from catalog.model import Table
 from catalog.partitions.records import values_of
 from catalog.partitions.snapshots import UNPARTITIONED
-from catalog.schemes.model import UNPLACED
+from catalog.schemes.model import UNPLACED, Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import DataFileRow, PartitionRow
 from catalog.storage.values import ValueEncoder
@@ -41,7 +42,7 @@ from catalog.tables.definitions import Definitions
 _CUT_BYTES = 128
 """Bounds of this length may be cut in one of two places, so they are not compared."""
 
-_ONLY_IDENTITY, _NO_PARTITION = b"", b"no partition"
+_ONLY_IDENTITY, _NO_PARTITION, _OTHER_PARTITION = b"", b"no partition", b"another partition"
 """Identities of files whose partition is known by its id only, and of those in a partition that does not exist."""
 
 _IS_DATA = f"l.is_live AND l.content = {DATA}"
@@ -227,6 +228,15 @@ class Entries:
         )
 
 
+def may_be_in(scheme: Scheme, statistics_json: str, partition_id: int) -> bool:
+    """Return whether rows of a file with these statistics may be in a partition; a file may be in none yet."""
+    if partition_id == UNPLACED:
+        return True
+    stored = json.loads(statistics_json).get(scheme.column)
+    known = {} if stored is None else {scheme.column: ColumnStatistics.from_json(stored)}
+    return bool(partitions_of_file(scheme, known, [partition_id]))
+
+
 def recorded_files(connection: Connection, table: Table) -> Iterator[Recorded]:
     """Yield the file rows of a table."""
     row, known_ids = DataFileRow, {UNPARTITIONED} if table.scheme is None else {UNPLACED, *table.scheme.ids}
@@ -240,6 +250,8 @@ def recorded_files(connection: Connection, table: Table) -> Iterator[Recorded]:
         own = bytes(identity or _NO_PARTITION)
         if table.scheme is not None or not table.partition_keys:
             own = _ONLY_IDENTITY if partition_id in known_ids else _NO_PARTITION
+        if table.scheme is not None and own == _ONLY_IDENTITY and not may_be_in(table.scheme, statistics, partition_id):
+            own = _OTHER_PARTITION
         known = None if table.scheme is None else statistics
         yield Recorded(reach_key(complete), complete, complete.rpartition("/")[0], row_count, size_bytes, own, known)
 

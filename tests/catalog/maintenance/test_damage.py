@@ -12,7 +12,9 @@ from sqlalchemy import select, update
 from catalog import Catalog
 from catalog.maintenance.findings import Depth
 from catalog.maintenance.findings import FindingKind as Kind
+from catalog.model import Column
 from catalog.storage.schema import DataFileRow, PartitionRow
+from catalog.tables.schemes import scheme_from_properties
 from tests.support import damage
 from tests.support.damage import KINDS, Planted
 from tests.support.effort import sampled
@@ -166,3 +168,30 @@ def test_partitions_under_other_keys_are_renewed(catalog: Catalog) -> None:
     assert {Kind.MISKEYED_PARTITIONS, Kind.INDEX_DIFFERS} <= kinds
     catalog.maintenance.renew(table.name)
     assert catalog.maintenance.check().findings == ()
+
+
+SCHEMES = {
+    "range": {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20"},
+    "list": {"PARTITION_TYPE": "LIST", "LIST_INFO": "5, 15"},
+    "hash": {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"},
+}
+
+
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_a_file_row_in_a_partition_that_its_values_are_not_of_is_renewed(catalog: Catalog, kind: str) -> None:
+    scheme = scheme_from_properties(Column("k", "int"), SCHEMES[kind])
+    table = catalog.create_table("demo.placed", columns=[("v", "int"), ("k", "int")], scheme=scheme)
+    for number, value in enumerate((5, 15, 25)):
+        damage.load(catalog, table, f"load-{number}", {scheme.partition_of(value): [value]})
+    before = [len(catalog.scan_files("demo.placed", f"k = {value}").files) for value in (5, 15, 25)]
+    assert catalog.maintenance.check("demo.placed").findings == ()
+    other = next(number for number in scheme.ids if number != scheme.partition_of(25))
+    with catalog.storage.write() as connection:
+        first = select(DataFileRow.id).where(DataFileRow.partition_id == scheme.partition_of(25)).limit(1)
+        connection.execute(update(DataFileRow).where(DataFileRow.id.in_(first)).values(partition_id=other))
+    (finding,) = catalog.maintenance.check("demo.placed").findings
+    assert (finding.kind, finding.count) == (Kind.WRONG_FILE_ROWS, 1)
+    assert finding.where[0].endswith(" in another partition")
+    catalog.maintenance.renew("demo.placed")
+    assert catalog.maintenance.check("demo.placed").findings == ()
+    assert [len(catalog.scan_files("demo.placed", f"k = {value}").files) for value in (5, 15, 25)] == before

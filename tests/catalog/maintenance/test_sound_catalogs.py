@@ -48,7 +48,11 @@ def own_appends(table: Planted, chance: random.Random) -> None:
     if table.kind == "stored":
         append(table.catalog, f"append-{number}", table.name, {(str(chance.randrange(4)),): rows})
     elif table.kind == "scheme":
-        load(table.catalog, table.catalog.get_table(table.name), f"load-{number}", {chance.randrange(3): rows})
+        definition = table.catalog.get_table(table.name)
+        assert definition.scheme is not None
+        partition = chance.randrange(3)
+        rows = [value for value in range(99) if definition.scheme.partition_of(value) == partition][:3]
+        load(table.catalog, definition, f"load-{number}", {partition: rows})
     else:
         size = Path(write_rows(f"{table.folder}/k={number}", rows)).stat().st_size
         table.catalog.add_partitions(table.name, [NewPartition((str(number),), None, 1, len(rows), size)])
