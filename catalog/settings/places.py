@@ -94,6 +94,11 @@ def _find_outside(locations: Sequence[str], field: str = "location") -> Iterator
             yield location, error
 
 
+def is_outside(location: str) -> bool:
+    """Return whether a location is outside all allowed folders, wherever links lead."""
+    return any(True for _ in _find_outside([location]))
+
+
 def allows_everything() -> bool:
     """Return whether the settings allow all locations."""
     return EVERYWHERE in _setting(LOCATIONS)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from catalog.errors.wording import first_of
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import comparable, is_local
+from catalog.settings.places import is_outside
 
 SHOWN = 5
 """The maximum number of others' files that a message names."""
@@ -163,11 +164,11 @@ def delete_own_files(
 
 
 def is_linked(location: str) -> bool:
-    """Return whether a local partition's folder, or one of those that it is in, is a symbolic link."""
+    """Return whether a local partition's folder is behind a symbolic link that leads out of the allowed folders."""
     path = comparable(location)
     while is_local(path) and "=" in path.rpartition("/")[2]:
         if os.path.islink(path):
-            return True
+            return is_outside(os.path.realpath(comparable(location)))
         path = path.rpartition("/")[0]
     return False
 

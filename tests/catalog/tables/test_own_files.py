@@ -167,8 +167,9 @@ def test_purge_of_a_table_leaves_and_names_the_files_of_others(
 
 @pytest.mark.parametrize("linked", ["k=1", "k=1/n=1"])
 def test_files_of_a_partition_behind_a_link_stay(
-    session: Session, catalog: Catalog, tmp_path: Path, linked: str
+    session: Session, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: str
 ) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "warehouse"))
     session.execute("CREATE TABLE two (v int) PARTITIONED BY (k int, n int)")
     root = Path(catalog.get_table("shop.two").location)
     link = root / linked
