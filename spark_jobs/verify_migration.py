@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.files.filesystem import Folder
 from catalog.migration.migrations import STAGE
 from catalog.model import FileFormat, Partition, PartitionState

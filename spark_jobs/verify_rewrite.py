@@ -21,7 +21,7 @@ from catalog import Catalog
 from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.manifest import read_manifest
 from catalog.errors import VerificationFailedError
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.model import Table
 from catalog.operations.job_requests import VerifyRewriteJob
 from catalog.rebalancing.planning import RebalancePlan

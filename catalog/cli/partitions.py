@@ -67,12 +67,13 @@ def partitions(
             return
         definition = find_table(catalog, table)
         wanted = PartitionState.QUARANTINED if quarantined else _STATES[state]
+        is_sorted = sort is not None or ascending
         found: Iterable[Any]
-        if (sort is not None or ascending) and definition.scheme is not None:
+        if is_sorted and definition.scheme is not None:
             raise click.UsageError(
-                f"{table} has a scheme, whose order its partitions have; leave out --sort, --ascending"
+                f"the partitions of {table} are listed in the order of its scheme; leave out --sort and --ascending"
             )
-        if sort is not None or ascending:
+        if is_sorted:
             found = catalog.browsing.ordered(table, expression, sort=sort, descending=not ascending, state=wanted)
         elif definition.scheme is not None:
             found = catalog.scheme_partitions(table, expression)

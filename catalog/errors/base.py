@@ -1,7 +1,8 @@
-"""The root of the error tree and its main branches."""
+"""The root of the error tree and its main branches, and a phrase that many messages have."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
@@ -23,6 +24,20 @@ def _rebuild(cls: type[CatalogError], args: tuple[Any, ...], attributes: dict[st
     error.args = args
     error.__dict__.update(attributes)
     return error
+
+
+def first_of(items: Sequence[object], most: int, *, count: int | None = None, separator: str = ", ") -> str:
+    """Return the first items, and how many there are besides: `a, b and 3 more`.
+
+    Args:
+        most: How many are named.
+        count: The number of all of them; None if it is that of `items`.
+        separator: With `;`, `and` follows one, too: `a; b; and 3 more`.
+    """
+    shown = items[:most]
+    rest = (len(items) if count is None else count) - len(shown)
+    more = f"{separator if ';' in separator else ' '}and {rest:,} more" if rest > 0 else ""
+    return separator.join(map(str, shown)) + more
 
 
 class InvalidRequestError(CatalogError):

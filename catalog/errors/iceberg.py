@@ -8,9 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from catalog.errors.base import ConflictError, InvalidRequestError, NotFoundError
+from catalog.errors.base import ConflictError, InvalidRequestError, NotFoundError, first_of
 from catalog.errors.operations import PlanConflictError
-from catalog.errors.wording import first_of
 
 
 @dataclass(frozen=True)

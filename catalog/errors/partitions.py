@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalog.errors.base import InvalidRequestError
-from catalog.errors.wording import first_of
+from catalog.errors.base import InvalidRequestError, first_of
 
 
 class PartitionValueError(InvalidRequestError):

@@ -283,7 +283,13 @@ def reach_key(location: str) -> str:
         return f"{_root(remote[1], remote[2])}{posixpath.normpath(f'/{remote[3]}').lstrip('/')}".rstrip("/")
     folder, _, name = re.sub("^//", "/", location).rpartition("/")
     path = f"{_real_folder(folder)}/{name}"
-    return _real_path(path) if os.path.islink(path) else path
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def reached_inside(paths: Iterable[str], folder: str) -> list[str]:
+    """Return the paths of files in a folder, without repetitions, however they are read, and wherever links lead."""
+    root = reach_key(folder)
+    return [path for path in dict.fromkeys(paths) if has_plain_names(path) and is_within(reach_key(path), root)]
 
 
 @lru_cache(maxsize=1_024)

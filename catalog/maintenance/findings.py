@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.model import Table
 
 SHOWN = 10

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 
 from catalog.errors import FilesNeededError, UnreadableMetadataError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
-from catalog.files.locations import comparable, has_plain_names, is_within, overlap, reach_key
+from catalog.files.locations import comparable, overlap, reach_key, reached_inside
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import all_pointers, require_metadata
 from catalog.migration.source_entries import PREPARE
@@ -89,7 +89,7 @@ def delete_superseded(storage: Storage, table: Table, before: str) -> int:
     except UnreadableFileError as error:
         log.warning("Files of expired snapshots of %s stay: %s: %s", table.full_name, error.path, error.reason)
         return 0
-    own = [_own_files(table, paths) for paths in steps]
+    own = [reached_inside(paths, table.location) for paths in steps]
     needed = Reachability(storage).reached(path for paths in own for path in paths)
     count = 0
     for paths in own:
@@ -112,7 +112,8 @@ def delete_unreached(storage: Storage, table: Table, before_ms: int) -> list[str
     files = [file.path for file in Folder(table.location).all_files("") if file.modified_at_ms <= before_ms]
     visible = [path for path in files if not any(map(is_hidden, path.removeprefix(f"{HIDDEN}/").split("/")))]
     # The pointers are read after the files were listed, so files committed meanwhile are reached.
-    paths = _own_files(table, (f"{table.location}/{path}" for path in visible if not _OF_ATTEMPT.search(path)))
+    written = (f"{table.location}/{path}" for path in visible if not _OF_ATTEMPT.search(path))
+    paths = reached_inside(written, table.location)
     needed = Reachability(storage).reached(paths)
     unneeded = [path for path in paths if path not in needed]
     _delete(unneeded)
@@ -143,7 +144,7 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
         unknown = _unknown(connection, table, files)
         if not unknown or obstacle(connection, table) is not None:
             return []
-    paths = _own_files(table, (f"{table.location}/{path}" for path in unknown))
+    paths = reached_inside((f"{table.location}/{path}" for path in unknown), table.location)
     unneeded = _without_reached(storage, table, paths)
     if not is_dry_run:
         _delete(unneeded)
@@ -175,12 +176,6 @@ def _require_deletable(storage: Storage, table: Table) -> None:
         reason = obstacle(connection, table)
     if reason is not None:
         raise FilesNeededError(f"no file of table {table.full_name} is deleted, because {reason}")
-
-
-def _own_files(table: Table, paths: Iterable[str]) -> list[str]:
-    """Return the files in the table's folder, however their paths are read, and wherever links lead."""
-    root = reach_key(table.location)
-    return [path for path in dict.fromkeys(paths) if has_plain_names(path) and is_within(reach_key(path), root)]
 
 
 def _is_judged_elsewhere(storage: Storage, path: str) -> bool:

@@ -32,6 +32,7 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.records import values_of
 from catalog.partitions.renewing import renew_counts, renew_identities
 from catalog.partitions.snapshots import UNPARTITIONED, partition_ids
+from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow
@@ -143,10 +144,8 @@ class _FileRenewal:
         for file in new:
             row = old.get(file.path)
             # A file that Calve wrote is in the partition that it was written for, unless its values say otherwise.
-            scheme = self._table.scheme
-            among = set[int]() if row is None or scheme is None else {row.partition_id}.intersection(scheme.ids)
-            for partition_id in () if scheme is None else partitions_of_file(scheme, file.statistics, among):
-                file = replace(file, partition_id=partition_id)
+            if row is not None and _may_stay(self._table.scheme, file, row.partition_id):
+                file = replace(file, partition_id=row.partition_id)
             attempt = next(attempts_among(self._storage, [file.path.partition("/")[0]]), None)
             number = (row.operation_number if row is not None else None) or (attempt.number if attempt else 0)
             yield (0 if file.is_read_by_id else number), file
@@ -189,6 +188,13 @@ class _FileRenewal:
 
     def _path(self, path: str) -> str:
         return complete_path(self._table.location, path).removeprefix(f"{self._table.location}/")
+
+
+def _may_stay(scheme: Scheme | None, file: NewFile, partition_id: int) -> bool:
+    """Return whether a scheme has a partition, and rows of a file may be in it."""
+    if scheme is None or partition_id not in scheme.ids:
+        return False
+    return bool(partitions_of_file(scheme, file.statistics, [partition_id]))
 
 
 def _writer(file: tuple[int, NewFile]) -> int:

@@ -25,7 +25,7 @@ from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import OperationRow, PartitionRow
 from catalog.tables.definitions import Definitions
 from catalog.tables.neighbours import neighbours
-from catalog.tables.own_files import delete_own_files, is_linked
+from catalog.tables.own_files import delete_own_files, is_linked_outside
 from catalog.tables.purging import refuse_needed_files, refuse_reached_folders
 
 _BATCH = 100
@@ -154,10 +154,10 @@ def _refuse_shared(connection: Connection, table: Table, rows: Sequence[Row[Any]
 
 
 def _empty(connection: Connection, table: Table, folders: Sequence[str]) -> None:
-    for folder in filter(is_linked, folders):
+    for folder in filter(is_linked_outside, folders):
         raise UnsupportedChangeError(
-            f"{folder} is behind a symbolic link, where files are not deleted; replace the link by a folder, or drop "
-            "the partition"
+            f"{folder} is behind a symbolic link that leads out of the allowed folders, where files are not deleted; "
+            "replace the link by a folder, or drop the partition"
         )
     kept: dict[str, list[str]] = {folder: [] for folder in folders}
     for near in neighbours(connection, folders):

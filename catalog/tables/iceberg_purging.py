@@ -12,7 +12,7 @@ from functools import partial
 
 from catalog.errors import CatalogError, FilesNotDeletedError
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.files.locations import comparable, has_plain_names, is_local, is_within, reach_key
+from catalog.files.locations import comparable, is_local, is_within, reached_inside
 from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -53,19 +53,13 @@ def _purge(storage: Storage, root: str, location: str) -> PurgedFiles:
     from catalog.iceberg.reachability import Reachability
 
     folder, inside, purged = Folder(root), comparable(root), PurgedFiles()
-    real = reach_key(f"{inside}/_").rpartition("/")[0]
-
-    def is_own(path: str) -> bool:
-        """Return whether a file is in the folder, wherever links lead."""
-        return has_plain_names(path) and is_within(comparable(path), inside) and is_within(reach_key(path), real)
-
     if Folder(location).file() is None:
         return purged
     reachability = Reachability(storage)
     for batch in batched(_named(location)):
         paths = list(dict.fromkeys(batch))
-        own = list(filter(is_own, paths))
-        others = [path for path in paths if path not in set(own)]
+        own = {path: None for path in reached_inside(paths, root) if is_within(comparable(path), inside)}
+        others = [path for path in paths if path not in own]
         reached = reachability.reached(own)
         unreached = [path for path in own if path not in reached]
         names = (comparable(path).removeprefix(f"{inside}/") for path in unreached)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.files.filesystem import Folder, in_parallel
 from catalog.files.locations import comparable, is_local
 from catalog.settings.places import is_outside
@@ -144,7 +144,7 @@ def delete_own_files(
     """Delete the files in a folder that this catalog wrote, and then the empty folders, including the folder itself.
 
     Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed; behind one
-    (`is_linked`), nothing is deleted.
+    that leads out of the allowed folders (`is_linked_outside`), nothing is deleted.
 
     Args:
         catalog: The catalog's `Storage.identity`; None to delete the files of all writers (`ALL_FILES`).
@@ -158,12 +158,12 @@ def delete_own_files(
     Raises:
         OSError, ValueError: The file system refused.
     """
-    if is_linked(location):
+    if is_linked_outside(location):
         return PurgedFiles(1, (location,))
     return _Deletion(Folder(location), catalog, frozenset(kept), may_go_on).run()
 
 
-def is_linked(location: str) -> bool:
+def is_linked_outside(location: str) -> bool:
     """Return whether a local partition's folder is behind a symbolic link that leads out of the allowed folders."""
     path = comparable(location)
     while is_local(path) and "=" in path.rpartition("/")[2]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import WrongFieldError
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 

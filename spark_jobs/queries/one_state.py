@@ -16,8 +16,8 @@ _READ: ContextVar[dict[Hashable, Any] | None] = ContextVar("calve_tables_of_subq
 def one_state_in_subqueries() -> Iterator[None]:
     """Read the same rows of each table in the subqueries of the block's queries; also a decorator.
 
-    What a change searches, and what it writes, must not differ by a commit to such a table in between. The table that
-    is changed has to be the first one of its queries, and is read anew.
+    What a change searches, and what it writes, must not differ by a commit to such a table in between. The changed
+    table must be the first one of each query; it is read again for each.
     """
     token = _READ.set({})
     try:

@@ -249,6 +249,7 @@ def _scans(
     spark: SparkSession, catalog: Catalog, statement: _Statement, conditions: Sequence[str | None]
 ) -> tuple[list[PrunedTable], list[DataFrame]]:
     """Return what a statement reads of each table, and the frames of that with the hidden columns that it uses."""
+    # Of a query about a changed table, this table is the first one (`one_state_in_subqueries`).
     pruned = [
         (_in_subquery if number else _prune)(spark, catalog, table, condition)
         for number, (table, condition) in enumerate(zip(statement.tables, conditions, strict=True))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from catalog.errors import RefusedPartition, SourceFileError
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.encodings import encoding_of, open_text
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document

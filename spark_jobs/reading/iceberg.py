@@ -79,14 +79,14 @@ def _require_in_folders(
         # Only folders of local disks may be links.
         is_inside = f.concat("folder", f.lit("/")).startswith(f"{location}/") & ~f.col("folder").rlike(r"/\.\.?(/|\z)")
         of_files = of_files.where(~is_inside)
-    field = f"table {table.full_name}, which another engine has changed: folder of a file"
+    changed = f"table {table.full_name}, which another engine has changed:"
     links = list[str]()
     for row in of_files.toLocalIterator():
-        require_files([row.folder], folders, field)
+        require_files([row.folder], folders, f"{changed} folder of a file")
         links += _links_in(row.folder)
     for batch in batched(links):
         linked = files.where(f.col("path").isin(batch))
-        require_files([row.path for row in linked.toLocalIterator()], folders, field.replace("folder of a", "a"))
+        require_files([row.path for row in linked.toLocalIterator()], folders, f"{changed} a file")
 
 
 def _links_in(folder: str) -> Iterator[str]:

@@ -39,16 +39,13 @@ def find_slow_settings(storage: Storage) -> Iterator[Finding]:
         return
     with storage.read() as connection:
         settings = list(_slow_settings(connection))
-        seldom = list(connection.scalars(_SELDOM_VACUUMED, _vacuum_arguments()))
+        wanted = {"tables": f"{{{_LARGE_TABLES}}}", "many": _MANY_ROWS, "allowed": _SCALE_FACTOR}
+        seldom = list(connection.scalars(_SELDOM_VACUUMED, wanted))
     for setting, remedy in settings:
         yield from found(FindingKind.SLOW_DATABASE, None, [setting], remedy)
     factors = f"autovacuum_vacuum_scale_factor = {_SCALE_FACTOR}, autovacuum_analyze_scale_factor = {_SCALE_FACTOR}"
     remedy = f"They are vacuumed after a fifth of changed rows: for each, ALTER TABLE … SET ({factors})"
     yield from found(FindingKind.SLOW_DATABASE, None, seldom, remedy)
-
-
-def _vacuum_arguments() -> dict[str, object]:
-    return {"tables": f"{{{_LARGE_TABLES}}}", "many": _MANY_ROWS, "allowed": _SCALE_FACTOR}
 
 
 def _slow_settings(connection: Connection) -> Iterator[tuple[str, str]]:

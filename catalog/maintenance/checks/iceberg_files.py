@@ -228,7 +228,7 @@ class Entries:
         )
 
 
-def may_be_in(scheme: Scheme, statistics_json: str, partition_id: int) -> bool:
+def _may_be_in(scheme: Scheme, statistics_json: str, partition_id: int) -> bool:
     """Return whether rows of a file with these statistics may be in a partition; a file may be in none yet."""
     if partition_id == UNPLACED:
         return True
@@ -250,7 +250,11 @@ def recorded_files(connection: Connection, table: Table) -> Iterator[Recorded]:
         own = bytes(identity or _NO_PARTITION)
         if table.scheme is not None or not table.partition_keys:
             own = _ONLY_IDENTITY if partition_id in known_ids else _NO_PARTITION
-        if table.scheme is not None and own == _ONLY_IDENTITY and not may_be_in(table.scheme, statistics, partition_id):
+        if (
+            table.scheme is not None
+            and own == _ONLY_IDENTITY
+            and not _may_be_in(table.scheme, statistics, partition_id)
+        ):
             own = _OTHER_PARTITION
         known = None if table.scheme is None else statistics
         yield Recorded(reach_key(complete), complete, complete.rpartition("/")[0], row_count, size_bytes, own, known)

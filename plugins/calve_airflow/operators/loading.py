@@ -337,7 +337,7 @@ class ReportQuarantineOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Count the partitions, which may have been released since."""
         from catalog import PartitionState
-        from catalog.errors.wording import first_of
+        from catalog.errors.base import first_of
 
         with open_catalog() as catalog:
             operation = catalog.operations.find(self.operation_id)

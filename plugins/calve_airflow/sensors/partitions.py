@@ -148,7 +148,7 @@ class PartitionSensor(WaitingSensor):
 
 def _told(catalog: Catalog, question: AwaitedPartitions, state: AwaitedState | CatalogError) -> str:
     """Return the state for people, with the first partitions that are not ready, if they are named."""
-    from catalog.errors.wording import first_of
+    from catalog.errors.base import first_of
 
     text = f"{question.table}: {state}"
     single = [replace(question, names=(name,), at_least=1) for name in question.names]

@@ -50,7 +50,7 @@ def only_sqlite(catalog: Catalog) -> Catalog:
 def test_a_command_imports_only_what_it_needs(only_sqlite: Catalog, arguments: list[str], needs: set[str]) -> None:
     modules = imported_by(*arguments)
     assert SLOW & modules == needs
-    assert len([name for name in modules if name.startswith("catalog.")]) <= (129 if needs else 114)
+    assert len([name for name in modules if name.startswith("catalog.")]) <= (128 if needs else 113)
 
 
 def test_the_help_of_a_command_opens_no_other() -> None:

@@ -50,7 +50,7 @@ from catalog.errors import (
     UnusableFilesError,
     WrongFieldError,
 )
-from catalog.errors.wording import first_of
+from catalog.errors.base import first_of
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
 
