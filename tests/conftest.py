@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 from standalone.class_archive import jvm_options
 from standalone.java import require_java
@@ -109,6 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             else:
                 on_sqlite.add_marker(pytest.mark.long)
     _leave_first_cases(items)
+    _mark_larger(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         _sort_by_length(items)
 
@@ -150,6 +152,15 @@ def _leave_first_cases(items: list[pytest.Item]) -> None:
             if function in seen:
                 item.add_marker(pytest.mark.long)
             seen.add(function)
+
+
+def _mark_larger(items: list[pytest.Item]) -> None:
+    """Mark tests that do more in `make test-all`: random ones, those with Spark, and modules that use `effort`."""
+    for item in items:
+        is_random = is_hypothesis_test(getattr(item, "obj", None))
+        has_sizes = hasattr(getattr(item, "module", None), "effort")
+        if is_random or has_sizes or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.larger)
 
 
 @pytest.fixture(scope="session", autouse=True)

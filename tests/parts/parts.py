@@ -1,4 +1,7 @@
-"""The parts of `make test-all`: each takes at most half an hour on two processors."""
+"""The parts of `make test-all`: each takes at most half an hour on two processors.
+
+The first one is what `make test` runs; the others run what it leaves out, and what they run with more examples.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,15 @@ class Part:
         keywords: An expression by which pytest selects tests of these files (its option `-k`).
         markers: The same for its option `-m`.
         processes: How many run at once.
+        effort: What tests ask as `CALVE_TEST_EFFORT`: all cases and examples, or a sample of them.
     """
 
     title: str
     paths: Sequence[str]
     keywords: str = ""
-    markers: str = "not trino and not compose"
+    markers: str = "(long or larger) and not trino and not compose"
     processes: int = 3
+    effort: str = "all"
 
 
 def _split(title: str, paths: Sequence[str], *keywords: str) -> list[Part]:
@@ -41,29 +46,31 @@ def _below(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{folder}{name}" for name in names)
 
 
+SAMPLE = Part("what `make test` runs", ("tests",), markers="not long and not trino and not compose", effort="sample")
+
 _IN_ORDER = [
-    Part("front doors", ("tests/catalog/doors",)),
+    SAMPLE,
     Part(
-        "catalog, from advice to indexes",
+        "catalog, from advice to loading",
         _below(
             _CATALOG,
-            *("advice", "cli", "datafiles", "errors", "expressions", "files", "iceberg", "importing", "indexes"),
+            *("advice", "cli", "datafiles", "doors", "errors", "expressions", "files", "iceberg", "importing"),
+            *("indexes", "loading"),
         ),
     ),
     Part(
-        "catalog, from loading to operations",
-        _below(_CATALOG, "loading", "maintenance", "metastores", "migration", "model", "operations"),
-    ),
-    Part(
-        "catalog, from partitions to types",
+        "catalog, from maintenance to types",
         _below(
             _CATALOG,
-            *("partitions", "rebalancing", "schemes", "settings", "statements", "storage", "tables", "types"),
+            *("maintenance", "metastores", "migration", "model", "operations", "partitions", "rebalancing"),
+            *("schemes", "settings", "statements", "storage", "tables", "types"),
         ),
     ),
-    Part("Airflow's tasks and pages", ("tests/plugins", "tests/dags")),
+    Part(
+        "Airflow's tasks and pages, set-up, documentation, benchmarks",
+        ("tests/plugins", "tests/dags", "tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts"),
+    ),
     Part("runs of DAGs in the process", ("tests/dags/runs",)),
-    Part("set-up, documentation, benchmarks", ("tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts")),
     Part("Spark: sources", ("tests/spark_jobs/reading",)),
     Part("Spark: changed rows", (_CHANGING,)),
     Part("Spark: changed rows, beside commits of engines", (f"{_CHANGING}/test_commits_between.py",)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts.parts import PARTS, Part
+from tests.parts.parts import PARTS, SAMPLE, Part
 from tests.parts.running import command
 from tests.parts.state import State, current_commit
 
@@ -18,9 +18,9 @@ OF_OTHER_COMMANDS = ("tests/trino/",)
 
 
 def owners(path: str) -> list[Part]:
-    """Return the parts that run a file: those that name it, else those that name the nearest folder of it."""
+    """Return the parts that run all of a file: those that name it, else those that name the nearest folder of it."""
     for folder in (path, *map(str, Path(path).parents)):
-        if parts := [part for part in PARTS.values() if folder in part.paths]:
+        if parts := [part for part in PARTS.values() if folder in part.paths and part is not SAMPLE]:
             return parts
     return []
 
@@ -41,6 +41,14 @@ def is_split(parts: list[Part]) -> bool:
     return (
         len({part.paths for part in parts}) == 1 and rest.keywords == f"not ({' or '.join(p.keywords for p in first)})"
     )
+
+
+def test_the_first_part_is_what_make_test_runs() -> None:
+    options = command(SAMPLE)[3:]
+    assert options.pop() == "tests"
+    makefile = (REPOSITORY / "Makefile").read_text()
+    assert f'$(IN_PARALLEL) -m "{options[-1]}"\n' in makefile
+    assert f"IN_PARALLEL := {' '.join(options[:-2])}\n" in makefile
 
 
 def test_each_path_of_a_part_exists() -> None:
