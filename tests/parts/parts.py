@@ -18,7 +18,7 @@ class Part:
         paths: Folders and files; a file of a folder may be named by another part, too, which then has it.
         keywords: An expression by which pytest selects tests of these files (its option `-k`).
         markers: The same for its option `-m`.
-        processes: How many run at once.
+        processes: How many run at once; 0 for the process of pytest itself, which shows what tests print.
         effort: What tests ask as `CALVE_TEST_EFFORT`: all cases and examples, or a sample of them.
     """
 
@@ -89,11 +89,11 @@ _IN_ORDER = [
     *_split("operations killed by kill -9", ("tests/killed",), "files and hive", "files and not hive", "s3 and hive"),
     *_split("a stack on S3", ("tests/on_s3",), "test_outages", "cluster and not test_outages"),
     Part(
-        "the walk, the shop and the demo", _below(_STACK, "test_walk.py", "test_shop.py", "test_demo.py"), processes=1
+        "the walk, the shop and the demo", _below(_STACK, "test_walk.py", "test_shop.py", "test_demo.py"), processes=0
     ),
     Part("a stack on local files", ("tests/end_to_end",)),
-    Part("clusters", ("tests/on_cluster", "tests/on_yarn"), processes=1),
-    Part("containers", ("tests/compose",), markers="compose", processes=1),
+    Part("clusters", ("tests/on_cluster", "tests/on_yarn"), processes=0),
+    Part("containers", ("tests/compose",), markers="compose", processes=0),
 ]
 
 PARTS = dict(enumerate(_IN_ORDER, 1))
