@@ -11,7 +11,7 @@ import click
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.settings.environment import tables_path
 from catalog.settings.table_config import TableConfig, read_table_list
-from catalog.settings.table_differences import compare_with_tables
+from catalog.settings.table_differences import compare_with_tables, possible_misspellings
 
 
 @click.command("validate-config")
@@ -44,7 +44,13 @@ def _differences(configs: Mapping[str, TableConfig]) -> Mapping[str, list[str]]:
 
     try:
         with Catalog.open() as catalog:
-            return compare_with_tables(configs, catalog.list_tables(), catalog.get_partition_indexes)
+            tables = catalog.list_tables()
+            differences = compare_with_tables(configs, tables, catalog.get_partition_indexes)
     except CatalogError as error:
         click.echo(f"The entries were not compared with a catalog: {error}", err=True)
         return {}
+    for name in sorted(configs.keys() - {table.full_name for table in tables}):
+        # No problem: the first load infers the types of columns that are not listed.
+        for note in possible_misspellings(configs[name]):
+            click.echo(f"Note on {name}: {note}", err=True)
+    return differences

@@ -1,8 +1,9 @@
-"""The root of the error tree and its main branches, and a phrase that many messages have."""
+"""The root of the error tree and its main branches, and phrases that many messages have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 
@@ -38,6 +39,18 @@ def first_of(items: Sequence[object], most: int, *, count: int | None = None, se
     rest = (len(items) if count is None else count) - len(shown)
     more = f"{separator if ';' in separator else ' '}and {rest:,} more" if rest > 0 else ""
     return separator.join(map(str, shown)) + more
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Return the question after known names that are similar to a name: `did you mean a or b?`; empty without any.
+
+    Args:
+        known: The names; case does not matter.
+        most: How many are named.
+    """
+    spelled = {one.lower(): one for one in known}
+    similar = [spelled[lowered] for lowered in get_close_matches(name.lower(), spelled, most)]
+    return f"did you mean {' or '.join(similar)}?" if similar else ""
 
 
 class InvalidRequestError(CatalogError):

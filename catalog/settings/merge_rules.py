@@ -27,6 +27,10 @@ class MergeRule:
     order: str = ""
     delete: str = ""
 
+    def columns(self) -> dict[str, Sequence[str]]:
+        """Return the columns that the rule names, without those of `delete`, by its fields."""
+        return {"merge.keys": self.keys, "merge.order": [self.order] if self.order else []}
+
     @classmethod
     def from_config(cls, config: Any) -> MergeRule:
         """Return the rule in the field `merge` of an entry of the list of tables.

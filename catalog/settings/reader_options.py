@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+import codecs
+from collections.abc import Iterable, Mapping
 
 from catalog.errors import InvalidConfigurationError
+from catalog.errors.base import did_you_mean
 
 READER_OPTIONS = (
     # Text. Source: CSVOptions and JSONOptions of Spark 4.1.
@@ -21,6 +22,9 @@ READER_OPTIONS = (
     *("datetimeRebaseMode", "enableStableIdentifiersForUnionType", "int96RebaseMode", "mergeSchema"),
     *("positionalFieldMatching", "recursiveFieldMaxDepth", "stableIdentifierPrefixForUnionType"),
 )
+ENCODINGS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+"""The encodings of CSV files. Source: CharsetProvider of Spark 4.1."""
+
 _PLACES = ("path", "paths", "avroschemaurl", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _LOSSES = ("mode", "ignorecorruptfiles", "ignoremissingfiles")
 """Options with which Spark would leave out rows in silence."""
@@ -46,6 +50,28 @@ def check_reader_options(place: str, names: Iterable[str]) -> None:
         wrong = f"{place}: source_options has {name}"
         if name.lower() in _LOSSES:
             raise InvalidConfigurationError(f"{wrong}, but no load leaves out rows in silence; see bad_files: skip")
-        similar = difflib.get_close_matches(name.lower(), _KNOWN, n=1)
-        advice = f"did you mean {_KNOWN[similar[0]]}?" if similar else "docs/loading.md lists options of each format"
+        advice = did_you_mean(name, READER_OPTIONS) or "docs/loading.md lists options of each format"
         raise InvalidConfigurationError(f"{wrong}, which is no option for source files; {advice}")
+
+
+def check_encoding(place: str, options: Mapping[str, str]) -> None:
+    """Check that Spark reads CSV files in the encoding that options name.
+
+    Raises:
+        InvalidConfigurationError: It does not, at least without `spark.sql.legacy.javaCharsets`.
+    """
+    for option, name in options.items():
+        if option.lower() in ("encoding", "charset") and name.upper() not in ENCODINGS:
+            similar = _similar_encoding(name)
+            raise InvalidConfigurationError(
+                f"{place}: source_options has {option} {name}, which is no encoding of CSV files; "
+                f"{f'{similar} The' if similar else 'the'} encodings are {', '.join(ENCODINGS)}"
+            )
+
+
+def _similar_encoding(name: str) -> str:
+    try:
+        same = [one for one in ENCODINGS if codecs.lookup(one) == codecs.lookup(name)]
+    except LookupError:
+        same = []
+    return f"did you mean {same[0]}?" if same else did_you_mean(name, ENCODINGS)

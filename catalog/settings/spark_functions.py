@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from catalog.errors import InvalidConfigurationError
+from catalog.errors.base import did_you_mean
 
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(
@@ -37,8 +37,7 @@ def check_expression(place: str, expression: object, *, knows_functions: bool = 
         if depth < 0:
             break
         if knows_functions and (function := token["function"]) and function.lower() not in _NAMES:
-            similar = difflib.get_close_matches(function.lower(), SPARK_FUNCTIONS, n=1)
-            instead = f"did you mean {similar[0]}?" if similar else "SHOW FUNCTIONS of Spark lists them"
+            instead = did_you_mean(function, SPARK_FUNCTIONS) or "SHOW FUNCTIONS of Spark lists them"
             raise InvalidConfigurationError(f"{wrong}, but Spark has no function {function}; {instead}")
     if depth:
         raise InvalidConfigurationError(f"{wrong}, whose brackets do not match; correct them")
@@ -66,6 +65,24 @@ def words_of(expression: str) -> frozenset[str]:
 def functions_of(expression: str) -> frozenset[str]:
     """Return the lower-case names of the functions that an expression calls."""
     return frozenset(token["function"].lower() for token in _TOKEN.finditer(expression) if token["function"])
+
+
+def columns_of(expression: str) -> list[str]:
+    """Return the lower-case names of the columns that an expression uses; none if only Spark can parse it.
+
+    Functions without brackets, such as `user`, are among them.
+    """
+    # Imported late, because DAG files are parsed without it.
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = sqlglot.parse_one(expression, dialect="spark")
+    except SqlglotError:
+        return []
+    # Of `a.b`, the struct is the column.
+    return list(dict.fromkeys(column.parts[0].name.lower() for column in tree.find_all(exp.Column)))
 
 
 SPARK_FUNCTIONS = frozenset(

@@ -12,6 +12,7 @@ from typing import Any
 from croniter import croniter
 
 from catalog.errors import CatalogError, InvalidConfigurationError
+from catalog.errors.base import did_you_mean
 from catalog.model import ICEBERG, READABLE_FORMATS, LoadMode
 from catalog.model.identifiers import TableName, normalise_identifier, require_text
 from catalog.settings.compaction_rules import CompactionRules
@@ -23,7 +24,7 @@ from catalog.settings.load_keys import key_of_text, read_keys, written_keys
 from catalog.settings.merge_rules import MergeRule
 from catalog.settings.notify_rules import NotifyRules
 from catalog.settings.problems import Problems
-from catalog.settings.reader_options import check_reader_options
+from catalog.settings.reader_options import check_encoding, check_reader_options
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
@@ -318,9 +319,40 @@ def _table_config(place: str, name: str, entry: Any) -> TableConfig:
         config = _read_fields(place, name, fields)
     except (CatalogError, ValueError, RecursionError):
         problems.found += _problems_of_fields(place, name, fields)
+    with problems:
+        _check_columns_without_header(place, fields)
     if problems.found:
         raise _located(place, problems.found)
     return config
+
+
+def _check_columns_without_header(place: str, entry: Mapping[str, Any]) -> None:
+    """Check the columns that the rules of a load name; they are known if CSV files have no header.
+
+    Without `keys`, the table may have keys that are in the names of folders.
+
+    Raises:
+        InvalidConfigurationError: A rule names another one, or a field is invalid.
+    """
+    listed = read_types(place, entry, "columns", check_column_type)
+    options = {name.lower(): value for name, value in read_texts(place, entry, "source_options").items()}
+    has_header = "source_options" not in entry or options.get("header", "false").lower() == "true"
+    keys = read_keys(place, entry)[0]
+    if entry.get("source_format", "csv") != "csv" or has_header or not listed or not keys:
+        return
+    columns = [*keys, *listed]
+    merge = MergeRule.from_config(entry["merge"]) if entry.get("merge") else None
+    rules = {"required": _names(place, entry, "required"), **({} if merge is None else merge.columns())}
+    known = f"their columns are {', '.join(columns)}."
+    problems = [
+        f"{field_name} has {name}, which files without a header do not have; {did_you_mean(name, columns) or known} "
+        "Correct it, or list the column in columns"
+        for field_name, names in rules.items()
+        for name in names
+        if name not in columns
+    ]
+    if problems:
+        raise InvalidConfigurationError(*problems)
 
 
 def _problems_of_fields(place: str, name: str, fields: Mapping[str, Any]) -> list[str]:
@@ -420,6 +452,10 @@ def _connection(place: str, entry: Mapping[str, Any]) -> str:
 def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
     options = read_texts(place, entry, "source_options")
     check_reader_options(place, options)
+    spark = entry.get("spark")
+    reads_all = isinstance(spark, Mapping) and "spark.sql.legacy.javaCharsets" in spark
+    if entry.get("source_format", "csv") == "csv" and not reads_all:
+        check_encoding(place, options)
     return options
 
 
@@ -452,7 +488,7 @@ def _require_path(place: str, source: str) -> str:
 
 
 def _expand(place: str, text: str) -> str:
-    known = {"CALVE_HOME": str(state_folder()), **os.environ}
+    known = {**os.environ, "CALVE_HOME": os.environ.get("CALVE_HOME") or str(state_folder())}
 
     def value(match: re.Match[str]) -> str:
         if match.group(1) not in known:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from catalog.errors.base import did_you_mean
 from catalog.model import IndexState, PartitionIndex, Table
 from catalog.settings.contracts import ContractMode
+from catalog.settings.load_keys import CHANGING_FUNCTIONS
+from catalog.settings.merge_rules import MergeRule
 from catalog.settings.quality_rules import QualityRules
+from catalog.settings.relation_rules import references
 from catalog.settings.scheme_loads import unsuitable_settings
+from catalog.settings.spark_functions import columns_of
 from catalog.settings.table_config import TableConfig
 from catalog.types.key_types import parse_key_type
 
@@ -27,12 +32,23 @@ def compare_with_tables(
     Returns:
         Name of the table → sentences, without file and table.
     """
+    existing = {table.full_name: table for table in tables}
     differences = {
-        table.full_name: list(_compare(configs[table.full_name], table, indexes_of))
-        for table in tables
-        if table.full_name in configs
+        name: [
+            *(_compare(config, existing[name], indexes_of) if name in existing else ()),
+            *_compare_references(config, existing, configs),
+        ]
+        for name, config in configs.items()
     }
     return {name: sentences for name, sentences in differences.items() if sentences}
+
+
+def possible_misspellings(config: TableConfig) -> Iterator[str]:
+    """Yield the columns that rules name, and that are similar to listed ones; the files may have them nevertheless."""
+    columns = [*config.keys, *config.columns]
+    for field, name in _unknown_columns(config, columns, tuple(config.keys)):
+        if similar := did_you_mean(name, columns):
+            yield f"{field} has {name}, which is not listed in keys or columns; {similar}"
 
 
 def _compare(config: TableConfig, table: Table, indexes_of: Callable[[str], Iterable[PartitionIndex]]) -> Iterator[str]:
@@ -84,19 +100,52 @@ def _compare_rules(config: TableConfig, table: Table) -> Iterator[str]:
     """Yield what the rules say about columns that the table does not have, and no load will add."""
     if config.contract.get("columns") == ContractMode.EVOLVE or table.is_view or table.is_iceberg:
         return
-    quality = QualityRules.from_config(config.quality, keys=table.key_names)
-    rules = {
+    columns = _columns(table)
+    renamed = {name: column.name for column in table.columns for name in column.stored_names}
+    for field, name in _unknown_columns(config, columns, table.key_names):
+        advice = f"it is named {renamed[name]} now." if name in renamed else did_you_mean(name, columns)
+        advice = advice or f"its columns are {', '.join(columns)}."
+        yield f"{field} has {name}, which the table in the catalog does not have; {advice} Correct the rule"
+
+
+def _unknown_columns(config: TableConfig, columns: Collection[str], keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the columns that rules name, and that are not among those given, each with the field of the rule."""
+    quality = QualityRules.from_config(config.quality, keys=keys)
+    merge = MergeRule.from_config(config.merge) if config.merge else None
+    rules: dict[str, Iterable[str]] = {
         "required": config.required,
+        **({} if merge is None else merge.columns()),
+        "merge.delete": _columns_of(merge.delete) if merge is not None and merge.delete else (),
         "quality.columns": quality.columns,
         "quality.unique": [name for rule in quality.unique for name in rule.columns],
+        **{f"quality.agree.{key}": _columns_of(expression) for key, expression in quality.agree.items()},
         "quality.references": quality.references,
     }
-    columns = [column.name for column in (*table.columns, *table.partition_keys)]
-    renamed = {name: column.name for column in table.columns for name in column.stored_names}
     for field, names in rules.items():
-        for name in (name for name in dict.fromkeys(map(str.lower, names)) if name not in columns):
-            advice = f"it is named {renamed[name]} now" if name in renamed else f"its columns are {', '.join(columns)}"
-            yield f"{field} has {name}, which the table in the catalog does not have; {advice}. Correct the rule"
+        yield from ((field, name) for name in dict.fromkeys(map(str.lower, names)) if name not in columns)
+
+
+def _columns_of(expression: str) -> list[str]:
+    return [name for name in columns_of(expression) if name not in CHANGING_FUNCTIONS]
+
+
+def _columns(table: Table) -> list[str]:
+    return [column.name for column in (*table.columns, *table.partition_keys)]
+
+
+def _compare_references(config: TableConfig, tables: Mapping[str, Table], listed: Iterable[str]) -> Iterator[str]:
+    """Yield the columns of other tables that a rule refers to, and that are not there."""
+    for name, reference in references(config.quality.get("references")).items():
+        rule, target = f"quality.references.{name} is {reference}, but", tables.get(reference.table)
+        if target is None and reference.table not in listed:
+            advice = did_you_mean(reference.table, [*tables, *listed]) or "create it."
+            yield f"{rule} neither the catalog nor the list has a table {reference.table}; {advice} Correct the rule"
+            continue
+        # The columns of Iceberg tables that engines made are not known here.
+        columns = [] if target is None or target.is_view or target.is_iceberg else _columns(target)
+        if columns and reference.column not in columns:
+            advice = did_you_mean(reference.column, columns) or f"its columns are {', '.join(columns)}."
+            yield f"{rule} {reference.table} in the catalog has no column {reference.column}; {advice} Correct the rule"
 
 
 def _compare_indexes(config: TableConfig, table: Table, existing: Sequence[PartitionIndex]) -> Iterator[str]:

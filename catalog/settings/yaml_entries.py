@@ -20,6 +20,7 @@ import yaml
 from yaml.composer import Composer
 
 from catalog.errors import InvalidConfigurationError
+from catalog.errors.base import did_you_mean, first_of
 from catalog.settings.environment import state_folder
 
 _SMALLEST = 50_000
@@ -77,7 +78,8 @@ def _built(name: str, read_entry: Callable[[], Any]) -> _KeptEntry:
 def _parsed(path: Path, text: str) -> list[tuple[str, Callable[[], Any]]]:
     """Return the entries of a list as `read_entries` does."""
     try:
-        entries = _tables(_compose(text))
+        document = _compose(text)
+        entries = _tables(path, document)
     except yaml.YAMLError as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
     except RecursionError:
@@ -85,7 +87,13 @@ def _parsed(path: Path, text: str) -> list[tuple[str, Callable[[], Any]]]:
     if entries is None:
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
     checked: set[int] = set()
-    return [(str(key.value), partial(_build, entry, checked)) for key, entry in entries]
+    read = [(str(key.value), partial(_build, entry, checked)) for key, entry in entries]
+    return [*read, *((str(key.value), partial(_refuse, key)) for key in _beside(document))]
+
+
+def _refuse(key: yaml.Node) -> Any:
+    line = key.start_mark.line + 1
+    raise InvalidConfigurationError(f"the entry in line {line} is beside `tables:`; move it below, and indent it")
 
 
 _FastestLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -134,16 +142,33 @@ class _Builder(yaml.SafeLoader):
         super().flatten_mapping(node)
 
 
-def _tables(document: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]] | None:
-    """Return the entries of a document; None if it is not a mapping with a mapping of tables."""
+def _tables(path: Path, document: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]] | None:
+    """Return the entries of a document; None if it is not a mapping with a mapping of tables.
+
+    Raises:
+        InvalidConfigurationError: It is empty, or a mapping without tables.
+    """
+    needed = "needs a mapping `tables:` of table names to entries"
     if document is None:
-        return []
+        raise InvalidConfigurationError(f"{path} is empty; it {needed}, or `tables: {{}}` if there are none")
     if not isinstance(document, yaml.MappingNode):
         return None
     tables = [value for key, value in document.value if key.value == "tables"]
+    if not tables and (others := [str(key.value) for key, _ in document.value]):
+        similar = next(filter(None, (did_you_mean(other, ["tables"]) for other in others)), "")
+        advice = f"{similar} It" if similar else "it"
+        raise InvalidConfigurationError(f"{path} has no `tables:`, but {first_of(others, 5)}; {advice} {needed}")
+    if not tables:
+        return None
     if not all(isinstance(value, yaml.MappingNode) for value in tables):
         return None
     return [entry for value in tables for entry in value.value]
+
+
+def _beside(document: yaml.Node | None) -> list[yaml.Node]:
+    """Return the names of tables in a document that are not among its tables; other fields have no dot."""
+    fields = document.value if isinstance(document, yaml.MappingNode) else []
+    return [key for key, entry in fields if isinstance(entry, yaml.MappingNode) and "." in str(key.value)]
 
 
 def _build(node: yaml.Node, checked: set[int]) -> Any:

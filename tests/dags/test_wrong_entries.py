@@ -108,6 +108,28 @@ WRONG: dict[str, tuple[str, str, Sequence[str]]] = {
             "source_format is 'xls', expected one of csv, json, parquet, orc, avro",
         ],
     ),
+    "encoding": (
+        "shop.orders: {source: /x, source_options: {Encoding: utf9}}",
+        "shop.orders",
+        [
+            "source_options has Encoding utf9, which is no encoding of CSV files; did you mean UTF-8? The encodings "
+            "are US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE, UTF-16LE, UTF-32"
+        ],
+    ),
+    "all columns listed": (
+        "shop.orders: {source: /x, source_options: {header: false}, keys: {day: date}, columns: {id: int, at: date}, "
+        "required: [Id, att], schedule: soon, merge: {keys: [idd, day], order: moment}}",
+        "shop.orders",
+        [
+            f"schedule is 'soon', expected a cron expression such as '0 6 * * *', one of {SCHEDULES}, or null",
+            "required has att, which files without a header do not have; did you mean at? Correct it, or list the "
+            "column in columns",
+            "merge.keys has idd, which files without a header do not have; did you mean id? Correct it, or list the "
+            "column in columns",
+            "merge.order has moment, which files without a header do not have; their columns are day, id, at. Correct "
+            "it, or list the column in columns",
+        ],
+    ),
     "rebalance": (
         "shop.orders: {rebalance: {apply: 1, split_factor: 1}, source: '${CALVE_NO_SUCH}/x'}",
         "shop.orders",
@@ -138,6 +160,17 @@ def parsed(path: Path) -> list[str]:
     assert "wrong entry" in wrong.tags
     text = str(wrong.doc_md).removeprefix("**Wrong entry.** ")
     return [line for line in text.splitlines() if line.startswith(str(path))]
+
+
+@pytest.mark.parametrize("door", [validated, parsed])
+def test_an_entry_beside_the_tables_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: Callable[[Path], list[str]]
+) -> None:
+    path = tmp_path / "tables.yaml"
+    path.write_text(f"shared: {{a.b: 1}}\nshop.late: {{source: /x}}\ntables: {{{GOOD}}}\n")
+    monkeypatch.setenv("CALVE_TABLES", str(path))
+    (problem,) = door(path)
+    assert problem == f"{path}, table shop.late: the entry in line 2 is beside `tables:`; move it below, and indent it"
 
 
 @pytest.mark.parametrize("door", [validated, parsed])

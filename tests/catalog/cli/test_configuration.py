@@ -41,10 +41,15 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
         tmp_path,
         "demo.orders: {source: /x, keys: {country: string, day: DATE}, indexes: {by_day: [day, country], i: [day]}}",
         "demo.hashed: {rebalance: {apply: true}}",
-        "demo.new: {source: /x, keys: {day: date}}",
+        "demo.new: {source: /x, keys: {day: date}, mode: merge, merge: {keys: [idd]}, columns: {id: int}, "
+        "quality: {references: {id: demo.orders.ID, day: demo.new.day}}}",
     )
     done = calve("validate-config", path)
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "3 tables, all valid\n", "")
+    assert (done.exit_code, done.stdout) == (0, "3 tables, all valid\n")
+    assert (
+        done.stderr
+        == "Note on demo.new: merge.keys has idd, which is not listed in keys or columns; did you mean id?\n"
+    )
     assert [table.name for table in orders.list_tables("demo")] == ["hashed", "late", "orders"]
     assert len(orders.get_partition_indexes("demo.orders")) == 1
     assert calve("validate-config", write(tmp_path)).stdout == "0 tables, all valid\n"
@@ -101,6 +106,25 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
             ],
         ),
         (
+            "demo.orders: {source: /x, mode: merge, merge: {keys: [idd], order: at, delete: amuont < 0 and user = 1}, "
+            "quality: {agree: {day: to_date(dya)}, references: {idd: demo.hashed.idd, country: demo.hashd.id}}}",
+            [
+                "merge.keys has idd, which the table in the catalog does not have; did you mean id? Correct the rule",
+                "merge.order has at, which the table in the catalog does not have; its columns are id, amount, "
+                "country, day. Correct the rule",
+                "merge.delete has amuont, which the table in the catalog does not have; did you mean amount? Correct "
+                "the rule",
+                "quality.agree.day has dya, which the table in the catalog does not have; did you mean day? Correct "
+                "the rule",
+                "quality.references has idd, which the table in the catalog does not have; did you mean id? Correct "
+                "the rule",
+                "quality.references.idd is demo.hashed.idd, but demo.hashed in the catalog has no column idd; did you "
+                "mean id? Correct the rule",
+                "quality.references.country is demo.hashd.id, but neither the catalog nor the list has a table "
+                "demo.hashd; did you mean demo.hashed? Correct the rule",
+            ],
+        ),
+        (
             "demo.late: {source: /x}",
             ["source is /x, but the table in the catalog is a view, which has no rows of its own; remove the source"],
         ),
@@ -125,6 +149,24 @@ def test_without_a_catalog_the_list_is_checked_alone(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "1 table, all valid\n")
     assert done.stderr.startswith("The entries were not compared with a catalog: there is no catalog at")
     assert not database.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; it needs a mapping `tables:` of table names to entries, or `tables: {}` if there are none"),
+        ("# later\n", "is empty; it needs"),
+        ("shop.a: {source: /x}", "has no `tables:`, but shop.a; it needs a mapping `tables:`"),
+        ("tabless: {shop.a: {source: /x}}", "has no `tables:`, but tabless; did you mean tables? It needs"),
+        ("tables:\n", "needs one mapping `tables:` of table names to entries"),
+    ],
+)
+def test_a_list_without_tables(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "tables.yaml"
+    path.write_text(text)
+    done = calve("validate-config", str(path), CALVE_CATALOG_URL="")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"InvalidConfigurationError: {path} {message}")
 
 
 def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:

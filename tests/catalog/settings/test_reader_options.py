@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from catalog.errors import InvalidConfigurationError
-from catalog.settings.reader_options import READER_OPTIONS, check_reader_options
+from catalog.settings.reader_options import ENCODINGS, READER_OPTIONS, check_encoding, check_reader_options
 
 NOT_FOR_LOADS = {
     # Of writers.
@@ -52,3 +52,22 @@ def test_other_options_are_refused_by_name(name: str, message: str) -> None:
 
 def test_options_are_known_in_any_case() -> None:
     check_reader_options("demo.orders", [*READER_OPTIONS, *map(str.lower, READER_OPTIONS)])
+
+
+@pytest.mark.spark
+def test_encodings_are_those_of_spark(spark: SparkSession) -> None:
+    names = spark._jvm.org.apache.spark.sql.catalyst.util.CharsetProvider.VALID_CHARSETS()
+    assert sorted(map(str.lower, ENCODINGS)) == sorted(names.mkString(",").split(","))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("latin1", "did you mean ISO-8859-1?"), ("utf8", "did you mean UTF-8?"), ("klingon", "")]
+)
+def test_encodings_that_spark_does_not_read_are_refused(name: str, advice: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f"source_options has charset {name}, .*{advice}"):
+        check_encoding("demo.orders", {"charset": name})
+
+
+def test_encodings_are_known_in_any_case() -> None:
+    for name in ENCODINGS:
+        check_encoding("demo.orders", {"Encoding": name.lower(), "header": "true"})
