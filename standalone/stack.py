@@ -263,7 +263,7 @@ class Stack:
         self.postgres.create_database(AIRFLOW_DATABASE)
         catalog_url = self._catalog_url
         # The URL may be that of the embedded catalog at an old port: from the shell file of an earlier start.
-        if catalog_url is None or self.postgres.has_issued(catalog_url):
+        if not catalog_url or self.postgres.has_issued(catalog_url):
             self.postgres.create_database(CATALOG_DATABASE)
             catalog_url = self.postgres.url(CATALOG_DATABASE)
         return StackSettings(

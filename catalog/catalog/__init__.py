@@ -6,7 +6,6 @@ need them, because a command should import only what it uses.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -16,6 +15,7 @@ from catalog.catalog.indexes import IndexMethods
 from catalog.catalog.loads import LoadMethods
 from catalog.catalog.partitions import PartitionMethods
 from catalog.catalog.upkeep import UpkeepMethods
+from catalog.settings.environment import default_warehouse
 from catalog.settings.places import require_root
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
@@ -53,7 +53,7 @@ class Catalog(UpkeepMethods, IndexMethods, LoadMethods, PartitionMethods, Databa
 
     @classmethod
     def _opened(cls, url: str | None, warehouse: str | None, prepare: Callable[[Storage], None]) -> Self:
-        if warehouse := warehouse or os.environ.get("CALVE_WAREHOUSE"):
+        if warehouse := warehouse or default_warehouse():
             require_root(warehouse, "CALVE_WAREHOUSE")
         storage = Storage(url or catalog_url())
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from catalog.iceberg.jdbc import CATALOG, EXTENSIONS
-from catalog.settings.environment import package_settings
+from catalog.settings.environment import default_warehouse, package_settings
 from catalog.settings.spark_settings import properties, with_storage
 
 DEFAULT_HMS, DEFAULT_REST = "127.0.0.1:9083", "http://127.0.0.1:8181"
@@ -44,7 +44,7 @@ def door_settings(hms: str = DEFAULT_HMS, rest: str = DEFAULT_REST) -> dict[str,
     for name, implementation in catalogs.items():
         settings[f"spark.sql.catalog.{name}"] = implementation
         settings |= {f"spark.sql.catalog.{name}.{key}": value for key, value in iceberg.items()}
-    if warehouse := os.environ.get("CALVE_WAREHOUSE"):
+    if warehouse := default_warehouse():
         settings["spark.sql.warehouse.dir"] = warehouse
     return settings
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from sqlalchemy import URL
 
-from catalog.settings.environment import package_settings, state_folder
+from catalog.settings.environment import default_warehouse, package_settings, state_folder
 from catalog.settings.spark_settings import properties, with_storage
 from catalog.storage.urls import password_of
 
@@ -43,7 +42,7 @@ def catalog_settings(url: URL) -> dict[str, str]:
     """Return the settings that define the catalog in a Spark session; they may contain a password."""
     name = f"spark.sql.catalog.{CATALOG}"
     # Iceberg requires one, even if it creates no table.
-    warehouse = os.environ.get("CALVE_WAREHOUSE") or str(state_folder() / "spark-warehouse")
+    warehouse = default_warehouse() or str(state_folder() / "spark-warehouse")
     settings = {**jdbc_settings(url), "warehouse": warehouse}
     return {
         name: "org.apache.iceberg.spark.SparkCatalog",

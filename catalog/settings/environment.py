@@ -28,6 +28,13 @@ def state_folder() -> Path:
     return Path(os.environ.get("CALVE_HOME") or (REPOSITORY if _is_repository() else Path.home()) / ".calve").absolute()
 
 
+def default_warehouse() -> str | None:
+    """Return the folder or URI of databases without a location: `CALVE_WAREHOUSE`; None if it is not set, or blank."""
+    warehouse = os.environ.get("CALVE_WAREHOUSE", "")
+    # Scripts and containers pass on variables that are not set as empty ones.
+    return warehouse if warehouse.strip() else None
+
+
 def jobs_folder() -> Path:
     """Return the folder of the logs of the Spark jobs that were submitted on this host."""
     return state_folder() / "jobs"
@@ -40,7 +47,7 @@ def quality_pages() -> str:
     """
     if pages := os.environ.get("CALVE_QUALITY_PAGES"):
         return pages
-    warehouse = os.environ.get("CALVE_WAREHOUSE")
+    warehouse = default_warehouse()
     return f"{warehouse.rstrip('/')}/_calve/quality" if warehouse else str(state_folder() / "quality")
 
 

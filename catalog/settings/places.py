@@ -29,7 +29,7 @@ from catalog.files.locations import (
     reach_key,
     strict_key,
 )
-from catalog.settings.environment import tables_path
+from catalog.settings.environment import default_warehouse, tables_path
 
 if TYPE_CHECKING:
     from catalog.files.filesystem import FileInfo
@@ -287,7 +287,7 @@ def allowed_files(source: str) -> list[FileInfo]:
 
 def allowed_locations() -> list[str]:
     """Return the allowed folders."""
-    warehouse = os.environ.get("CALVE_WAREHOUSE")
+    warehouse = default_warehouse()
     return [*_setting(LOCATIONS), *([warehouse] if warehouse else []), *_listed_sources()]
 
 

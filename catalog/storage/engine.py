@@ -285,7 +285,7 @@ def catalog_url() -> str:
         CatalogNotConfiguredError: `CALVE_CATALOG_URL` is not set.
     """
     url = os.environ.get("CALVE_CATALOG_URL")
-    if not url:
+    if not url or not url.strip():
         raise CatalogNotConfiguredError(
             "CALVE_CATALOG_URL is not set; set it to the catalog's database, for instance "
             "sqlite:////tmp/calve.db or postgresql://user:password@host/calve"

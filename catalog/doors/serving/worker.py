@@ -28,6 +28,7 @@ from catalog.doors.serving.shared import SharedRecords
 from catalog.errors import CatalogError, CatalogVersionError
 from catalog.model.identifiers import DEFAULT_DATABASE
 from catalog.operations.patience import patiently
+from catalog.settings.environment import default_warehouse
 from catalog.storage.upgrade import check_revision
 from catalog.tables.moving import settle_all
 
@@ -196,7 +197,7 @@ def _watch_schema(catalog: Catalog, stop: threading.Event, outdated: threading.E
 
 def _create_default_database(catalog: Catalog) -> None:
     """Create the database that Hive's clients expect, if there is a warehouse for its folder."""
-    if not os.environ.get("CALVE_WAREHOUSE"):
+    if default_warehouse() is None:
         return
     try:
         catalog.create_database(DEFAULT_DATABASE, if_not_exists=True)
