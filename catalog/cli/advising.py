@@ -11,7 +11,6 @@ import click
 
 from catalog.advice.report import HEADERS, advise_table
 from catalog.catalog import Catalog
-from catalog.cli.arguments import find_table
 from catalog.cli.output import print_table
 from catalog.maintenance.compaction import is_compacted
 from catalog.statements.engine import start_engine
@@ -30,7 +29,7 @@ def advise(table: str, file: TextIO | None, as_json: bool) -> None:
     """
     queries = [] if file is None else [statement.text for statement in split(file.read())]
     with Catalog.open() as catalog:
-        definition = find_table(catalog, table)
+        definition = catalog.get_table(table)
         rebalancing = None if definition.scheme is None else catalog.rebalancing.advise(definition.full_name)
         compaction = catalog.maintenance.plan_compaction(table).proposals() if is_compacted(definition) else []
         with closing(start_engine(catalog)) as engine:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from catalog.errors import CatalogError, NotFoundError
+from catalog.errors import CatalogError
 
 if TYPE_CHECKING:
     from catalog.catalog import Catalog
-    from catalog.model import Table
-
-_SUGGESTED = 3
 
 
 def complete_tables(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -29,21 +25,17 @@ def complete_tables(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
 
 
-def find_table(catalog: Catalog, name: str) -> Table:
-    """Return a table of a command's argument.
+def require_table(catalog: Catalog, name: str | None) -> None:
+    """Check that a table exists, of which a command has found nothing: something may be known of a dropped one.
+
+    Args:
+        name: None for no check.
 
     Raises:
-        NotFoundError: It does not exist; the message has similar names that do.
+        NotFoundError: It does not exist.
     """
-    try:
-        return catalog.get_table(name)
-    except NotFoundError as error:
-        names = [table.full_name for table in catalog.list_tables()]
-        bare = name.lower().rpartition(".")[2]
-        found = [full for full in names if full.rpartition(".")[2] == bare] or get_close_matches(name.lower(), names)
-        if not found:
-            raise
-        raise type(error)(f"{error}. Did you mean {' or '.join(found[:_SUGGESTED])}?") from None
+    if name is not None:
+        catalog.get_table(name)
 
 
 def _not_blank(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

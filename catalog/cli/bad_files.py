@@ -8,7 +8,7 @@ from itertools import islice
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import complete_tables, count_option, json_option, limit_option
+from catalog.cli.arguments import complete_tables, count_option, json_option, limit_option, require_table
 from catalog.cli.output import print_table, utc_time
 
 
@@ -24,6 +24,7 @@ def bad_files(table: str | None, limit: int | None, only_count: bool, as_json: b
     """
     with Catalog.open() as catalog:
         listed = list(islice(catalog.set_aside_files(table), limit))
+        require_table(catalog, None if listed or only_count else table)
     if only_count:
         click.echo(json.dumps({"count": len(listed)}) if as_json else len(listed))
     elif as_json:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import find_table, json_option, table_argument
+from catalog.cli.arguments import json_option, table_argument
 from catalog.cli.partitions import partition_line
 from catalog.errors import InvalidRequestError
 from catalog.model.batches import PartitionFailure, PartitionKey, PartitionUpdate
@@ -45,7 +45,7 @@ def batch() -> None:
 def get(table: str, partitions: Sequence[str], file: TextIO | None, as_json: bool) -> None:
     """Print the PARTITIONS of TABLE that exist."""
     with Catalog.open() as catalog:
-        definition = find_table(catalog, table)
+        definition = catalog.get_table(table)
         found = catalog.batch_get_partitions(table, _keys(partitions, file))
     for partition in found.partitions:
         click.echo(partition_line(definition, partition, as_json=as_json))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from catalog.cli.arguments import json_option, table_argument
+from catalog.errors import NotFoundError, TableNotFoundError
 from catalog.settings.contracts import CONTRACT_MODES
 from catalog.settings.table_config import (
     BAD_FILES,
@@ -25,6 +26,7 @@ from catalog.settings.table_config import (
 )
 
 if TYPE_CHECKING:
+    from catalog.catalog import Catalog
     from catalog.statements.loads import LoadReport
 
 _STEPS = {
@@ -93,6 +95,8 @@ def load(
     allow_everything_by_default()
     is_good = True
     with Catalog.open() as catalog:
+        if not config.keys:
+            _require_table(catalog, config.table)
         loads = TableLoads(catalog, requested_by="calve load", on_step=lambda step: _tell(step, as_json=as_json))
         try:
             for report in loads.load(config, paths or [_own_source(config)], reload=reload, dry_run=dry_run):
@@ -102,6 +106,19 @@ def load(
         finally:
             loads.close()
     sys.exit(0 if is_good else 1)
+
+
+def _require_table(catalog: Catalog, table: str) -> None:
+    """Check that the table of a load without keys exists, before Spark starts.
+
+    Raises:
+        TableNotFoundError: It does not.
+    """
+    try:
+        catalog.get_table(table)
+    except NotFoundError:
+        advice = "for a new table, name its partition keys with their types, such as --key 'day date'"
+        raise TableNotFoundError.named(table, advice) from None
 
 
 def _path(source: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import count_option, json_option
+from catalog.cli.arguments import count_option, json_option, require_table
 from catalog.cli.output import print_table, utc_time
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import UNFINISHED, Operation, OperationState
@@ -47,6 +47,7 @@ def operations(
                 click.echo(json.dumps({"count": count}) if as_json else count)
                 return
             listed = catalog.operations.list(table, states=states, limit=limit)
+            require_table(catalog, None if listed else table)
         else:
             listed = [_follow(catalog, operation_id) if follow else catalog.operations.get(operation_id)]
         quarantined = catalog.count_quarantined(listed)

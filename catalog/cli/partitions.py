@@ -11,15 +11,7 @@ from typing import Any
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import (
-    complete_tables,
-    count_option,
-    find_table,
-    json_option,
-    limit_option,
-    table_argument,
-    where_option,
-)
+from catalog.cli.arguments import complete_tables, count_option, json_option, limit_option, table_argument, where_option
 from catalog.cli.output import print_table
 from catalog.model import Partition, PartitionState, Table
 
@@ -65,7 +57,7 @@ def partitions(
             explanation = catalog.explain_partitions(table, expression)
             click.echo(json.dumps(explanation.as_json()) if as_json else str(explanation))
             return
-        definition = find_table(catalog, table)
+        definition = catalog.get_table(table)
         wanted = PartitionState.QUARANTINED if quarantined else _STATES[state]
         is_sorted = sort is not None or ascending
         found: Iterable[Any]
@@ -119,7 +111,7 @@ def drop_partitions(table: str, expression: str | None, drops_all: bool, purge: 
         raise click.UsageError("give either --where, or --all to drop all partitions")
     with Catalog.open() as catalog:
         if dry_run:
-            definition = find_table(catalog, table)
+            definition = catalog.get_table(table)
             for partition in catalog.get_partitions(table, expression):
                 click.echo(partition.name(definition))
         elif purge:
@@ -160,7 +152,7 @@ def quarantine(
         if release:
             _release(catalog, table, expression, reason)
             return
-        definition = find_table(catalog, table)
+        definition = catalog.get_table(table)
         found = islice(catalog.get_partitions(table, expression, state=PartitionState.QUARANTINED), limit)
         if only_count:
             count = sum(1 for _ in found)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import complete_tables, json_option
+from catalog.cli.arguments import complete_tables, json_option, require_table
 from catalog.cli.output import print_table, utc_time
 
 
@@ -25,6 +25,7 @@ def quality(table: str | None, failed: bool, limit: int, as_json: bool) -> None:
             checks = results.latest(limit=limit, only_failed=failed)
         else:
             checks = results.history(table, limit=limit, only_failed=failed)
+            require_table(catalog, None if checks else table)
     if as_json:
         for check in checks:
             facts = {**asdict(check), "checked_at": utc_time(check.checked_at_ms)}

@@ -12,13 +12,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, NotFoundError
+from catalog.errors.base import did_you_mean
 
 TRACEBACK = "CALVE_TRACEBACK"
 """The environment variable that enables tracebacks of unexpected errors."""
 
 _LONGEST = 2_000
 """The maximum number of characters shown of an unexpected error."""
+
+_SUGGESTED = 3
+"""The maximum number of tables with similar names that are shown."""
 
 
 class ReportingGroup(click.Group):
@@ -75,7 +79,7 @@ class ReportingGroup(click.Group):
 def report(error: Exception) -> None:
     """Print an error on stderr, in one line unless its message has several."""
     if isinstance(error, CatalogError):
-        click.echo(f"{type(error).__name__}: {printable(str(error))}", err=True)
+        click.echo(printable(described(error)), err=True)
         return
     if os.environ.get(TRACEBACK):
         raise error
@@ -83,6 +87,30 @@ def report(error: Exception) -> None:
     message = printable(lines[0])[:_LONGEST] if lines else "no message"
     hint = "" if isinstance(error, OSError) else f"; set {TRACEBACK}=1 to see where this comes from"
     click.echo(f"{type(error).__name__}: {message}{hint}", err=True)
+
+
+def described(error: CatalogError) -> str:
+    """Return the class and the message of an error; if a table does not exist, also similar names that do."""
+    text = f"{type(error).__name__}: {error}"
+    similar = _similar_tables(error.table) if isinstance(error, NotFoundError) and error.table else ""
+    return f"{text}. {similar[0].upper()}{similar[1:]}" if similar else text
+
+
+def _similar_tables(name: str) -> str:
+    """Return the question after tables of the same name in other databases, or of a similar name; empty without any."""
+    from catalog.catalog import Catalog
+
+    try:
+        with Catalog.open() as catalog:
+            names = [table.full_name for table in catalog.list_tables()]
+    except CatalogError:
+        return ""
+    database, _, bare = name.lower().rpartition(".")
+    similar = [full for full in names if full.rpartition(".")[2] == bare]
+    # A name without a database is that of a table in the database `default`, so those of others are compared, too.
+    similar = similar or [full for full in names if did_you_mean(bare, [full.rpartition(".")[2]])]
+    similar.sort(key=lambda full: full.rpartition(".")[0] != database)
+    return f"did you mean {' or '.join(similar[:_SUGGESTED])}?" if similar else ""
 
 
 def printable(text: str) -> str:

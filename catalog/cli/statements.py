@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from catalog.cli.reporting import described
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def show(
             sys.stdout.flush()
             error = failure
     if error is not None:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        click.echo(described(error), err=True)
         for line in pointer(outcome.statement.text, error.position):
             click.echo(line, err=True)
     return error

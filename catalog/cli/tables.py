@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from catalog.catalog import Catalog
-from catalog.cli.arguments import count_option, find_table, json_option, limit_option, table_argument
+from catalog.cli.arguments import count_option, json_option, limit_option, table_argument
 from catalog.cli.output import print_table
 from catalog.model import ICEBERG, Table
 
@@ -97,7 +97,7 @@ def describe(table: str, as_json: bool) -> None:
     from catalog.statements.execution.descriptions import described_columns, facts
 
     with Catalog.open() as catalog:
-        definition = find_table(catalog, table)
+        definition = catalog.get_table(table)
         found = [(name, value) for name, value in facts(catalog, definition) if value]
     if as_json:
         names = ((name.lower().replace(" ", "_"), value) for name, value in found)

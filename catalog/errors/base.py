@@ -58,7 +58,13 @@ class InvalidRequestError(CatalogError):
 
 
 class NotFoundError(CatalogError):
-    """An object that the request names does not exist."""
+    """An object that the request names does not exist.
+
+    Attributes:
+        table: The name, if a table of the catalog was looked for.
+    """
+
+    table: str | None = None
 
 
 class AlreadyExistsError(CatalogError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from catalog.errors.base import AlreadyExistsError, ConflictError, InvalidRequestError, NotFoundError
 
@@ -78,6 +78,13 @@ class DatabaseNotFoundError(NotFoundError):
 
 class TableNotFoundError(NotFoundError):
     """No table has this name."""
+
+    @classmethod
+    def named(cls, table: str, advice: str = "`calve tables` lists all tables") -> Self:
+        """Return the error about a table that the catalog does not have."""
+        error = cls(f"table {table} does not exist; {advice}")
+        error.table = table
+        return error
 
 
 class PartitionNotFoundError(NotFoundError):

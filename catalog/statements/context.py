@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, TableNotFoundError
 from catalog.model.identifiers import DEFAULT_DATABASE
 from catalog.operations.confirmation import Confirmation
 from catalog.statements.engine import Engine, NewOperation
@@ -67,6 +67,30 @@ class Context:
         if self._engine is None:
             self._engine = self._start(self.catalog)
         return self._engine
+
+    def engine_for(self, statement: Statement, text: str, field: str = "query", before: str = "") -> Engine:
+        """Return the engine for a statement, after checking that its tables exist if the engine has to be started.
+
+        Args:
+            text: A query of the statement, or a part of one.
+            field: The field of the statement that has the text.
+            before: What completes the text to a SELECT, at its beginning.
+
+        Raises:
+            TableNotFoundError: One does not exist.
+        """
+        if self._engine is None:
+            # Imported late, because most statements do not need it.
+            from catalog.statements.query_tables import require_tables
+
+            try:
+                require_tables(self.catalog, f"{before}{text}", self.database)
+            except TableNotFoundError as error:
+                # As those of the engine, it is relative to the query if the statement has one.
+                begin = statement.places.get(field, 0) - statement.places.get("query", 0)
+                error.position = begin + (error.position or 0) - len(before)
+                raise
+        return self.engine
 
     def name(self, table: TableReference) -> str:
         """Return a table's full name."""

@@ -146,7 +146,7 @@ class Session:
         if not isinstance(statement, Select):
             return self.run_statement(statement)
         with self._placed(statement):
-            return self._context.engine.stream(statement.query, self.database)
+            return self._context.engine_for(statement, statement.query).stream(statement.query, self.database)
 
     def stream_batches(self, text: str) -> RecordBatchReader:
         """Run a SELECT, and return its rows as a stream of batches with types.
@@ -159,7 +159,7 @@ class Session:
         if not isinstance(statement, Select):
             raise e.UnsupportedStatementError("only a SELECT has rows to write to a file", text, 0)
         with self._placed(statement):
-            return self._context.engine.stream_batches(statement.query, self.database)
+            return self._context.engine_for(statement, statement.query).stream_batches(statement.query, self.database)
 
     @contextmanager
     def _placed(self, statement: Statement) -> Iterator[None]:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, exists, insert, select, union
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import (
+    DatabaseNotFoundError,
     OperationConflictError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -138,10 +139,14 @@ class Definitions(DatabaseDefinitions):
                 return self.get_table(table, connection)
         row = connection.execute(_TABLE, table._asdict()).one_or_none()
         if row is None:
-            self._database_row(connection, table.database)
+            try:
+                self._database_row(connection, table.database)
+            except DatabaseNotFoundError as error:
+                error.table = str(table)
+                raise
             if (engines := find_only_iceberg(connection, table)) is not None:
                 return engines
-            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
+            raise TableNotFoundError.named(str(table))
         return _table(table.database, row, row.pointer)
 
     def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:

@@ -190,7 +190,7 @@ def _check_plan(node: Any, name: str, tables: Container[str]) -> None:
         _refuse(_CLAUSES.get(name, f"a clause of the kind {name}"))
     if name == "UnresolvedRelation":
         if (table := _text(node.multipartIdentifier())) not in tables:
-            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
+            raise TableNotFoundError.named(table)
         if not node.options().isEmpty():
             _refuse("options of a table")
     if name == "UnresolvedTableValuedFunction" and (function := _text(node.name())).lower() not in TABLE_FUNCTIONS:

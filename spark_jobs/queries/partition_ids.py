@@ -15,7 +15,8 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from catalog.errors import UnsupportedExpressionError
 from catalog.model import PARTITION_ID
-from spark_jobs.queries.table_names import end_of, start_of
+from catalog.statements.query_tables import start_of
+from spark_jobs.queries.table_names import end_of
 
 Edit: TypeAlias = tuple[int, int, str]
 """Replacement of a part of a text: start, end and new text."""

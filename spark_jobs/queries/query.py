@@ -33,6 +33,7 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
+from catalog.statements.query_tables import named_table, start_of, table_nodes
 from catalog.types.key_types import TimestampType
 from spark_jobs.queries.catalyst import (
     UnknownPlansError,
@@ -47,7 +48,7 @@ from spark_jobs.queries.checked_plans import check_analysed, check_query
 from spark_jobs.queries.implied_filters import any_of, implied_filter
 from spark_jobs.queries.one_state import is_one_state, read_once
 from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
-from spark_jobs.queries.table_names import end_of, is_read_by_iceberg, named_table, start_of, table_nodes
+from spark_jobs.queries.table_names import end_of, is_read_by_iceberg
 from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_iceberg
 from spark_jobs.reading.paths import quoted, quoted_table

@@ -1,34 +1,11 @@
-"""Table references of a SELECT, and the catalog tables that they name."""
+"""How Spark reads the tables that a SELECT names."""
 
 from __future__ import annotations
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.scope import traverse_scope
 
 from catalog import Catalog, Table
-from catalog.errors import InvalidIdentifierError, NotFoundError
-
-
-def table_nodes(tree: exp.Query) -> list[exp.Table]:
-    """Return the table references of a query in text order, without those of common table expressions."""
-    nodes: dict[int, exp.Table] = {}
-    for scope in traverse_scope(tree):
-        defined = {name.lower() for name in scope.cte_sources}
-        for node in scope.tables:
-            if isinstance(node.this, exp.Identifier) and (node.db or node.name.lower() not in defined):
-                nodes[start_of(node.parts[0])] = node
-    return [nodes[start] for start in sorted(nodes)]
-
-
-def nodes_of_text(sql: str) -> list[exp.Table]:
-    """Return the table references of SQL text; empty if it is not a single SELECT."""
-    try:
-        [tree] = sqlglot.parse(sql, dialect="spark")
-    except (SqlglotError, ValueError, RecursionError):
-        return []
-    return table_nodes(tree) if isinstance(tree, exp.Query) else []
+from catalog.statements.query_tables import named_table, nodes_of_text
 
 
 def needs_packages(catalog: Catalog, sql: str, database: str) -> bool:
@@ -58,26 +35,6 @@ def may_read(catalog: Catalog, sql: str, database: str, table: Table) -> bool:
 def is_read_by_iceberg(node: exp.Table, table: Table) -> bool:
     """Return whether Iceberg always reads what a reference names: an Iceberg table, or a metadata table of one."""
     return table.is_iceberg or bool(node.catalog)
-
-
-def named_table(catalog: Catalog, node: exp.Table, database: str) -> Table | None:
-    """Return the catalog table of a reference, for a metadata table its Iceberg table; None if there is none.
-
-    Args:
-        database: The database of table names without one.
-    """
-    try:
-        if node.catalog:
-            table = catalog.get_table(f"{node.catalog}.{node.db}")
-            return table if table.is_iceberg or table.is_published else None
-        return catalog.get_table(f"{node.db or database}.{node.name}")
-    except (NotFoundError, InvalidIdentifierError):
-        return None
-
-
-def start_of(identifier: exp.Expr) -> int:
-    """Return the position of an identifier's first character."""
-    return int(identifier.meta["start"])
 
 
 def end_of(identifier: exp.Expr) -> int:

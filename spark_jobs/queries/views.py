@@ -10,9 +10,10 @@ from sqlglot import exp
 from catalog import Catalog, Table
 from catalog.errors import InvalidTableError
 from catalog.statements.model import MergeRows
+from catalog.statements.query_tables import named_table, nodes_of_text, start_of
 from catalog.statements.terms import TableReference
 from catalog.types.literals import quoted_name
-from spark_jobs.queries.table_names import end_of, named_table, nodes_of_text, start_of
+from spark_jobs.queries.table_names import end_of
 from spark_jobs.reading.paths import quoted
 
 MAXIMUM_DEPTH = 50

@@ -192,7 +192,7 @@ def row_errors() -> Iterator[None]:
 
 def _not_found(error: PySparkException, statement: str) -> TableNotFoundError:
     name = str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "")
-    not_found = TableNotFoundError(f"table {name} does not exist; `calve tables` lists all tables")
+    not_found = TableNotFoundError.named(name)
     not_found.position = _position(error, statement)
     return not_found
 

@@ -48,7 +48,7 @@ def create_table_as(context: Context, statement: m.CreateTableAs) -> StatementRe
                 return DONE
             name = context.name(statement.table)
             raise TableAlreadyExistsError(f"table {name} exists; choose another name, or drop it first")
-        selected = context.engine.columns_of(statement.query, context.database)
+        selected = context.engine_for(statement, statement.query).columns_of(statement.query, context.database)
         rows = _create(context, operation, _defined(statement, selected), selected)
     return StatementResult(
         ("rows",), [[rows]], text=f"{rows:,} row(s) in the new table {context.name(statement.table)}"

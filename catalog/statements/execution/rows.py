@@ -26,15 +26,17 @@ from catalog.statements.terms import Literal
 from catalog.tables.checks import refuse_view, require_readable_format
 from catalog.tables.spark_schema import column_defaults
 
+_CONDITION = "SELECT 1 WHERE "
+
 
 def select(context: Context, statement: m.Select) -> StatementResult:
     """Run a SELECT."""
-    return context.engine.select(statement.query, context.database)
+    return context.engine_for(statement, statement.query).select(statement.query, context.database)
 
 
 def explain_select(context: Context, statement: m.ExplainSelect) -> StatementResult:
     """Run EXPLAIN SELECT."""
-    return context.engine.explain(statement.query, context.database)
+    return context.engine_for(statement, statement.query).explain(statement.query, context.database)
 
 
 def insert_values(context: Context, statement: m.InsertValues) -> StatementResult:
@@ -50,7 +52,7 @@ def insert_query(context: Context, statement: m.InsertQuery) -> StatementResult:
     table = _writable(context, statement)
     _given_columns(table, statement)
     with context.operation() as operation:
-        report = context.engine.insert_query(
+        report = context.engine_for(statement, statement.query).insert_query(
             operation,
             table,
             statement.query,
@@ -74,10 +76,10 @@ def delete_rows(context: Context, statement: m.DeleteRows) -> StatementResult:
     """Run DELETE: by the catalog alone if partitions or statistics of files decide it; otherwise with the engine."""
     table = _writable(context, statement)
     _require_partitions(table, "DELETE")
-    return _delete(context, table, statement.where)
+    return _delete(context, statement, table, statement.where)
 
 
-def _delete(context: Context, table: Table, where: str | None) -> StatementResult:
+def _delete(context: Context, statement: m.Statement, table: Table, where: str | None) -> StatementResult:
     if table.scheme is None and not table.is_iceberg and _is_on_keys(table, where):
         return _delete_partitions(context, table, where)
     with context.operation() as operation:
@@ -87,7 +89,8 @@ def _delete(context: Context, table: Table, where: str | None) -> StatementResul
                 operation.id, table.full_name, where, requested_by=operation.requested_by
             )
         if report is None:
-            report = context.engine.delete_rows(operation, table, where or "true", context.database)
+            engine = context.engine_for(statement, where or "true", "where", _CONDITION)
+            report = engine.delete_rows(operation, table, where or "true", context.database)
     return _changed(table, report, "deleted")
 
 
@@ -97,7 +100,8 @@ def update_rows(context: Context, statement: m.UpdateRows) -> StatementResult:
     _require_partitions(table, "UPDATE")
     with context.operation() as operation:
         where = statement.where or "true"
-        report = context.engine.update_rows(operation, table, statement.assignments, where, context.database)
+        engine = context.engine_for(statement, where, "where", _CONDITION)
+        report = engine.update_rows(operation, table, statement.assignments, where, context.database)
     return _changed(table, report, "updated")
 
 
@@ -106,7 +110,8 @@ def merge_rows(context: Context, statement: m.MergeRows) -> StatementResult:
     table = _writable(context, statement)
     _require_partitions(table, "MERGE")
     with context.operation() as operation:
-        report = context.engine.merge_rows(operation, table, statement, context.database)
+        engine = context.engine_for(statement, statement.source, "source", "SELECT * FROM ")
+        report = engine.merge_rows(operation, table, statement, context.database)
     if table.scheme is None and not table.is_iceberg:
         return _changed(table, report, "merged")
     names = ("rows_inserted", "rows_updated", "rows_deleted")
@@ -152,7 +157,7 @@ def truncate_table(context: Context, statement: m.TruncateTable) -> StatementRes
     if table.scheme is None:
         return _delete_partitions(context, table, spec=statement.values)
     partition_id = _partition_id(table, statement.values)
-    return _delete(context, table, None if partition_id is None else f"{PARTITION_ID} = {partition_id}")
+    return _delete(context, statement, table, None if partition_id is None else f"{PARTITION_ID} = {partition_id}")
 
 
 def compact_table(context: Context, statement: m.CompactTable) -> StatementResult:

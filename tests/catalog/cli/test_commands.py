@@ -65,12 +65,52 @@ def test_databases(catalog: Catalog) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["orders", "demo.order", "other.orders"])
+@pytest.mark.parametrize("name", ["orders", "ordrs", "demo.order", "other.orders"])
 def test_a_missing_table_is_told_with_similar_names(orders: Catalog, name: str) -> None:
     done = calve("describe", name)
     assert done.exit_code == 1
     assert "does not exist" in done.stderr
     assert done.stderr.rstrip().endswith("Did you mean demo.orders?")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "advise T",
+        "bad-files T",
+        "batch get T day=1",
+        "batch delete T day=1",
+        "batch update T -",
+        "cancel-build T i",
+        "check T",
+        "check T --repair",
+        "create-index T i day",
+        "describe T",
+        "drop-index T i",
+        "drop-partitions T --all",
+        "drop-partitions T --all --dry-run",
+        "drop-partitions T --all --purge",
+        "indexes T",
+        "load T /raw/a.csv",
+        "operations --table T",
+        "partitions T",
+        "partitions T --explain",
+        "partitions T --sort newest",
+        "quality T",
+        "quarantine T",
+        "quarantine T --release --reason r",
+        "release T --reason r",
+        "sql T",
+        "vacuum T",
+        "verify T",
+    ],
+)
+def test_each_command_about_a_table_tells_similar_names(orders: Catalog, command: str) -> None:
+    arguments = ["DROP TABLE demo.ordrs" if command == "sql T" and part == "T" else part for part in command.split()]
+    done = calve(*("demo.ordrs" if part == "T" else part for part in arguments))
+    assert done.exit_code == 1, done.output
+    assert done.stderr.splitlines()[0].startswith("TableNotFoundError: table demo.ordrs does not exist")
+    assert done.stderr.splitlines()[0].endswith(" Did you mean demo.orders?")
 
 
 def test_a_table_is_described(orders: Catalog) -> None:

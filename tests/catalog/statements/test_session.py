@@ -237,6 +237,42 @@ def test_rows_are_checked_before_an_engine_is_asked(session: Session) -> None:
         check_refused(session, text, error, place)
 
 
+UNKNOWN_TABLES = [
+    ("SELECT * FROM sales JOIN nine USING (amount)", "nine USING (amount)"),
+    ("EXPLAIN SELECT * FROM sales, (SELECT * FROM shop.nine)", "shop.nine)"),
+    ("INSERT INTO logs SELECT * FROM nine", "nine"),
+    ("CREATE TABLE new AS WITH a AS (SELECT 1) SELECT * FROM a, `nine`", "`nine`"),
+    ("DELETE FROM sales WHERE amount IN (SELECT amount FROM nine)", "nine)"),
+    ("UPDATE sales SET amount = 1 WHERE EXISTS (SELECT 1 FROM nine)", "nine)"),
+    ("MERGE INTO sales t USING nine s ON t.amount = s.amount WHEN MATCHED THEN DELETE", None),
+    ("SELECT * FROM sales.files", "sales.files"),
+    ("SELECT * FROM csv.`/etc/passwd`", "csv.`/etc/passwd`"),
+]
+
+
+@pytest.mark.parametrize(("text", "place"), UNKNOWN_TABLES)
+def test_an_unknown_table_is_refused_before_an_engine_is_asked(session: Session, text: str, place: str | None) -> None:
+    run(session, SALES, LOGS)
+    check_refused(session, text, "TableNotFoundError", place or text[text.index("nine") :])
+
+
+KNOWN_TABLES = [
+    "SELECT * FROM sales s JOIN demo.logs l ON s.amount = l.id, VALUES (1) v, range(3)",
+    "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT (SELECT max(x) FROM (SELECT * FROM b) c) FROM b",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT * FROM r",
+    "SELECT x FROM sales LATERAL VIEW explode(array(1)) t AS x WHERE EXISTS (SELECT 1 FROM late WHERE late.n = x)",
+    "SELECT * FROM (FROM sales)",
+    "DELETE FROM sales WHERE amount IN (SELECT amount FROM sales)",
+    "MERGE INTO sales t USING (SELECT * FROM logs) s ON t.amount = s.id WHEN MATCHED THEN DELETE",
+]
+
+
+@pytest.mark.parametrize("text", KNOWN_TABLES)
+def test_an_engine_is_asked_about_tables_that_exist(session: Session, text: str) -> None:
+    run(session, SALES, LOGS, "CREATE VIEW late AS SELECT 1 AS n")
+    check_refused(session, text, "EngineUnavailableError", None)
+
+
 def test_a_script_stops_at_the_first_error_unless_it_shall_go_on(session: Session) -> None:
     script = "CREATE TABLE a (x int); DROP TABLE none; -- gone\nCREATE TABLE b (x int);"
     assert [outcome.error is None for outcome in session.run(script)] == [True, False]
