@@ -7,6 +7,9 @@ from math import ceil
 
 Batch = list[dict[str, str]]
 
+FAILED_ITEMS = "failed_items"
+"""The XCom of a task with the names of the items that failed, and the reasons: `demo.orders: the disk is full`."""
+
 
 def map_limit() -> int:
     """Return the largest number of tasks that Airflow maps one task to."""

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.batches import Batch, name_of, title_of
+from calve_airflow.batches import FAILED_ITEMS, Batch, name_of, title_of
 from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, catalog_errors
 from calve_airflow.forms.templates import refuse_templates
 
@@ -88,6 +88,8 @@ class BatchOperator(BaseOperator):
         # Pushed also if the task fails, because the last task of a run reports the items that succeeded.
         context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=results)
         if problems:
+            failed = [f"{name_of(item, self.item_fields)}: {error}" for item, error in problems]
+            context["ti"].xcom_push(key=FAILED_ITEMS, value=failed)
             self._fail(context, problems, has_others=bool(results))
         elif skipped is not None and not results:
             raise skipped

@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.batches import FAILED_ITEMS
 from calve_airflow.catalog_access import open_catalog
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _WIDEST = 60
+_MOST_FAILURES = 50
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class SummaryOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Log the outcomes."""
+        from catalog.errors.base import first_of
+
         if self.planned is None:
             raise AirflowFailException("nothing was planned, so nothing was done; see the log of `plan`")
         with open_catalog() as catalog:
@@ -66,8 +70,19 @@ class SummaryOperator(BaseOperator):
         # Pushed explicitly, because a failed task has no return value, and users need its rows most.
         rows = [dict(outcome.row) for outcome in outcomes]
         context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=rows)
-        if failures := [outcome.failure for outcome in outcomes if outcome.failure is not None]:
-            raise AirflowFailException(f"{len(failures)} of {len(outcomes)} failed: " + "; ".join(failures))
+        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        # Also items whose outcome does not tell it, because they failed before their operation or job began.
+        failures = failures or self._failed_items(context)
+        if failures:
+            named = first_of(failures, _MOST_FAILURES, separator="; ")
+            raise AirflowFailException(f"{len(failures)} of {len(outcomes)} failed: {named}")
+
+    def _failed_items(self, context: Context) -> list[str]:
+        """Return the items of the tasks before this one that failed, with the reasons."""
+        if not self.upstream_task_ids:
+            return []
+        pulled = context["ti"].xcom_pull(sorted(self.upstream_task_ids), key=FAILED_ITEMS)
+        return [failure for failures in pulled for failure in failures or ()]
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from airflow.sdk import Context
+from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from sqlalchemy import text
 
@@ -16,6 +16,7 @@ from calve_airflow.batches import all_items
 from calve_airflow.operators.compacting import (
     JOB,
     CompactPartitionsOperator,
+    CompactTablesOperator,
     PlanCompactionOperator,
     SummariseCompactionOperator,
 )
@@ -39,6 +40,9 @@ class Task(dict[str, Any]):
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
+
+    def xcom_pull(self, task_ids: list[str], key: str) -> list[Any]:
+        return [self.get(key) for _ in task_ids]
 
 
 @pytest.fixture
@@ -173,6 +177,26 @@ def test_a_failed_job_is_reported_and_gives_up_its_operation(catalog: Catalog) -
     outcomes, failure = summarise(task["planned"])
     assert (outcomes[SMALL], failure is not None and "SomeError: the disk is full" in failure) == ("failed", True)
     assert catalog.operations.get(f"{RUN}/{SMALL}").failure_code == "RUN_FAILED"
+
+
+def test_a_table_that_fails_before_its_job_fails_the_run_after_the_others(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task()
+    plan(task)
+    report = {"partitions": 1, "files_before": 9, "files": 1, "bytes": 90, "skipped": None}
+    monkeypatch.setattr(SparkJobOperator, "run_job", lambda operator, catalog: report)
+    catalog.drop_table(SMALL)
+    with DAG("compact_partitions", schedule=None):
+        batch = [{"table": SMALL}, {"table": "demo.orders"}]
+        compacting = CompactTablesOperator(task_id="compact", batch=batch)
+        summary = SummariseCompactionOperator(task_id="summarise", operation_id=RUN, planned=task["planned"])
+        compacting >> summary
+    with pytest.raises(AirflowFailException, match="TableNotFoundError"):
+        compacting.execute(task.context())
+    assert len(task["return_value"]) == 1
+    with pytest.raises(AirflowFailException, match=r"^1 of \d+ failed: demo\.small: .*demo\.small does not exist"):
+        summary.execute(task.context())
 
 
 def test_only_planned_tables_are_compacted(catalog: Catalog) -> None:
