@@ -42,6 +42,7 @@ from catalog.iceberg.documents.shapes import check_table, check_view
 from catalog.iceberg.documents.tables import normalised, written
 from catalog.iceberg.documents.updates import apply_updates
 from catalog.iceberg.documents.views import apply_view_updates, new_view
+from catalog.iceberg.own_folders import folders_elsewhere, keep_folders
 from catalog.iceberg.pointers import (
     check_length,
     insert_pointer,
@@ -175,12 +176,12 @@ class EngineTables(EngineEntries):
         with self._storage.write() as connection:
             entry = find(connection, identifier)
             if entry is not None and overwrite and not entry.is_view and not self._is_own(connection, identifier):
-                self._claim_folders(connection, identifier, None, document)
+                self._claim_folders(connection, identifier, None, document, location)
                 if not move_pointer(connection, entry.database, entry.name, entry.location, location):
                     raise ConflictError(f"{identifier}: another commit came first; register the metadata again")
             else:
                 former = name_of_metadata(connection, location) if is_rename else None
-                self._claim(connection, identifier, document, is_view=is_view, former=former)
+                self._claim(connection, identifier, document, is_view=is_view, location=location, former=former)
                 insert_pointer(connection, identifier.namespace.stored, identifier.name, location, is_view=is_view)
         return Loaded(location, document)
 
@@ -215,7 +216,7 @@ class EngineTables(EngineEntries):
         before = self.load(identifier)
         _require_same_table(identifier, before.document, document, folder)
         with self._storage.write() as connection:
-            self._claim_folders(connection, identifier, before.document, document)
+            self._claim_folders(connection, identifier, before, document, location)
             names = identifier.namespace.stored, identifier.name
             if not move_pointer(connection, *names, expected, location):
                 raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
@@ -240,7 +241,9 @@ class EngineTables(EngineEntries):
         """
         document = self._written_document(location)
         with self._storage.write() as connection:
-            self._claim_folders(connection, Identifier.of(Namespace.of([name.database]), name.name), None, document)
+            self._claim_folders(
+                connection, Identifier.of(Namespace.of([name.database]), name.name), None, document, location
+            )
         entries.become_iceberg(name, location, properties, former)
 
     def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
@@ -269,11 +272,13 @@ class EngineTables(EngineEntries):
         document: Json,
         *,
         is_view: bool,
+        location: str | None = None,
         former: str | None = None,
     ) -> None:
         """Lock the name of a new table or view, and check that it is free, and the folders of a table, too.
 
         Args:
+            location: Of its metadata; None if they are not written.
             former: The full name of a table that may have the same folders.
         """
         self.namespaces.lock(connection, identifier.namespace)
@@ -282,17 +287,22 @@ class EngineTables(EngineEntries):
         if identifier.table is not None:
             refuse_awaited_name(connection, str(identifier.table))
         if not is_view:
-            self._claim_folders(connection, identifier, None, document, former)
+            self._claim_folders(connection, identifier, None, document, location, former)
 
     def _claim_folders(
         self,
         connection: Connection,
         identifier: Identifier,
-        before: Json | None,
+        before: Loaded | None,
         after: Json,
+        location: str | None,
         former: str | None = None,
     ) -> None:
         """Check that no folder which new metadata of a table name, and those before do not, is one of another table.
+
+        Args:
+            location: Of the new metadata, whose folders become the table's; None if they are not written.
+            former: As for `_claim`.
 
         Raises:
             LocationInUseError: One is.
@@ -301,8 +311,8 @@ class EngineTables(EngineEntries):
         table_id = self._own_id(connection, identifier)
         known = set[str]()
         if before is not None:
-            known = set(folders_of(before))
-            old, new = before["location"], after["location"]
+            known = set(folders_of(before.document))
+            old, new = before.document["location"], after["location"]
             if table_id is not None and comparable(old) != comparable(new):
                 raise InvalidRequestError(
                     f"table {identifier} is managed by Calve, and its location cannot become {new}; keep {old}"
@@ -312,6 +322,10 @@ class EngineTables(EngineEntries):
             stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
             for folder in folders:
                 claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
+        if location is not None:
+            elsewhere = folders_elsewhere(location, folders_of(after))
+            if before is None or elsewhere or folders_elsewhere(str(before.location), known):
+                keep_folders(connection, identifier.namespace.stored, identifier.name, elsewhere)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -397,9 +411,9 @@ class EngineTables(EngineEntries):
     def _claim_change(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
         assert change.document is not None
         if change.base is None:
-            self._claim(connection, change.identifier, change.document, is_view=is_view)
+            self._claim(connection, change.identifier, change.document, is_view=is_view, location=change.location)
         elif not is_view:
-            self._claim_folders(connection, change.identifier, change.base.document, change.document)
+            self._claim_folders(connection, change.identifier, change.base, change.document, change.location)
             self._require_followed_version(connection, change.identifier, change.base.document, change.document)
 
     def _require_followed_version(

@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from catalog.files.credentials import CLUSTER_SCHEMES, HARMLESS_OPTIONS, decoded
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 LONGEST_KEY = 2_000
 """Maximum bytes of an indexed location; PostgreSQL's indexes allow about 2,700."""
@@ -25,6 +29,7 @@ _DEFAULT_PORT = ":8020"
 """Of name nodes. Source: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/hdfs-default.xml"""
 _ALIASES = re.compile("(s3)[an](?=://)")
 _REMOTE = re.compile("([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
+_NO_NAME = re.compile("[\0\ud800-\udfff]")
 _MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
 
 
@@ -94,6 +99,12 @@ def folder_keys(locations: Iterable[str]) -> dict[bytes, str]:
     out whether two folders are equal or nested, compare all keys of both.
     """
     return {key: location for location, keys in locations_with_keys(locations) for key in keys}
+
+
+def readings(location: str) -> list[str]:
+    """Return a location, and also the one without percent-encoding, as which some engines read it, if it differs."""
+    plain = decoded(location)
+    return [location] if plain == location or _NO_NAME.search(plain) else [location, plain]
 
 
 def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequence[bytes]]]:
@@ -175,6 +186,20 @@ def keys_above(key: bytes) -> Iterator[bytes]:
 def end_of_keys_inside(key: bytes) -> bytes:
     """Return the exclusive upper bound of the keys of all locations inside a folder."""
     return key[:-1] + b"0"  # The character that follows the slash in ASCII.
+
+
+def overlapping(locations: Mapping[bytes, T], owners: Mapping[bytes, U]) -> Iterator[tuple[T, U]]:
+    """Yield the values of folders that are equal or nested, given by their keys; each location with one around it."""
+    for key, location in locations.items() if owners else ():
+        if (around := next((above for above in keys_above(key) if above in owners), None)) is not None:
+            yield location, owners[around]
+    for key, owner in owners.items():
+        yield from ((locations[above], owner) for above in keys_above(key) if above in locations and above != key)
+
+
+def parent_key(key: bytes) -> bytes:
+    """Return the key of the folder around a location; its own if it is a bucket or root."""
+    return ([key, *keys_above(key)])[-2]
 
 
 def spellings(key: bytes, nodes: Iterable[str]) -> list[str]:

@@ -24,8 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError, TableNotFoundError
-from catalog.files.locations import comparable, folder_keys, keys_above, name_nodes, spellings
-from catalog.iceberg.places import METADATA
+from catalog.files.locations import comparable
 from catalog.model import Table
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
@@ -61,10 +60,11 @@ class Pointer:
 
 def all_pointers(connection: Connection) -> list[Pointer]:
     """Return all Iceberg tables, including those of other catalogs in the same database."""
-    return list(_pointers(connection))
+    return list(find_pointers(connection))
 
 
-def _pointers(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[Pointer]:
+def find_pointers(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[Pointer]:
+    """Yield the Iceberg tables that meet conditions on their rows, of all catalogs in the database."""
     row = IcebergTableRow
     query = select(
         row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
@@ -262,38 +262,8 @@ def delete_pointer(
 
 def name_of_metadata(connection: Connection, location: str) -> str | None:
     """Return the full name of a table whose current metadata are in a file; None if there is none."""
-    found = next(_pointers(connection, IcebergTableRow.metadata_location == location), None)
+    found = next(find_pointers(connection, IcebergTableRow.metadata_location == location), None)
     return None if found is None else found.full_name
-
-
-def find_table_near(connection: Connection, location: str, *, without: str) -> Pointer | None:
-    """Return an Iceberg table whose folder equals, contains or lies inside a folder; None if there is none.
-
-    The folder of a table is taken to be that in which the folder of its metadata is, as it is unless its properties
-    place the metadata elsewhere.
-
-    Args:
-        without: The full name of a table to ignore.
-    """
-    keys, nodes = folder_keys([location]), name_nodes([location])
-    inside = [f"{spelling}/" for key in keys for spelling in spellings(key, nodes)]
-    around = {above for key in keys for above in keys_above(key)}
-    homes = [f"{spelling}/{METADATA}/" for key in around for spelling in spellings(key, nodes)]
-    named = IcebergTableRow.metadata_location
-    for pointer in _pointers(connection, or_(*(named.startswith(start, autoescape=True) for start in inside + homes))):
-        if pointer.full_name == without:
-            continue
-        # The conditions of the query also find tables in a folder of metadata, and on SQLite other cases of letters.
-        own = folder_keys([_home(pointer.location)])
-        if around & own.keys() or any(above in keys for key in own for above in keys_above(key)):
-            return pointer
-    return None
-
-
-def _home(metadata_location: str) -> str:
-    """Return the folder that has a table's folder of metadata."""
-    folder = metadata_location.rpartition("/")[0]
-    return folder.removesuffix(f"/{METADATA}")
 
 
 def share_location(connection: Connection, database: str, table: str, location: str) -> None:

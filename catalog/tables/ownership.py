@@ -6,6 +6,7 @@ Partitions may lie outside their table's location; several tables may have parti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
@@ -18,8 +19,10 @@ from catalog.files.locations import (
     is_plainly_within,
     keys_above,
     location_key,
+    overlapping,
+    parent_key,
+    readings,
 )
-from catalog.iceberg.pointers import find_table_near
 from catalog.model import Table, TableKind
 from catalog.settings.places import require_location
 from catalog.storage.bulk import among, batched
@@ -120,12 +123,11 @@ def claim_held_location(
             f"table {table}: its location {location[:100]}… has {len(key):,} bytes, more than the maximum of "
             f"{LONGEST_KEY:,} bytes; choose a shorter one"
         )
-    owner = find_neighbour(connection, location, without_table=table_id)
-    if owner is not None:
-        raise LocationInUseError(table, location, owner.table, owner.location)
-    engines = find_table_near(connection, location, without=stored_name or table)
-    if engines is not None:
-        raise LocationInUseError(table, location, engines.full_name, engines.location.rpartition("/")[0])
+    for reading in readings(location):
+        if (owner := find_neighbour(connection, reading, without_table=table_id)) is not None:
+            raise LocationInUseError(table, location, owner.table, owner.location)
+    engines = _engine_tables_near(connection, table, _keys_as_read([location]), without=stored_name or table)
+    LocationInUseError.raise_first(islice(engines, 1))
     refuse_purged(connection, table, [location])
     return key
 
@@ -155,12 +157,29 @@ def find_locations_in_use(
 
 
 def _keys_elsewhere(table: Table, locations: Iterable[str]) -> dict[bytes, str]:
-    return folder_keys(location for location in locations if not is_plainly_within(location, table.location))
+    return _keys_as_read(location for location in locations if not is_plainly_within(location, table.location))
+
+
+def _keys_as_read(locations: Iterable[str]) -> dict[bytes, str]:
+    """Return the keys of locations as the catalog reads them, and as engines do that decode escapes in them."""
+    read = {reading: location for location in locations for reading in readings(location)}
+    return {key: read[reading] for key, reading in folder_keys(read).items()}
 
 
 def _in_use(connection: Connection, table: Table, by_key: Mapping[bytes, str]) -> Iterator[LocationInUseError]:
     for location, owner in _tables_near(connection, table, by_key):
         yield LocationInUseError(table.full_name, location, f"{owner.database}.{owner.name}", owner.location)
+    yield from _engine_tables_near(connection, table.full_name, by_key, without=table.full_name)
+
+
+def _engine_tables_near(
+    connection: Connection, table: str, by_key: Mapping[bytes, str], *, without: str
+) -> Iterator[LocationInUseError]:
+    # Imported late: most commands add no location.
+    from catalog.iceberg.own_folders import tables_near
+
+    for location, owner in tables_near(connection, by_key, without=without):
+        yield LocationInUseError(table, location, owner.table, owner.location)
 
 
 def _tables_near(
@@ -168,19 +187,10 @@ def _tables_near(
 ) -> Iterator[tuple[str, Row[Any]]]:
     """Yield the locations that overlap another table's location, each with such a table."""
     row, around = TableRow.location_key, set[bytes]()
-    for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in locations}:
+    for parent in set(map(parent_key, locations)):
         around.update(keys_above(parent))
-    owners = _OWNERS.add_columns(TableRow.location, row)
-    above: dict[bytes, Row[Any]] = {}
-    for batch in batched(sorted(around)):
-        rows = connection.execute(owners.where(among(connection, row, batch)), {"table": table.id})
-        above |= {bytes(owner.location_key): owner for owner in rows}
-    if above:
-        for key, location in locations.items():
-            if owner := next(filter(None, map(above.get, keys_above(key))), None):
-                yield location, owner
+    query = _OWNERS.add_columns(TableRow.location, row)
     between = (row >= min(locations)) & (row < end_of_keys_inside(max(locations)))
-    for owner in connection.execute(owners.where(between), {"table": table.id}).all():
-        for key in keys_above(bytes(owner.location_key)):
-            if key in locations:
-                yield locations[key], owner
+    conditions = [*(among(connection, row, batch) for batch in batched(sorted(around))), between]
+    owners = (owner for near in conditions for owner in connection.execute(query.where(near), {"table": table.id}))
+    return overlapping(locations, {bytes(owner.location_key): owner for owner in owners})

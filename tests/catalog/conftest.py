@@ -47,7 +47,7 @@ def flights(catalog: Catalog) -> Table:
 @pytest.fixture
 def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow overlapping locations of tables and partitions, as in catalogs of earlier versions."""
-    ownership = ("tables.ownership.find_neighbour", "tables.ownership.find_table_near")
-    for check in (*ownership, "partitions.adding.refuse_shared_folders"):
+    for check in ("tables.ownership.find_neighbour", "partitions.adding.refuse_shared_folders"):
         monkeypatch.setattr(f"catalog.{check}", lambda *_arguments, **_options: None)
-    monkeypatch.setattr("catalog.tables.ownership._tables_near", lambda *_arguments: iter(()))
+    for near in ("tables.ownership._tables_near", "iceberg.own_folders.tables_near"):
+        monkeypatch.setattr(f"catalog.{near}", lambda *_arguments, **_options: iter(()))

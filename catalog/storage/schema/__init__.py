@@ -20,7 +20,13 @@ from catalog.storage.schema.files import (
     SetAsideFileRow,
     SourceFileRow,
 )
-from catalog.storage.schema.iceberg import IcebergNamespaceRow, IcebergPlacesRow, IcebergTableRow, SharedLocationRow
+from catalog.storage.schema.iceberg import (
+    IcebergFolderRow,
+    IcebergNamespaceRow,
+    IcebergPlacesRow,
+    IcebergTableRow,
+    SharedLocationRow,
+)
 from catalog.storage.schema.indexes import BackfillRangeRow, IndexItemRow, PartitionIndexRow
 from catalog.storage.schema.operations import ApprovalRow, JobRow, OperationRow, SparkApplicationRow
 from catalog.storage.schema.partitions import (
@@ -48,6 +54,7 @@ __all__ = [
     "FormerFileRow",
     "FunctionRow",
     "GivenAnswerRow",
+    "IcebergFolderRow",
     "IcebergNamespaceRow",
     "IcebergPlacesRow",
     "IcebergTableRow",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import BigInteger, Index, LargeBinary
+
 from catalog.storage.declarations import Mapped, mapped_column
 from catalog.storage.schema.base import Base
-from catalog.storage.texts import String
+from catalog.storage.texts import String, Text
 
 
 class IcebergTableRow(Base):
@@ -47,6 +49,22 @@ class SharedLocationRow(Base):
     location: Mapped[str] = mapped_column(String(1000), primary_key=True)
     table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
     table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+
+
+class IcebergFolderRow(Base):
+    """A folder of an Iceberg table outside of that with its folder of metadata (`catalog.iceberg.own_folders`).
+
+    `location_key` is as in `TableRow`. Triggers keep the names those of the table's pointer.
+    """
+
+    __tablename__ = "calve_iceberg_folder"
+    __table_args__ = (Index("ix_calve_iceberg_folder_location_key", "location_key"),)
+
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    location_key: Mapped[bytes] = mapped_column(LargeBinary)
+    location: Mapped[str] = mapped_column(Text)
 
 
 class IcebergPlacesRow(Base):

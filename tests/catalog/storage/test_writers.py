@@ -21,6 +21,7 @@ WRITERS = {
     "FormerFileRow": {"datafiles"},
     "FunctionRow": {"tables"},
     "GivenAnswerRow": {"engine_tables"},
+    "IcebergFolderRow": {"iceberg"},
     "IcebergNamespaceRow": {"engine_tables", "tables"},
     "IcebergPlacesRow": {"iceberg"},
     "IcebergTableRow": {"iceberg"},
