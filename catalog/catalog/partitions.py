@@ -43,8 +43,9 @@ class PartitionMethods(SearchMethods):
 
         Raises:
             TableNotFoundError: The table does not exist.
-            InvalidPartitionError: A value is not of its key's type, an index does not admit a partition, or it has more
-                values than the table has keys.
+            InvalidPartitionError: A value is not of its key's type, an index does not admit a partition, it has more
+                values than the table has keys, or its location is not that of the partition which exists already with
+                the same values in another spelling (`k=7`, `k=007`).
             PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false.
             LocationInUseError: Another table or partition uses a partition's folder, a load is about to use it, or a
                 purge is deleting it.

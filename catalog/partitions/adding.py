@@ -18,7 +18,7 @@ from catalog.errors import (
     PartitionProblem,
     RefusedPartition,
 )
-from catalog.files.locations import location_key
+from catalog.files.locations import comparable, location_key
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
@@ -139,10 +139,13 @@ class PartitionAdder:
                 raise InvalidPartitionError(self.table.full_name, refused)
             known = self._insert_new(batch)
             self._check_folders(batch, known)
-            if (known or duplicates) and not if_not_exists:
-                raise self._exists([batch.packed[number] for number in known] + duplicates)
+            again = [batch.only(known), duplicates]
+            if (known or duplicates.packed) and not if_not_exists:
+                raise self._exists(again)
+            if on_invalid is OnInvalid.REFUSE:
+                self._refuse_twins(again)
             added += len(batch.packed) - len(known)
-            existing += len(known) + len(duplicates)
+            existing += len(known) + len(duplicates.packed)
         return AddResult(added, existing, tuple(refused))
 
     def add_where_free(
@@ -177,12 +180,12 @@ class PartitionAdder:
         existing = registered(self._connection, self.table, batch.identities)
         known = [number for number, identity in enumerate(batch.identities) if identity in existing]
         self._check_folders(batch, known)
-        if known or duplicates:
-            raise self._exists([batch.packed[number] for number in known] + duplicates)
+        if known or duplicates.packed:
+            raise self._exists([batch.only(known), duplicates])
         return refused
 
-    def _encode(self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]) -> tuple[_Batch, list[str]]:
-        """Return the valid partitions, and the packed values of duplicates; append the others to `refused`.
+    def _encode(self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]) -> tuple[_Batch, _Batch]:
+        """Return the valid partitions, and those with the values of one of them; append the others to `refused`.
 
         The batch is sorted by values: concurrent transactions that add the same partitions insert them in one order,
         which prevents deadlocks, and partitions that are looked up together are stored together.
@@ -193,16 +196,16 @@ class PartitionAdder:
         refused += [problems[number] for number in sorted(problems)]
         first_of = dict(zip(reversed(encoded.identities), range(len(partitions) - 1, -1, -1), strict=True))
         numbers: Iterable[int] = first_of.values()
-        duplicates: list[str] = []
+        repeated: list[int] = []
         if problems or len(first_of) < len(partitions):
             numbers = [number for number in first_of.values() if number not in problems]
             chosen = {*numbers, *problems}
-            duplicates = [encoded.packed[number] for number in range(len(partitions)) if number not in chosen]
+            repeated = [number for number in range(len(partitions)) if number not in chosen]
         locations = [None] * len(partitions)
-        batch = _Batch(partitions, encoded.packed, encoded.identities, locations, encoded.index_keys)
-        batch = batch.only(sorted(numbers, key=encoded.typed.__getitem__))
+        whole = _Batch(partitions, encoded.packed, encoded.identities, locations, encoded.index_keys)
+        batch = whole.only(sorted(numbers, key=encoded.typed.__getitem__))
         self._check_locations(batch)
-        return replace(batch, locations=self._own_locations(batch)), duplicates
+        return replace(batch, locations=self._own_locations(batch)), whole.only(repeated)
 
     def _encrypted(self, partitions: Sequence[NewPartition]) -> dict[int, RefusedPartition]:
         """Return the encrypted partitions, which indexes do not admit, by their numbers."""
@@ -355,7 +358,36 @@ class PartitionAdder:
             refuse_unsettled(self._connection, self.table, new.identities)
         refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
 
-    def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
+    def _refuse_twins(self, again: Iterable[_Batch]) -> None:
+        """Refuse folders that name the values of a partition in another spelling, and are not its location.
+
+        Raises:
+            InvalidPartitionError: A folder is not registered, so its files would be read by no query.
+        """
+        given = {
+            (identity, packed): normalise_location(partition.location)
+            for batch in again
+            for identity, packed, partition in zip(batch.identities, batch.packed, batch.partitions, strict=True)
+            if partition.location is not None
+        }
+        row = PartitionRow
+        query = select(row.identity, row.packed_values, row.location).where(row.table_id == self.table.id)
+        for identities in batched({identity for identity, _ in given}):
+            rows = self._connection.execute(query.where(among(self._connection, row.identity, identities)))
+            own = {bytes(identity): (packed, location) for identity, packed, location in rows}
+            for (identity, packed), folder in given.items():
+                if identity not in own or packed == own[identity][0]:
+                    continue
+                registered_at = self.table.partition_location(*own[identity])
+                if comparable(folder) != comparable(registered_at):
+                    reason = (
+                        f"folder {folder} has the values of partition {self.table.partition_name(own[identity][0])}, "
+                        f"which is in {registered_at}; move its files there, or leave it out. Nothing was added"
+                    )
+                    raise InvalidPartitionError(self.table.full_name, reason=reason)
+
+    def _exists(self, again: Iterable[_Batch]) -> PartitionAlreadyExistsError:
+        known = [packed for batch in again for packed in batch.packed]
         names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
         return PartitionAlreadyExistsError(
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "

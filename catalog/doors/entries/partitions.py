@@ -86,14 +86,16 @@ class PartitionMethods(TableMethods):
 
         Raises:
             TableNotFoundError: The table does not exist.
-            InvalidPartitionError: A partition has not one value for each key, or an index does not admit it.
+            InvalidPartitionError: A partition has not one value for each key, an index does not admit it, or a folder
+                has the values of a partition in another folder, in another spelling.
             PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false; or one is
                 quarantined.
             LocationInUseError: Another table or partition uses a partition's folder.
             StorageError: A folder cannot be created; nothing was added.
         """
         forms = self.forms(name)
-        partitions, folders = _with_folders(forms, forms.new(given))
+        # What is skipped must be in the folder that was given, even if that is a default one.
+        partitions, folders = _with_folders(forms, forms.new(given), keeps_default=if_not_exists)
         if if_not_exists:
             self._refuse_quarantined(forms, [partition.values for partition in partitions])
         made = make_folders(folders)
@@ -392,8 +394,10 @@ def _limited(scan: Scan | None, limit: int) -> Iterator[Partition]:
     return scan.partitions if limit < 0 else islice(scan.partitions, limit)
 
 
-def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> tuple[list[NewPartition], list[str]]:
-    """Return partitions, with None for default locations, and the folders of all.
+def _with_folders(
+    forms: PartitionForms, partitions: Sequence[NewPartition], *, keeps_default: bool
+) -> tuple[list[NewPartition], list[str]]:
+    """Return partitions, with None for default locations unless they are kept, and the folders of all.
 
     Raises:
         LocationNotAllowedError, InvalidLocationError: A location is not allowed.
@@ -410,7 +414,7 @@ def _with_folders(forms: PartitionForms, partitions: Sequence[NewPartition]) -> 
             folders.append(location)
         else:
             folders.append(default)
-            partition = partition if partition.location is None else replace(partition, location=None)
+            partition = partition if partition.location is None or keeps_default else replace(partition, location=None)
         known.append(partition)
     require_partition_locations(table, own)
     return known, folders

@@ -181,11 +181,12 @@ def repair_table(context: Context, statement: m.RepairTable) -> StatementResult:
             operation_id=operation.id,
             requested_by=operation.requested_by,
         )
-    columns = ("partitions_added", "partitions_dropped", "folders_unfit")
+    columns = ("partitions_added", "partitions_dropped", "folders_unfit", "unfit")
     lines = [f"{report.added:,} partition(s) added, {report.dropped:,} dropped"]
     lines += [f"not a partition: {reason}" for reason in report.unfit]
     lines += [f"{report.unfit_count:,} folder(s) are not partitions"] if report.unfit_count else []
-    return StatementResult(columns, [[report.added, report.dropped, report.unfit_count]], text="\n".join(lines))
+    row: list[Cell] = [report.added, report.dropped, report.unfit_count, list(report.unfit)]
+    return StatementResult(columns, [row], text="\n".join(lines))
 
 
 def _of_keys(context: Context, statement: m.TableStatement, advice: str) -> Table:

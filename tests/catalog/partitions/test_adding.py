@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,6 +94,20 @@ def test_a_partition_named_twice_is_one(catalog: Catalog, pairs: Table) -> None:
     result = catalog.add_partitions(TABLE, twice, if_not_exists=True)
     assert (result.added, result.existing) == (1, 1)
     assert values(catalog) == [("a", "1")]
+
+
+def test_no_folder_with_the_values_of_another_one_is_left_out_unsaid(catalog: Catalog, pairs: Table) -> None:
+    seven, twin = (NewPartition(["a", day], f"{pairs.location}/s=a/n={day}") for day in ("7", "007"))
+    for given in ([seven, twin], [twin, seven]):
+        with pytest.raises(InvalidPartitionError, match=r"s=a/n=.* which is in .*/s=a/n=.*Nothing was added"):
+            catalog.add_partitions(TABLE, given, if_not_exists=True)
+    assert values(catalog) == []
+    catalog.add_partitions(TABLE, [seven])
+    with pytest.raises(InvalidPartitionError, match=f"folder {twin.location} has the values of partition s=a/n=7,"):
+        catalog.add_partitions(TABLE, [NewPartition(["b", "1"]), twin], if_not_exists=True)
+    elsewhere = [replace(seven, location="/other"), replace(twin, location=f"file:{seven.location}/")]
+    assert catalog.add_partitions(TABLE, elsewhere, if_not_exists=True).existing == 2
+    assert values(catalog) == [("a", "7")]
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
