@@ -17,6 +17,19 @@ TYPED_FORMATS = ("parquet", "orc", "avro")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Spark's own schema in the metadata of a Parquet file, which its reader prefers."""
 
+_MOST_DIGITS = 38
+_MICROSECONDS = (
+    "microseconds (pandas: to_parquet(…, coerce_timestamps='us', allow_truncated_timestamps=True), which leaves out "
+    "the last three digits)"
+)
+_FOREIGN_TYPES = {
+    "Float16": ("floats of 16 bits", "32 bits (pandas: astype('float32'))"),
+    "Time": ("times without a date", "strings (pandas: astype('string')) or timestamps"),
+    "UUID": ("UUIDs", "strings (pandas: astype('string'); DuckDB: CAST(… AS varchar))"),
+    "Interval": ("intervals", "strings (DuckDB: CAST(… AS varchar))"),
+}
+"""Logical type of Parquet → what its values are, and what to write instead."""
+
 
 def by_schema(files: Sequence[FileInfo], source_format: str) -> tuple[list[list[FileInfo]], Mapping[str, str]]:
     """Return groups of files with the same schema; and path of an unreadable file → reason.
@@ -54,22 +67,28 @@ def _schema(file: FileInfo, source_format: str) -> tuple[Any, ...]:
         if source_format == "orc":
             return (pyarrow.orc.ORCFile(content).schema.to_string(),)
         opened = pyarrow.parquet.ParquetFile(content)
-        _refuse_nanoseconds(opened.schema)
+        _refuse_foreign_types(opened.schema)
         schema = opened.schema_arrow
         return schema.remove_metadata().to_string(), (schema.metadata or {}).get(_SPARK_SCHEMA)
 
 
-def _refuse_nanoseconds(schema: Any) -> None:
-    """Refuse timestamps in nanoseconds, which neither Spark nor tables have; Spark would not name the file.
+def _refuse_foreign_types(schema: Any) -> None:
+    """Refuse types of Parquet that neither Spark nor tables have; Spark would not name the file.
 
     Raises:
-        ValueError: A column has them.
+        ValueError: A column has one.
     """
-    columns = (schema.column(number) for number in range(len(schema)))
-    kinds = ((column.path, json.loads(column.logical_type.to_json())) for column in columns)
-    names = [path for path, kind in kinds if kind.get("Type") == "Timestamp" and kind.get("timeUnit") == "nanoseconds"]
-    if names:
-        raise ValueError(
-            f"its column {names[0]} has timestamps in nanoseconds, and tables have microseconds; write it with "
-            "microseconds (pandas: to_parquet(…, coerce_timestamps='us'))"
-        )
+    for number in range(len(schema)):
+        column = schema.column(number)
+        if (found := _foreign_type(json.loads(column.logical_type.to_json()))) is not None:
+            what, remedy = found
+            raise ValueError(f"its column {column.path} has {what}, which tables do not have; write it with {remedy}")
+
+
+def _foreign_type(kind: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what values of a logical type are, and what to write instead; None if tables have them."""
+    if kind.get("Type") == "Timestamp" and kind["timeUnit"] == "nanoseconds":
+        return "timestamps in nanoseconds", _MICROSECONDS
+    if kind.get("Type") == "Decimal" and kind["precision"] > _MOST_DIGITS:
+        return f"decimals of {kind['precision']} digits", f"at most {_MOST_DIGITS} digits"
+    return _FOREIGN_TYPES.get(kind.get("Type", ""))

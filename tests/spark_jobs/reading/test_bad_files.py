@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
+from datetime import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -38,6 +41,14 @@ def truncated(text: str) -> bytes:
     """Text compressed by gzip, without its end."""
     compressed = gzip.compress(text.encode() + os.urandom(4000).hex().encode())
     return compressed[: len(compressed) // 2]
+
+
+def with_time() -> bytes:
+    """A Parquet file with a type that tables do not have."""
+    sink = pa.BufferOutputStream()
+    columns = {"country": ["US"], "day": [2], "id": [3], "amount": pa.array([time(12)], pa.time64("us"))}
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue())
 
 
 @pytest.fixture
@@ -91,6 +102,7 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
         b'{"country": "US", "day": 2, "id": 1.5}\n',
         {"line": 1, "column": "id", "value": "1.5", "type": "int"},
     ),
+    "a time": (PARQUET, "b.parquet", with_time(), {"line": None}),
     "no Parquet": (PARQUET, "b.parquet", b"PAR1 but this is not Parquet", {"line": None}),
 }
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,18 +27,82 @@ def schemas(*paths: Path) -> tuple[list[list[str]], dict[str, str]]:
     return named, {Path(path).name: reason for path, reason in unreadable.items()}
 
 
-def test_files_with_nanoseconds_are_named_with_the_column_and_the_remedy(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"id": [1], "at": pd.Series([MOMENT], dtype="datetime64[ns]")})
-    frame.to_parquet(tmp_path / "pandas.parquet")
-    frame.to_parquet(tmp_path / "coerced.parquet", coerce_timestamps="us")
-    nested = pa.array([{"at": MOMENT}], pa.struct([("at", pa.timestamp("ns", "UTC"))]))
-    pq.write_table(pa.table({"part": nested}), tmp_path / "nested.parquet")
-    good, unreadable = schemas(*(tmp_path / f"{name}.parquet" for name in ("pandas", "coerced", "nested")))
-    assert good == [["coerced.parquet"]]
-    assert unreadable.keys() == {"pandas.parquet", "nested.parquet"}
-    assert unreadable["pandas.parquet"].startswith("its column at has timestamps in nanoseconds")
-    assert "coerce_timestamps='us'" in unreadable["pandas.parquet"]
-    assert unreadable["nested.parquet"].startswith("its column part.at has")
+FRAMES: dict[str, tuple[pd.DataFrame, str, dict[str, Any], dict[str, str]]] = {
+    "nanoseconds": (
+        pd.DataFrame({"at": pd.Series([MOMENT, "2026-01-01 00:00:00.123456789"], dtype="datetime64[ns]")}),
+        "its column at has timestamps in nanoseconds, which tables do not have; write it with microseconds",
+        {"coerce_timestamps": "us", "allow_truncated_timestamps": True},
+        {},
+    ),
+    "nanoseconds with zone": (
+        pd.DataFrame({"at": pd.Series(["2026-01-01 00:00:00.123456789"], dtype="datetime64[ns, Europe/Berlin]")}),
+        "its column at has timestamps in nanoseconds",
+        {"coerce_timestamps": "us", "allow_truncated_timestamps": True},
+        {},
+    ),
+    "float16": (
+        pd.DataFrame({"f": np.array([1.5], dtype=np.float16)}),
+        "its column f has floats of 16 bits, which tables do not have; write it with 32 bits",
+        {},
+        {"f": "float32"},
+    ),
+    "time": (
+        pd.DataFrame({"t": [time(12, 30), None]}),
+        "its column t has times without a date, which tables do not have; write it with strings",
+        {},
+        {"t": "string"},
+    ),
+}
+"""A frame that pandas writes with a type that tables do not have, the message, and what its remedy says."""
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_files_with_types_that_tables_do_not_have_are_named_with_the_column_and_the_remedy(
+    tmp_path: Path, name: str
+) -> None:
+    frame, message, options, types = FRAMES[name]
+    frame.to_parquet(tmp_path / "bad.parquet")
+    frame.astype(types).to_parquet(tmp_path / "good.parquet", **options)
+    good, unreadable = schemas(tmp_path / "bad.parquet", tmp_path / "good.parquet")
+    assert good == [["good.parquet"]]
+    assert unreadable["bad.parquet"].startswith(message)
+    for word in (*map(str, options), *map(repr, types.values())):
+        assert word in unreadable["bad.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("TIME '12:30:00'", "times without a date"),
+        ("TIMETZ '12:30:00+01'", "times without a date"),
+        ("TIMESTAMP_NS '2026-01-01'", "timestamps in nanoseconds"),
+        ("uuid()", "UUIDs"),
+        ("INTERVAL 1 DAY", "intervals"),
+    ],
+)
+def test_so_are_those_of_duckdb(tmp_path: Path, value: str, words: str) -> None:
+    duckdb.sql(f"COPY (SELECT {value} AS c) TO '{tmp_path}/bad.parquet'")
+    duckdb.sql(f"COPY (SELECT CAST({value} AS varchar) AS c) TO '{tmp_path}/good.parquet'")
+    good, unreadable = schemas(tmp_path / "bad.parquet", tmp_path / "good.parquet")
+    assert good == [["good.parquet"]]
+    assert unreadable["bad.parquet"].startswith(f"its column c has {words}")
+
+
+def test_so_are_decimals_of_too_many_digits(tmp_path: Path) -> None:
+    for digits in (38, 39):
+        numbers = pa.array([1], pa.decimal256(digits, 2))
+        pq.write_table(pa.table({"d": numbers}), tmp_path / f"{digits}.parquet")
+    good, unreadable = schemas(tmp_path / "38.parquet", tmp_path / "39.parquet")
+    assert good == [["38.parquet"]]
+    message = "its column d has decimals of 39 digits, which tables do not have; write it with at most 38 digits"
+    assert unreadable == {"39.parquet": message}
+
+
+def test_so_are_those_inside_of_others(tmp_path: Path) -> None:
+    nested = pa.array([[{"at": MOMENT}]], pa.list_(pa.struct([("at", pa.timestamp("ns", "UTC"))])))
+    pq.write_table(pa.table({"parts": nested}), tmp_path / "a.parquet")
+    _, unreadable = schemas(tmp_path / "a.parquet")
+    assert unreadable["a.parquet"].startswith("its column parts.list.element.at has timestamps in nanoseconds")
 
 
 @pytest.mark.parametrize("unit", ["ms", "us"])
