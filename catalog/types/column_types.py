@@ -113,6 +113,7 @@ _SIMPLE = re.compile(
     r"|(?:decimal|dec|numeric)(?:\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\))?|(?:char|varchar)\s*\(\s*\d+\s*\))"
 )
 _NESTED = re.compile(r"(array|map|struct|uniontype)\s*<(.*)>", re.DOTALL)
+_WITHOUT_ZONE = re.compile(r"(?:^|(?<=[:<,]))timestamp_ntz(?=[,>]|$)")
 _PARTS = {"array": 1, "map": 2}
 _COMMENT = re.compile(r"\s+comment\s+'.*'$", re.DOTALL)
 
@@ -134,6 +135,14 @@ def named_column_type(name: str, text: str) -> str:
         advice = "write a type with a comma in quotes" if is_cut else "use a Hive type such as bigint or array<string>"
         raise InvalidTableError(f"column {name}: type {text[:100]!r} is not known; {advice}")
     return named
+
+
+def hive_column_type(text: str) -> str:
+    """Return the type of a column of a Hive-style table for values of a type of Spark, also inside nested types.
+
+    Hive has no `timestamp_ntz`, and its parsers refuse the name; its `timestamp` has no zone.
+    """
+    return _WITHOUT_ZONE.sub("timestamp", text)
 
 
 def _named(text: str, depth: int) -> str | None:

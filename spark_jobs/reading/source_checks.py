@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructType, VarcharType
 
-from catalog.model import Column, LoadMode, Table
+from catalog.model import ICEBERG, Column, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
 from catalog.types.key_types import parse_key_type
@@ -96,6 +96,11 @@ class Target:
     def given_keys(self) -> list[str]:
         """The partition keys that the files or the names of their folders have to have."""
         return [name for name in self.key_names if name not in self.computed]
+
+    @property
+    def is_iceberg(self) -> bool:
+        """Whether the table is, or becomes, an Iceberg table."""
+        return self.job.format == ICEBERG if self.table is None else self.table.is_published
 
     @property
     def placing(self) -> Sequence[str]:

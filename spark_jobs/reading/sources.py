@@ -32,7 +32,7 @@ from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.operations.job_requests import SKIP, SourceJob, WritePartitionsJob
 from catalog.settings.contracts import ContractMode
-from catalog.types.column_types import parse_column_type
+from catalog.types.column_types import hive_column_type, parse_column_type
 from catalog.types.key_types import DateType, TimestampType
 from spark_jobs.reading.encodings import encoding_of, is_wide
 from spark_jobs.reading.evolving import SourceGroup, evolved_for, missing_columns
@@ -284,7 +284,7 @@ def _group(reader: DataFrameReader, files: Sequence[FileInfo]) -> SourceGroup:
 
 
 def _agreeing_groups(groups: Sequence[SourceGroup], target: Target) -> list[SourceGroup]:
-    """Return groups with one type for each column of which no type is declared: the widest of those of numbers.
+    """Return groups with one type for each column of which no type is declared: the table's, the widest of numbers.
 
     Raises:
         SourceFileError: Files have a column with types of which none has all values of the other.
@@ -293,12 +293,13 @@ def _agreeing_groups(groups: Sequence[SourceGroup], target: Target) -> list[Sour
     for group in groups:
         discarded = target.unknown(group.columns) if target.contract.columns.discards else []
         for field in group.rows.drop(FILE, *target.declared, *target.key_names, *discarded).schema:
-            known, path = first.setdefault(field.name, (field.dataType, group.files[0].path))
-            wider = _wider(known, field.dataType)
-            if known != field.dataType and isinstance(wider, StringType):
+            kind = _type_in_table(field.dataType, target)
+            known, path = first.setdefault(field.name, (kind, group.files[0].path))
+            wider = _wider(known, kind)
+            if known != kind and isinstance(wider, StringType):
                 raise SourceFileError(
                     f"column {field.name} has type {known.simpleString()} in source {path}, and "
-                    f"{field.dataType.simpleString()} in {group.files[0].path}; set its type in `columns` of the "
+                    f"{kind.simpleString()} in {group.files[0].path}; set its type in `columns` of the "
                     "table's entry"
                 )
             first[field.name] = wider, path
@@ -310,6 +311,13 @@ def _agreeing_groups(groups: Sequence[SourceGroup], target: Target) -> list[Sour
         )
         for group in groups
     ]
+
+
+def _type_in_table(kind: DataType, target: Target) -> DataType:
+    """Return the type that a column of files gives to a table, with times of the session's zone if it is Hive-style."""
+    text = kind.simpleString()
+    named = text if target.is_iceberg else hive_column_type(text)
+    return kind if named == text else DataType.fromDDL(named)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -20,7 +20,7 @@ from catalog.errors import (
     OperationReusedError,
     TableAlreadyExistsError,
 )
-from catalog.model import Column, Table, TableKind
+from catalog.model import ICEBERG, Column, Table, TableKind
 from catalog.operations.records import OperationKind, OperationState
 from catalog.settings.places import require_location
 from catalog.statements import model as m
@@ -30,6 +30,7 @@ from catalog.statements.execution.tables import create, find, has_scheme
 from catalog.statements.results import DONE, StatementResult
 from catalog.statements.terms import TableReference
 from catalog.tables.own_properties import CREATED_AS
+from catalog.types.column_types import hive_column_type
 
 _SUFFIX = "__creating"
 _DISCARD = "discard"
@@ -67,6 +68,8 @@ def _defined(statement: m.CreateTableAs, selected: Sequence[Column]) -> m.Create
     Raises:
         InvalidTableError: PARTITIONED BY names a column that the SELECT does not have.
     """
+    if not (has_scheme(statement) or (statement.format or "").lower() == ICEBERG):
+        selected = [replace(column, type=hive_column_type(column.type)) for column in selected]
     known = {column.name: column for column in selected}
     typed = {key.name: key for key in statement.partition_keys}
     names = list(typed) or statement.key_names
