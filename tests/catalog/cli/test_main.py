@@ -123,6 +123,30 @@ def test_spark_gets_the_settings_of_a_session_through_the_doors(tmp_path: Path) 
     assert not [name for name in settings if "jdbc" in name]
 
 
+@pytest.mark.parametrize(
+    ("hms", "rest", "uris"),
+    [
+        ("doors:1", "doors:2", ("thrift://doors:1", "http://doors:2")),
+        ("thrift://doors:1", "https://doors/calve", ("thrift://doors:1", "https://doors/calve")),
+        ("9083", "[::1]:8181", ("thrift://127.0.0.1:9083", "http://[::1]:8181")),
+    ],
+)
+def test_addresses_of_doors_are_completed(hms: str, rest: str, uris: tuple[str, str]) -> None:
+    lines = calve("spark-conf", "--hms", hms, "--rest", rest).stdout.splitlines()
+    settings = dict(line.split(" ", 1) for line in lines)
+    assert (settings["spark.hadoop.hive.metastore.uris"], settings["spark.sql.catalog.calve.uri"]) == uris
+
+
+@pytest.mark.parametrize(
+    "rest", ["doors", "ftp://doors:1", "http://", "http://doors:x", "http://me:pw@doors", "a b:1", ""]
+)
+def test_addresses_that_are_none_are_refused(rest: str) -> None:
+    done = calve("spark-conf", "--rest", rest)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"--rest is {rest!r}, expected a URL such as http://127.0.0.1:8181" in done.stderr
+    assert calve("spark-conf", "--hms", "http://doors:1").exit_code == 1
+
+
 def test_verify_names_what_differs_and_repairs_it(flights: Catalog) -> None:
     exact = calve("verify", "demo.flights")
     assert (exact.exit_code, exact.stderr) == (0, "")
