@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ from spark_jobs.queries.advising import profile_table, spread_table
 from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.explaining import explain_query
 from spark_jobs.queries.query import PrunedQuery, prune_query
-from spark_jobs.queries.table_names import may_read, needs_packages
+from spark_jobs.queries.table_names import may_read, needs_packages, table_of_file
 from spark_jobs.queries.views import expression_with_views, merge_with_views, with_views
 from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
@@ -106,20 +107,22 @@ class SparkEngine:
 
     def select(self, query: str, database: str) -> StatementResult:
         """Return the result of a SELECT."""
-        with engine_errors(query):
+        with engine_errors(query, self._table_of(query, database)):
             return answer_of(self._frame(query, database))
 
     def stream(self, query: str, database: str) -> RowStream:
         """Return the rows of a SELECT, of which one of Spark's partitions is held at a time."""
-        with engine_errors(query):
+        table_of = self._table_of(query, database)
+        with engine_errors(query, table_of):
             frame = self._frame(query, database)
-            return RowStream(tuple(frame.columns), _translated(stream_of(frame), query))
+            return RowStream(tuple(frame.columns), _translated(stream_of(frame), query, table_of))
 
     def stream_batches(self, query: str, database: str) -> pa.RecordBatchReader:
         """Return the rows of a SELECT as Arrow's batches."""
-        with engine_errors(query):
+        table_of = self._table_of(query, database)
+        with engine_errors(query, table_of):
             schema, batches = batches_of(self._frame(query, database))
-        return pa.RecordBatchReader.from_batches(schema, _translated(batches, query))
+        return pa.RecordBatchReader.from_batches(schema, _translated(batches, query, table_of))
 
     def cancel(self) -> None:
         """Cancel the running jobs of the session."""
@@ -130,6 +133,9 @@ class SparkEngine:
         """Return which partitions and files a SELECT would read, and how its joins would be done."""
         with engine_errors(query):
             return explain_query(self._catalog, self._pruned(query, database)).as_result()
+
+    def _table_of(self, query: str, database: str) -> Callable[[str], str | None]:
+        return partial(table_of_file, self._catalog, query, database)
 
     def _frame(self, query: str, database: str) -> DataFrame:
         return self._pruned(query, database).frame
@@ -313,7 +319,7 @@ class SparkEngine:
         self, operation: NewOperation, table: Table, where: str, database: str | None = None
     ) -> Mapping[str, Any]:
         """Delete the rows of a table that meet a condition."""
-        with engine_errors(where):
+        with engine_errors(where, lambda _: table.full_name):
             condition = expression_with_views(self._catalog, where, database or table.database)
             return delete_rows(
                 self._session_for(table, condition),
@@ -333,7 +339,7 @@ class SparkEngine:
         database: str | None = None,
     ) -> Mapping[str, Any]:
         """Update the rows of a table that meet a condition."""
-        with engine_errors(where):
+        with engine_errors(where, lambda _: table.full_name):
             condition, *values = (
                 expression_with_views(self._catalog, expression, database or table.database)
                 for expression in (where, *assignments.values())
@@ -350,7 +356,7 @@ class SparkEngine:
 
     def forget(self, operation: NewOperation, table: Table, where: str, *, at_once: bool) -> Mapping[str, Any]:
         """Delete the rows of a table that meet a condition, and all copies of them in its folders."""
-        with engine_errors(where):
+        with engine_errors(where, lambda _: table.full_name):
             return forget_rows(
                 self._session_for(table),
                 self._catalog,
@@ -366,14 +372,14 @@ class SparkEngine:
     ) -> Mapping[str, Any]:
         """Run a MERGE."""
         whole = merge_with_views(self._catalog, statement, table, database)
-        with engine_errors(f"MERGE INTO {table.full_name}"):
+        with engine_errors(f"MERGE INTO {table.full_name}", lambda _: table.full_name):
             conditions = [whole.condition, *(clause.condition for clause in whole.clauses if clause.condition)]
             spark = self._session_for(table, whole.source, *conditions)
             return merge(spark, self._catalog, operation.id, whole, requested_by=operation.requested_by)
 
     def compact(self, operation: NewOperation, table: Table, partitions: Sequence[Partition]) -> Mapping[str, Any]:
         """Write the rows of partitions to fewer and larger files."""
-        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT", lambda _: table.full_name):
             return compact_partitions(
                 self._session_for(table),
                 self._catalog,
@@ -387,7 +393,7 @@ class SparkEngine:
         self, operation: NewOperation, table: Table, partition_ids: Collection[int] | None
     ) -> Mapping[str, Any]:
         """Write the rows of small files of a table with a partition scheme to fewer and larger ones."""
-        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT", lambda _: table.full_name):
             return compact_scheme_partitions(
                 self._session_for(table),
                 self._catalog,
@@ -409,7 +415,7 @@ class SparkEngine:
         self, operation: NewOperation, table: Table, values: Mapping[str, str | None]
     ) -> Mapping[str, Any]:
         """Compact an Iceberg table, or its partitions with some values, by Iceberg's own procedure."""
-        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT"):
+        with engine_errors(f"ALTER TABLE {table.full_name} COMPACT", lambda _: table.full_name):
             spark, requested_by = self._session_for(table), operation.requested_by
             return compact_iceberg(
                 spark, self._catalog, operation.id, table.full_name, values, requested_by=requested_by
@@ -483,7 +489,7 @@ class SparkEngine:
         return self._catalog.get_partition_index(name, index)
 
 
-def _translated(items: Iterator[Item], query: str) -> Iterator[Item]:
+def _translated(items: Iterator[Item], query: str, table_of: Callable[[str], str | None]) -> Iterator[Item]:
     """Yield what a query returns, and translate its errors."""
-    with engine_errors(query):
+    with engine_errors(query, table_of):
         yield from items

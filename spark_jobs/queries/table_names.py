@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from catalog import Catalog, Table
+from catalog.files.locations import comparable, is_within
 from catalog.statements.query_tables import named_table, nodes_of_text
 
 
@@ -30,6 +31,18 @@ def may_read(catalog: Catalog, sql: str, database: str, table: Table) -> bool:
     nodes = nodes_of_text(sql)
     found = (named_table(catalog, node, database) for node in nodes)
     return not nodes or any(one is not None and one.full_name == table.full_name for one in found)
+
+
+def table_of_file(catalog: Catalog, sql: str, database: str, path: str) -> str | None:
+    """Return the name of the table of a SELECT that has a file in its folder; None if that is not known.
+
+    Args:
+        database: The database of table names without one.
+    """
+    tables = [table for node in nodes_of_text(sql) if (table := named_table(catalog, node, database)) is not None]
+    names = dict.fromkeys(table.full_name for table in tables if not table.is_view)
+    within = [table for table in tables if table.location and is_within(comparable(path), comparable(table.location))]
+    return within[0].full_name if within else next(iter(names)) if len(names) == 1 else None
 
 
 def is_read_by_iceberg(node: exp.Table, table: Table) -> bool:

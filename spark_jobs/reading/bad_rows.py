@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from catalog.errors import RefusedPartition, SourceFileError
 from catalog.errors.base import first_of
 from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.encodings import encoding_of, open_text
+from spark_jobs.reading.headers import has_header
 from spark_jobs.reading.json_documents import LONGEST_DOCUMENT, is_document
 from spark_jobs.reading.paths import plain_path, quoted
 from spark_jobs.reading.source_checks import (
@@ -197,11 +199,29 @@ def _unparsed(path: str, record: str, job: SourceJob) -> BadRow:
         return BadRow(path, *_json_error(path, shown, job))
     if job.source_format == "csv" and first_line.count('"') % 2 and not has_long_values(job):
         shown += " (if values have line breaks, set multiLine in `source_options`)"
+    elif job.source_format == "csv" and (counts := _field_counts(path, first_line, job)):
+        shown += f" (it has {counts[0]:,} fields, but there are {counts[1]:,} columns)"
     if REPLACED in record and encoding_of(job) is None:
         shown += f" (it is not UTF-8; {ENCODING_HINT})"
     with open_text(path, job) as lines:
         numbers = (number for number, line in enumerate(lines, 1) if line.rstrip("\r\n") == first_line)
         return BadRow(path, next(numbers, None), shown)
+
+
+def _field_counts(path: str, line: str, job: SourceJob) -> tuple[int, int] | None:
+    """Return the number of fields of a line, and of columns; None if they are equal or not known."""
+    options = job.lowered_options
+    separator, quote = options.get("sep", options.get("delimiter", ",")), options.get("quote", '"')
+    if len(separator) != 1 or len(quote) != 1 or "escape" in options or has_long_values(job):
+        return None
+
+    def count(text: str) -> int:
+        return len(next(csv.reader([text], delimiter=separator, quotechar=quote), []))
+
+    with open_text(path, job) as lines:
+        columns = count(lines.readline().rstrip("\r\n")) if has_header(job) else len(job.columns)
+    fields = count(line)
+    return None if fields == columns else (fields, columns)
 
 
 def _json_error(path: str, shown: str, job: SourceJob) -> tuple[int | None, str]:

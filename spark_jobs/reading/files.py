@@ -36,6 +36,7 @@ from catalog.types.key_types import (
 )
 from spark_jobs.reading.paths import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type, stored_value
+from spark_jobs.sessions.answers import missing_file
 
 _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
@@ -424,9 +425,12 @@ def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
         yield
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
+            path = (error.getMessageParameters() or {}).get("path")
             raise VerificationFailedError(
-                f"table {table.full_name}: {(error.getMessageParameters() or {}).get('path')} is the location of a "
-                "partition, but does not exist; restore its files, or drop the partition"
+                missing_file(str(path), table.full_name)
+                if table.has_file_rows
+                else f"table {table.full_name}: {path} is the location of a partition, but does not exist; restore its "
+                "files, or drop the partition"
             ) from error
         if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
             raise InvalidConfigurationError(

@@ -445,6 +445,12 @@ def source_errors() -> Iterator[None]:
         message = str(error)
         if match := _HEADER.search(message):
             header, schema, path = (part.strip() for part in match.groups())
+            names = [name.strip().lower() for name in header.split(",")]
+            if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+                raise SourceFileError(
+                    f"source {plain_path(path)}, line 1: the header has {', '.join(repeated)} more than once, in upper "
+                    f"or lower case: {header}; give each column a name of its own"
+                ) from error
             raise SourceFileError(
                 f"source {plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
                 f"{header}, expected {schema}"

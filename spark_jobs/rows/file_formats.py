@@ -27,6 +27,9 @@ _WRITER_OPTIONS = {
         "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
     }
 }
+_SHOWN = 60
+"""The maximum number of characters of a refused value in a message."""
+
 _FIELD_ID, _NO_FIELD_ID = "parquet.field.id", "calve.column.id"
 
 
@@ -86,6 +89,8 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
             value = value.cast(spark_type(column.type))
         if table.format is FileFormat.AVRO and column.type == "timestamp":
             value = _in_milliseconds(column, value)
+        if table.format is FileFormat.CSV and column.type.startswith(("string", "char", "varchar")):
+            value = _on_one_line(column, value)
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
 
 
@@ -98,6 +103,16 @@ def _in_milliseconds(column: Column, value: SparkColumn) -> SparkColumn:
     )
     is_exact = f.unix_micros(value) % 1000 == 0
     return f.when(value.isNull() | is_exact, value).otherwise(f.raise_error(message).cast("timestamp"))
+
+
+def _on_one_line(column: Column, value: SparkColumn) -> SparkColumn:
+    """Return a string as CSV data files have it, and refuse one with a line break: readers take each line for a row."""
+    message = f.concat(
+        f.lit(f"column {column.name}: '"),
+        f.regexp_replace(f.left(value, f.lit(_SHOWN)), "[\r\n]+", "…"),
+        f.lit("' has a line break (shown as …), which CSV data files cannot have; replace it, or use another format"),
+    )
+    return f.when(value.rlike("[\r\n]"), f.raise_error(message).cast("string")).otherwise(value)
 
 
 def stored_value(column: Column, file_format: FileFormat) -> SparkColumn:

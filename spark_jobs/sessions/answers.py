@@ -32,7 +32,15 @@ from pyspark.sql.types import (
 )
 from sqlglot.errors import SqlglotError
 
-from catalog.errors import EngineError, InvalidQueryError, InvalidRowsError, StorageError, TableNotFoundError
+from catalog.errors import (
+    EngineError,
+    InvalidQueryError,
+    InvalidRowsError,
+    StorageError,
+    TableNotFoundError,
+    VerificationFailedError,
+)
+from catalog.files.locations import comparable
 from catalog.files.object_stores import known_cause_in_spark
 from catalog.statements.results import Cell, StatementResult
 
@@ -44,6 +52,9 @@ _JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd HH:
 _STAND_IN = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] [^\n]+")
+_MISSING = re.compile(r"NotFoundException: Failed to open input (?:stream for )?file: (\S[^\n]*)")
+"""Iceberg's message about a file that does not exist, which names it to the end of the line."""
+
 _LINE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 """The first line of the JVM's exceptions names only an object of Py4J."""
@@ -149,10 +160,14 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @contextmanager
-def engine_errors(statement: str) -> Iterator[None]:
+def engine_errors(statement: str, table_of: Callable[[str], str | None] = lambda path: None) -> Iterator[None]:
     """Translate Spark's errors to catalog errors, with the beginning of Spark's message.
 
+    Args:
+        table_of: Returns the name of the table that has a data file, or None; for the message about a missing file.
+
     Raises:
+        VerificationFailedError: A data file of an Iceberg table does not exist.
         TableNotFoundError: The statement refers to an unknown table.
         InvalidQueryError: Spark cannot parse or analyse the statement.
         StorageError: S3 refused or failed a request.
@@ -169,10 +184,21 @@ def engine_errors(statement: str) -> Iterator[None]:
             raise InvalidQueryError("the SELECT is nested too deeply", statement) from error
         if cause := known_cause_in_spark(str(error)):
             raise StorageError(cause) from error
+        if match := _MISSING.search(f"{error}\n{getattr(error, '_stackTrace', '')}"):
+            raise VerificationFailedError(missing_file(match[1], table_of(match[1]))) from error
         raise EngineError(_message(error)) from error
     except SqlglotError as error:
         reason = _ANSI.sub("", str(error)).strip().split("\n")[0]
         raise InvalidQueryError(f"the SELECT cannot be parsed: {reason}", statement) from error
+
+
+def missing_file(path: str, table: str | None) -> str:
+    """Return what to say about a data file that does not exist; the table is None if it is not known."""
+    which, command = ("", "calve check") if table is None else (f"table {table}: ", f"calve check {table}")
+    return (
+        f"{which}the data file {comparable(path)} does not exist; restore it. `{command}` lists all that is missing, "
+        "and what to do"
+    )
 
 
 @contextmanager

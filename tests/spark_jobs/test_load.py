@@ -131,9 +131,10 @@ def test_file_that_changed_after_its_load_is_refused(
     [
         (HEADER + "US,1,1,1\nUS,1\n", "line 3: US,1"),
         (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: column id: 'x' is no int"),
-        (HEADER + "US,1,1,1\nUS,1,2,2,5\n", "line 3: US,1,2,2,5"),
+        (HEADER + "US,1,1,1\nUS,1,2,2,5\n", "line 3: US,1,2,2,5 (it has 5 fields, but there are 4 columns)"),
+        (HEADER.replace("amount", "ID") + "US,1,1,1\n", "line 1: the header has id more than once"),
     ],
-    ids=["too few fields", "wrong type", "too many fields"],
+    ids=["too few fields", "wrong type", "too many fields", "a name twice"],
 )
 def test_unreadable_line_is_named(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, text: str, line: str

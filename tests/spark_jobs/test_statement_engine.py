@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from catalog import Catalog, IndexState
@@ -17,6 +18,7 @@ from catalog.operations.job_requests import RunStatementJob
 from catalog.operations.records import JobState, OperationKind
 from catalog.statements.results import Cell, as_text
 from catalog.statements.session import Session
+from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -461,3 +463,29 @@ def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Pa
     # A separate process does not have the Avro package of another test.
     assert answers[8]["rows"] == [[3, 1]]
     assert answers[9]["rows"] == [[6]]
+
+
+@on_sqlite
+def test_a_missing_data_file_is_named_with_its_table(session: Session, catalog: Catalog, catalog_url: str) -> None:
+    run(session, LOGS, LOGS_ROWS)
+    with sql_catalog(catalog_url) as iceberg:
+        values = pa.table({"n": pa.array([1], pa.int32())})
+        location = f"{catalog.get_database('shop').location}/engines"
+        table = iceberg.create_table("shop.engines", schema=values.schema, location=location)
+        table.append(values)
+        path = next(iter(table.scan().plan_files())).file.file_path
+    Path(path.removeprefix("file://")).unlink()
+    for text in ("SELECT * FROM engines", "SELECT count(x.n + l.id) FROM engines x, logs l"):
+        name, _, message = refused(session, text)
+        assert (name, "Job aborted" in message) == ("VerificationFailedError", False)
+        assert message.startswith(f"table shop.engines: the data file {path.removeprefix('file://')} does not exist")
+        assert "`calve check shop.engines` lists" in message
+
+
+@on_sqlite
+def test_a_line_break_is_refused_where_readers_take_each_line_for_a_row(session: Session) -> None:
+    run(session, "CREATE TABLE texts (a int, b string) PARTITIONED BY (d string) STORED AS CSV")
+    run(session, "INSERT INTO texts VALUES (1, 'a,b\"c', 'k')")
+    for text in ("INSERT INTO texts VALUES (2, 'x\ny', 'k')", "UPDATE texts SET b = 'x\r\ny' WHERE a = 1"):
+        assert "column b: 'x…y' has a line break (shown as …), which CSV data files cannot" in refused(session, text)[2]
+    assert rows(session, "SELECT * FROM texts") == [[1, 'a,b"c', "k"]]
