@@ -11,7 +11,8 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from catalog import Catalog
-from catalog.errors import ConflictError, PlanConflictError
+from catalog.errors import ConflictError, FencedError, PlanConflictError
+from catalog.operations.records import OperationState
 from catalog.statements.session import Session
 from tests.support.effort import sampled
 from tests.support.iceberg_tables import sql_catalog
@@ -217,3 +218,32 @@ def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_
     loader.load(source, mode="merge", merge=merge)
     assert set(orders.rows()) == _merged(ROWS) | {(8, "b", 1)}
     check_partitions(catalog, NAME)
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_another_process_of_calve_and_an_update_by_scheme_lose_no_row(
+    orders: Orders, catalog: Catalog, catalog_url: str, is_given_up: bool
+) -> None:
+    text, updated = STATEMENTS["update"]
+    refusals: list[ConflictError] = []
+
+    def delete(_: IcebergTable) -> None:
+        if is_given_up:
+            (running,) = (one for one in catalog.operations.list(NAME) if one.state is OperationState.RUNNING)
+            catalog.operations.fail(running.id, "CANCELLED", "given up by a person")
+        with Catalog.open(catalog_url) as other, Session(other, database="demo") as session:
+            try:
+                session.execute("DELETE FROM orders WHERE day = 2")
+            except ConflictError as error:
+                refusals.append(error)
+
+    orders.create("range")
+    orders.commit_between(delete, 1)
+    if is_given_up:
+        with pytest.raises(FencedError):
+            orders.session.execute(text)
+        assert (refusals, set(orders.rows())) == ([], {row for row in ROWS if row[2] != 2})
+    else:
+        orders.session.execute(text)
+        assert [(error.retryable, "is running on it" in str(error)) for error in refusals] == [(True, True)]
+        assert set(orders.rows()) == updated(ROWS)
