@@ -23,6 +23,7 @@ from catalog.errors import (
     ConflictError,
     FencedError,
     InvalidPartitionError,
+    LocationNotAllowedError,
     LocationNotEmptyError,
     MissingFileError,
     PartitionAlreadyExistsError,
@@ -60,11 +61,12 @@ from catalog.partitions.staged import (
     reserving_attempts,
 )
 from catalog.partitions.versions import delete_empty_above, find_unsettled, is_version_of, version_location
+from catalog.settings.places import LOCATIONS
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.own_files import job_of
+from catalog.tables.own_files import is_linked_outside, job_of
 
 WRITTEN_BY = "written_by"
 """The field of a load's report with the id of the Spark job whose files it added."""
@@ -179,6 +181,7 @@ class Publication:
             self._attempt.guard(connection)
             table = self._hold(connection)
             destinations = list(self._destinations(connection, table, rest, occupied))
+            _refuse_links(table, destinations)
             reserve(connection, table, self._staged, destinations)
 
     def _destinations(
@@ -416,6 +419,17 @@ class Publication:
             is_bulk=True,
             adds_versions=True,
         )
+
+
+def _refuse_links(table: Table, destinations: Iterable[Destination]) -> None:
+    """Refuse to write files behind a link that leads out of the allowed folders."""
+    for destination in destinations:
+        if is_linked_outside(destination.location):
+            raise LocationNotAllowedError(
+                f"table {table.full_name}: {destination.location} is behind a symbolic link that leads out of the "
+                "allowed folders; nothing was added. Replace the link by a folder, or ask an administrator to add its "
+                f"target to {LOCATIONS}"
+            )
 
 
 def staged_attempts(storage: Storage, table: Table) -> list[AttemptName]:

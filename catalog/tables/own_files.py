@@ -12,15 +12,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from catalog.errors import LocationNotAllowedError
 from catalog.errors.base import first_of
-from catalog.files.filesystem import Folder, in_parallel
-from catalog.files.locations import comparable, is_local
-from catalog.settings.places import is_outside
+from catalog.files.filesystem import Folder, in_parallel, is_hidden
+from catalog.files.locations import comparable, is_local, is_within
+from catalog.model import Table
+from catalog.settings.places import LOCATIONS, allows_everything, is_outside
 
 SHOWN = 5
 """The maximum number of others' files that a message names."""
@@ -171,6 +174,42 @@ def is_linked_outside(location: str) -> bool:
             return is_outside(os.path.realpath(comparable(location)))
         path = path.rpartition("/")[0]
     return False
+
+
+def require_no_links_outside(table: Table, folders: Iterable[str]) -> None:
+    """Check that no link in local folders of a table, or on the way to one, leads out of it and the allowed folders.
+
+    Hidden names are skipped, as readers skip them. A folder that no link leads to is not checked: it was when it became
+    the table's.
+
+    Raises:
+        LocationNotAllowedError: One does.
+    """
+    if allows_everything():
+        return
+    own = os.path.realpath(comparable(table.location))
+    for folder in map(comparable, filter(is_local, folders)):
+        for path in (folder, *_links_below(folder)):
+            target = os.path.realpath(path)
+            if target != folder and not is_within(target, own) and is_outside(target):
+                raise LocationNotAllowedError(
+                    f"table {table.full_name}: {path} is behind a symbolic link that leads out of the allowed folders, "
+                    f"to {target}; replace the link by the files, or ask an administrator to add the folder to "
+                    f"{LOCATIONS}"
+                )
+
+
+def _links_below(folder: str) -> Iterator[str]:
+    """Yield the paths of the visible symbolic links in a local folder and its subfolders."""
+    # What cannot be listed, the reader names.
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_hidden(entry.name):
+                continue
+            if entry.is_symlink():
+                yield entry.path
+            elif entry.is_dir(follow_symlinks=False):
+                yield from _links_below(entry.path)
 
 
 class _Contents(NamedTuple):

@@ -25,6 +25,7 @@ from catalog.model import Column
 from catalog.settings.environment import AVRO_PACKAGE, ICEBERG_PACKAGE
 from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
 from catalog.tables.columns import file_layout, is_plain_layout
+from catalog.tables.own_files import require_no_links_outside
 from catalog.types.key_types import (
     BooleanType,
     DateType,
@@ -130,9 +131,13 @@ def read_partitions(
 
     Raises:
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
+        LocationNotAllowedError: A symbolic link in a folder, or on the way to it, leads out of the allowed folders.
     """
     refuse_view(table, "has no files")
     refuse_iceberg(table)
+    partitions = list(partitions)
+    folders = (partition.location for partition in partitions)
+    require_no_links_outside(table, folders if table.partition_keys else [table.location])
     if not table.partition_keys:
         require_readable_format(table)
         if table.location in without:

@@ -20,6 +20,7 @@ from catalog.errors import (
     ConflictError,
     FencedError,
     InvalidPartitionError,
+    LocationNotAllowedError,
     LocationNotEmptyError,
     OperationConflictError,
     PartitionAlreadyExistsError,
@@ -457,3 +458,18 @@ def test_partitions_are_freed_when_their_staging_folder_is_gone(
         assert_nothing_is_left(catalog, staged.table)
         staged.discover()
         staged.stage()
+
+
+@pytest.mark.parametrize("linked", ["origin=LGA", "origin=LGA/month=1"])
+def test_no_files_are_written_behind_a_link_that_leads_out_of_the_allowed_folders(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: str
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", f"{tmp_path}/warehouse,{tmp_path}/landing")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (load.folder / linked).parent.mkdir(parents=True, exist_ok=True)
+    (load.folder / linked).symlink_to(outside)
+    with pytest.raises(LocationNotAllowedError, match="month=1 is behind a symbolic link"):
+        load.run()
+    assert list(outside.rglob("*")) == []
+    assert list(load.catalog.get_partitions(TABLE)) == []

@@ -10,11 +10,12 @@ import pytest
 
 from catalog import Catalog, NewPartition
 from catalog.doors.entries import Entries
-from catalog.errors import CatalogError, UnsupportedChangeError
+from catalog.errors import CatalogError, LocationNotAllowedError, UnsupportedChangeError
 from catalog.model import TableKind
 from catalog.model.identifiers import TableName
 from catalog.statements.engine import Engine
 from catalog.statements.session import Session
+from catalog.tables.own_files import require_no_links_outside
 from tests.support.written_files import SPARK_NAME, own_name
 
 pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
@@ -190,3 +191,32 @@ def test_many_files_of_others_are_counted(session: Session, foreign: Path) -> No
     answer = session.execute("DROP TABLE own PURGE")
     assert "Left 12 file(s) that Calve did not write: " in (answer.text or "")
     assert (answer.text or "").endswith(" and 7 more")
+
+
+@pytest.mark.parametrize("linked", ["k=1", "k=1/n=1", "k=1/n=1/x.parquet", "k=1/n=1/inner", "k=1/n=1/real/x.parquet"])
+def test_no_link_in_a_partition_leads_readers_out_of_the_allowed_folders(
+    session: Session, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: str
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "allowed"))
+    monkeypatch.delenv("CALVE_WAREHOUSE")
+    session.execute("CREATE TABLE two (v int) PARTITIONED BY (k int, n int)")
+    table = catalog.get_table("shop.two")
+    root, folders = Path(table.location), [f"{table.location}/k=1/n=1", "s3://bucket/k=1/n=2", f"{table.location}/none"]
+    for place in (tmp_path / "foreign", tmp_path / "allowed", root / "own"):
+        for name in ("x.parquet", "n=1/x.parquet"):
+            put(place / name)
+    (root / linked).parent.mkdir(parents=True, exist_ok=True)
+    (root / linked).parent.joinpath("_hidden").symlink_to(tmp_path / "foreign")
+
+    def link(place: Path) -> None:
+        (root / linked).unlink(missing_ok=True)
+        (root / linked).symlink_to(place / ("x.parquet" if linked.endswith("x.parquet") else ""))
+
+    for place in (tmp_path / "allowed", root / "own"):
+        link(place)
+        require_no_links_outside(table, folders)
+    link(tmp_path / "foreign")
+    with pytest.raises(LocationNotAllowedError, match="behind a symbolic link that leads out of the allowed folders"):
+        require_no_links_outside(table, folders)
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+    require_no_links_outside(table, folders)

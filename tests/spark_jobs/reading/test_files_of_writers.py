@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from catalog.errors import LocationNotAllowedError
 from tests.support.foreign_files import SECRET, commit_path, write_secret
 from tests.support.iceberg_tables import sql_catalog
@@ -65,3 +65,22 @@ def test_no_path_of_a_file_leads_out_of_the_allowed_folders(
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
     if "linked" in path:
         assert sorted(row.v for row in read_iceberg(spark, catalog, catalog.get_table(NAME)).collect()) == [1, SECRET]
+
+
+@pytest.mark.parametrize("keys", [[("k", "int")], []])
+def test_no_link_in_a_hive_style_table_leads_out_of_the_allowed_folders(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[tuple[str, str]]
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    catalog.create_database("lake")
+    table = catalog.create_table(NAME, columns=[("v", "int")], partition_keys=keys)
+    secret, folder = write_secret(tmp_path / "foreign" / "secret.parquet"), Path(table.location, "k=1" if keys else "")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "linked.parquet").symlink_to(secret)
+    if keys:
+        catalog.add_partitions(NAME, [NewPartition(["1"])])
+    assert [row.v for row in read_table(spark, NAME, catalog=catalog).collect()] == [SECRET]
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "lake"))
+    with pytest.raises(LocationNotAllowedError, match=r"linked\.parquet is behind a symbolic link"):
+        read_table(spark, NAME, catalog=catalog)
