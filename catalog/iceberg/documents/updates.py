@@ -29,6 +29,9 @@ KEPT_METADATA: Final = "write.metadata.previous-versions-max"
 
 _KEPT_METADATA_DEFAULT = 100
 _LAST_ADDED = -1
+_MOST_SKIPPED = 1_000_000
+"""By how much a snapshot's sequence number may exceed the last one; writers add 1, copies of tables may leave gaps."""
+
 _STATISTICS = ("statistics", "partition-statistics")
 
 Changes = TypeVar("Changes")
@@ -308,6 +311,11 @@ def _add_snapshot(changes: _Changes, update: Json) -> None:
     if version > 1 and (number < last or (number == last and snapshot.get("parent-snapshot-id") is not None)):
         raise RequirementFailedError(
             f"Cannot add snapshot with sequence number {number} older than last sequence number {last}"
+        )
+    if number > last + _MOST_SKIPPED:
+        raise InvalidTableError(
+            f"Cannot add snapshot with sequence number {number}, far above the last sequence number {last}, which "
+            f"leaves no room for others; use {last + 1}"
         )
     document["last-sequence-number"] = number
     if version >= LINEAGE_VERSION:

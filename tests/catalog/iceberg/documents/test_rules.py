@@ -153,6 +153,17 @@ def test_a_replacement_made_on_old_metadata_undoes_no_later_number() -> None:
         assert "sequence number" in answer(document, [added, to_ref(9)])
 
 
+def test_a_sequence_number_leaves_room_for_later_ones() -> None:
+    document = with_snapshots(base())
+    last = document["last-sequence-number"]
+    for number in (last + 1_000_001, 2**63 - 1):
+        said = answer(document, [snapshot(document, 9, sequence_number=number), to_ref(9)])
+        assert f"sequence number {number}, far above the last sequence number {last}" in said
+        assert f"use {last + 1}" in said
+    copied = answer(document, [snapshot(document, 9, sequence_number=last + 1_000_000), to_ref(9)])
+    assert copied["last-sequence-number"] == last + 1_000_000
+
+
 def test_logs_that_were_out_of_order_before_prevent_no_commit() -> None:
     document = with_snapshots(base())
     document["snapshot-log"][0]["timestamp-ms"] += 90_000
