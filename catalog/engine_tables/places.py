@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from catalog.errors import InvalidLocationError, InvalidRequestError
 from catalog.files.locations import has_plain_names
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.places import METADATA
+from catalog.iceberg.storage import file_io
 from catalog.settings.places import is_path_property, require_location, require_properties
 
 _STATISTICS = ("statistics", "partition-statistics")
@@ -41,6 +42,27 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
                     f"location {location!r} has an empty name, '.' or '..' in it, which engines resolve in different "
                     "ways; write it without them"
                 )
+
+
+def check_manifest_lists(updates: Iterable[Json]) -> None:
+    """Check that the manifest lists of new snapshots exist, whose places are checked: one request for each.
+
+    Raises:
+        InvalidRequestError: One does not, so that no reader could read the table.
+    """
+    for update in updates:
+        snapshot = update.get("snapshot") if update.get("action") == "add-snapshot" else None
+        if not isinstance(snapshot, dict) or (path := snapshot.get("manifest-list")) is None:
+            continue
+        try:
+            reason = None if file_io(path).new_input(path).exists() else "it does not exist"
+        except (OSError, ValueError) as error:
+            reason = str(error)
+        if reason is not None:
+            raise InvalidRequestError(
+                f"the manifest list {path} of snapshot {snapshot.get('snapshot-id')} cannot be read: {reason}; write "
+                "it before the commit"
+            )
 
 
 def _places(update: Json) -> Iterator[tuple[str, object]]:

@@ -21,7 +21,7 @@ from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
-from catalog.engine_tables.places import check_places, folders_of, writing_folders_of
+from catalog.engine_tables.places import check_manifest_lists, check_places, folders_of, writing_folders_of
 from catalog.errors import (
     CatalogError,
     CommitOutcomeUnknownError,
@@ -345,6 +345,8 @@ class EngineTables(EngineEntries):
             raise InvalidRequestError(f"table {repeated} has more than one change; combine them in one")
         for attempt in range(_ATTEMPTS):
             prepared = [self._prepare(commit, is_view=is_view) for commit in commits]
+            if attempt == 0:
+                check_manifest_lists(update for commit in commits for update in commit.updates)
             with suppress(_Overtaken):
                 return self._publish(prepared, is_view=is_view, also=also)
             time.sleep(random.uniform(0, _PAUSE_SECONDS * (attempt + 1)))

@@ -254,6 +254,7 @@ def test_an_entry_has_what_a_metastore_keeps_of_the_metadata(entries: Entries) -
     made = tables.create(identifier_of(name), new).document
     totals = {"total-records": "7", "total-data-files": "2", "total-files-size": "900"}
     more = {"summary": {"operation": "append", **totals}, "manifest_list": f"{made['location']}/metadata/1.avro"}
+    Path(made["location"], "metadata/1.avro").touch()
     tables.commit([Commit(identifier_of(name), [], [snapshot(made, 5, **more), to_ref(5)])])
     shown = entries.table(name)
     assert shown.owner == "eve"

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
 from sqlalchemy import Connection
 
 from catalog import Catalog
 from catalog.errors import LocationInUseError
+from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.pointers import delete_pointer
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
+from tests.support.metadata_updates import snapshot, to_ref
 from tests.support.rest_server import error_of, set_property
 
 Create = Callable[..., httpx.Response]
@@ -164,3 +167,27 @@ def test_a_table_staged_in_a_folder_of_a_calve_table_makes_none(
     answer = create("new", location=foreign, **{"stage-create": True})
     assert error_of(answer) == (400, "BadRequestException")
     assert not Path(foreign.removeprefix("file:"), "data").exists()
+
+
+def test_a_snapshot_whose_manifest_list_does_not_exist_is_refused(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create().json()["metadata"]
+    listed = Path(made["location"], "metadata", "snap-1.avro")
+    added = snapshot(normalised(made), 1, manifest_list=str(listed))
+    change = {"requirements": [], "updates": [added, to_ref(1)]}
+    answer = http.post("/namespaces/demo/tables/t", json=change)
+    assert error_of(answer) == (400, "BadRequestException")
+    assert f"the manifest list {listed} of snapshot 1 cannot be read: it does not exist" in answer.text
+    assert http.get("/namespaces/demo/tables/t").json()["metadata"] == made
+    listed.touch()
+    asked = list[str]()
+    exists = PyArrowFile.exists
+
+    def counted(file: PyArrowFile) -> bool:
+        asked.append(file.location)
+        return exists(file)
+
+    monkeypatch.setattr(PyArrowFile, "exists", counted)
+    assert http.post("/namespaces/demo/tables/t", json=change).status_code == 200
+    assert [path for path in asked if not path.endswith(".metadata.json")] == [str(listed)]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -56,6 +57,7 @@ def test_the_answer_to_a_commit_is_stored_with_it(
         "manifest-list": f"{location}/metadata/snap-1.avro",
         "summary": {"operation": "append"},
     }
+    Path(location, "metadata/snap-1.avro").touch()
     change = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
     first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
     assert (first.status_code, first.json()) == (second.status_code, second.json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -26,6 +27,7 @@ def test_a_replacement_on_old_metadata_lowers_no_sequence_number(
 ) -> None:
     first = create().json()["metadata"]
     place = {"manifest_list": f"{first['location']}/metadata/snap.avro"}
+    Path(place["manifest_list"]).touch()
 
     def commit(update: dict[str, object], number: int) -> httpx.Response:
         requirements = [{"type": "assert-table-uuid", "uuid": first["table-uuid"]}]
