@@ -29,11 +29,12 @@ from spark_jobs.reading.bad_rows import bad_count, naming_bad_rows, unreadable_l
 from spark_jobs.reading.discards import kept_good_rows, kept_rows
 from spark_jobs.reading.paths import spark_path
 from spark_jobs.reading.sources import Source, read_source, source_errors
-from spark_jobs.rows.file_formats import as_stored, writer_options
+from spark_jobs.rows.file_formats import as_stored, writer_options, writer_settings
 from spark_jobs.rows.observing import metrics
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column
 from spark_jobs.sessions.kept_rows import dropping, kept_for
 from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.file_sizes import changed_settings
 from spark_jobs.writing.scheme_loading import SchemeRows, write_scheme_rows
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
@@ -219,7 +220,8 @@ def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str], 
     rows = rows.select(*as_stored(table, values), *keys)
     if not is_placed:
         rows = rows.hint("rebalance", *[f.col(key) for key in keys])
-    rows.write.partitionBy(*table.key_names).format(table.format).options(**options).save(folder)
+    with changed_settings(rows.sparkSession, writer_settings(table)):
+        rows.write.partitionBy(*table.key_names).format(table.format).options(**options).save(folder)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ _WRITER_OPTIONS = {
 _SHOWN = 60
 """The maximum number of characters of a refused value in a message."""
 
+_BYTES = "spark.sql.parquet.writeLegacyFormat"
+_DECIMAL = re.compile(r"\bdecimal\b")
 _FIELD_ID, _NO_FIELD_ID = "parquet.field.id", "calve.column.id"
 
 
@@ -51,6 +53,18 @@ def writer_options(catalog: Catalog, table: Table) -> dict[str, str]:
         columns = written_columns(table)
         options["avroSchema"] = avro_schema(table.full_name, ((name, column.type) for column, name, _ in columns))
     return {**options, "mapreduce.output.basename": base_name(catalog.storage.identity)}
+
+
+def writer_settings(table: Table) -> dict[str, str]:
+    """Return the settings of the session with which Spark writes data files of a Hive-style table as Hive reads them.
+
+    Hive's classes read decimals in Parquet files only from bytes; Spark writes those of up to 18 digits as integers.
+    The setting also gives the parts of arrays and maps other names, so that only tables with decimals need it.
+
+    Source: `ETypeConverter` of Hive 2.3, and Spark's `SparkToParquetSchemaConverter`.
+    """
+    has_decimals = any(_DECIMAL.search(column.type) for column in table.columns)
+    return {_BYTES: "true"} if has_decimals and table.format is FileFormat.PARQUET else {}
 
 
 def spark_type(type_text: str) -> str:

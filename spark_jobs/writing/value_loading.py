@@ -32,10 +32,11 @@ from catalog.tables.checks import require_value_rows
 from catalog.types.key_types import FloatingType, parse_key_type
 from spark_jobs.reading.files import reader_errors
 from spark_jobs.reading.paths import spark_path
-from spark_jobs.rows.file_formats import as_stored, writer_options
+from spark_jobs.rows.file_formats import as_stored, writer_options, writer_settings
 from spark_jobs.rows.key_spellings import without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here, require_attempt
+from spark_jobs.writing.file_sizes import changed_settings
 from spark_jobs.writing.snapshot_files import write_partition_files
 from spark_jobs.writing.staged_files import list_staged
 
@@ -303,7 +304,7 @@ def stage_rows(
     writer = (written.hint("rebalance", *keys) if keys else written).write
     if keys:
         writer = writer.partitionBy(*table.key_names)
-    with reader_errors(spark, table):
+    with reader_errors(spark, table), changed_settings(spark, writer_settings(table)):
         writer.format(table.format).options(**writer_options(catalog, table)).save(folder)
     listed = list_staged(spark, table, staging)
     _compare(table, staging, check.finish(), listed)
