@@ -13,6 +13,7 @@ from catalog.model import Column
 from catalog.tables.columns import NESTED_TYPE, file_layout
 from catalog.tables.own_files import base_name
 from spark_jobs.rows.avro_schemas import avro_schema
+from spark_jobs.rows.orc_values import checked_for_orc
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 """A string type with a length."""
@@ -105,6 +106,8 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
             value = _in_milliseconds(column, value)
         if table.format is FileFormat.CSV and column.type.startswith(("string", "char", "varchar")):
             value = _on_one_line(column, value)
+        if table.format is FileFormat.ORC:
+            value = checked_for_orc(column.name, value, spark_type(column.type))
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
 
 
