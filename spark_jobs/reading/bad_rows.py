@@ -218,9 +218,13 @@ def _field_counts(path: str, line: str, job: SourceJob) -> tuple[int, int] | Non
     def count(text: str) -> int:
         return len(next(csv.reader([text], delimiter=separator, quotechar=quote), []))
 
-    with open_text(path, job) as lines:
-        columns = count(lines.readline().rstrip("\r\n")) if has_header(job) else len(job.columns)
-    fields = count(line)
+    try:
+        with open_text(path, job) as lines:
+            columns = count(lines.readline().rstrip("\r\n")) if has_header(job) else len(job.columns)
+        fields = count(line)
+    except csv.Error:
+        # Such as a field that is longer than Python's limit.
+        return None
     return None if fields == columns else (fields, columns)
 
 

@@ -66,7 +66,12 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
         f"{HEADER}US,2,3,1\nUS,2,many,1\nUS,2,x,1\n".encode(),
         {"line": 3, "column": "id", "value": "many", "type": "int", "problem": "column id: 'many' is no int"},
     ),
-    "a long line": (CSV, "b.csv", f"{HEADER}US,2,3,1,5\n".encode(), {"line": 2, "problem": "US,2,3,1,5"}),
+    "a long line": (
+        CSV,
+        "b.csv",
+        f"{HEADER}US,2,3,1,5\n".encode(),
+        {"line": 2, "problem": "US,2,3,1,5 (it has 5 fields, but there are 4 columns)"},
+    ),
     "an unknown column": (CSV, "b.csv", b"country,day,id,total\nUS,2,3,1\n", {"line": None}),
     "a name of no column": (CSV, "b.csv", b"country,day,id,a.b\nUS,2,3,1\n", {"line": None}),
     "no key": (CSV, "b.csv", b"country,id\nUS,3\n", {"line": None}),
