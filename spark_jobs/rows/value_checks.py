@@ -304,14 +304,22 @@ def _is_other_text(text: SparkColumn, typed: SparkColumn, wanted: DataType) -> S
         is_unusual |= text < ("0001" if is_moment else "0")
     is_unread = is_unusual & ~text.rlike(rf"^(?:{spelling})\z")
     if isinstance(wanted, DecimalType):
-        # With the maximum number of decimal places beside the digits before the point.
-        exact = text.try_cast(DecimalType(38, 38 - wanted.precision + wanted.scale))
-        is_cut = (exact != typed) | text.rlike(rf"^[^eE]*\.[0-9]{{{wanted.scale}}}[0-9]*[1-9]")
-        return is_unread | is_cut | ((typed == 0) & text.rlike("^[^eE]*[1-9]"))
+        return is_unread | (is_unusual & _has_more_decimals(text, wanted.scale))
     if isinstance(wanted, FloatType | DoubleType):
         is_infinite = f.abs(typed.cast("double")) == f.lit(float("inf"))
         return is_unread | (is_infinite & text.rlike("[0-9]"))
     return is_unread | text.rlike(r"\.[0-9]{6}[0-9]*[1-9]") if is_moment else is_unread
+
+
+def _has_more_decimals(text: SparkColumn, scale: int) -> SparkColumn:
+    """Return whether a decimal number has more digits after the point than a scale, without zeros at their end."""
+    parts = r"^\s*[+-]?([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]+))?"
+    whole, fraction, exponent = (f.regexp_extract(text, parts, group) for group in (1, 2, 3))
+    digits = f.concat(whole, fraction)
+    significant = f.rtrim(digits, f.lit("0"))
+    shift = f.coalesce(exponent.try_cast("int"), f.lit(0))
+    decimals = f.length(fraction) - shift - (f.length(digits) - f.length(significant))
+    return (f.length(significant) > 0) & (decimals > scale)
 
 
 def _spelling(wanted: DataType) -> str | None:

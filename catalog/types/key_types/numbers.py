@@ -155,6 +155,8 @@ class DecimalType(KeyType):
 
     width = 35
     _MORE_DIGITS = 40
+    _WHOLE_DIGITS = 38
+    """The digits before the point that Spark reads, also those of a zero such as `0e50`."""
     _BIAS = 10**80
     spelling: ClassVar[str] = r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\s*"
     _TEXT = re.compile(spelling, re.ASCII)
@@ -181,9 +183,11 @@ class DecimalType(KeyType):
             number = Decimal(text.strip())
         except InvalidOperation:
             raise unfit(f"{text[:40]!r} is not a decimal number") from None
-        sign, digits, exponent = number.as_tuple()
+        # Zeros at the end of a fraction count as no digits.
+        shortest = number.normalize(_EXACT)
+        sign, digits, exponent = shortest.as_tuple()
         shift = int(exponent) + self._MORE_DIGITS
-        if shift < 0 or number.adjusted() >= self._MORE_DIGITS:
+        if shift < 0 or shortest != number or number.adjusted() >= self._WHOLE_DIGITS:
             raise unfit(f"{text[:60]!r} has more digits than any decimal holds")
         value: int = int("".join(map(str, digits))) * 10**shift
         return -value if sign else value

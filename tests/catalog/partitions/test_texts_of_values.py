@@ -39,10 +39,12 @@ def tables(catalog: Catalog) -> dict[str, tuple[str, str]]:
 def test_a_value_is_found_with_and_without_an_index_or_refused(
     catalog: Catalog, tables: dict[str, tuple[str, str]]
 ) -> None:
-    # Indexes of chars admit no tabs, and an empty string is null.
-    texts = [text for text in random_texts(effort(300, 10_000), seed=44) if text.strip() and "\t" not in text]
+    # An empty string is null.
+    every = [text for text in random_texts(effort(300, 10_000), seed=44) if text.strip()]
+    # Indexes of chars admit no control characters.
+    printed = [text for text in every if min(text) >= " "]
     for name, both in tables.items():
-        key_type, refused = parse_key_type(name), []
+        key_type, refused, texts = parse_key_type(name), [], printed if name.startswith("char") else every
         for table in both:
             result = catalog.add_partitions(
                 table, map(NewPartition, [[text] for text in texts]), if_not_exists=True, on_invalid=OnInvalid.SKIP

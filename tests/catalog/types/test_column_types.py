@@ -84,6 +84,8 @@ def test_a_float_is_the_nearest_that_there_is() -> None:
         ("decimal(5,2)", "1.5", "1.50"),
         ("decimal(5,2)", "150e-2", "+1.500"),
         ("decimal(5,2)", "-0", "0"),
+        ("decimal(5,2)", "0e-50", "0"),
+        ("decimal(5,2)", f"1.5{'0' * 44}", "1.5"),
         ("decimal(5,2)", "1E+2", "100"),
         ("char(3)", "ab", "ab "),
         ("char(3)", "", "  "),
@@ -104,7 +106,7 @@ def test_one_value_has_many_texts(name: str, text: str, same: str) -> None:
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        ("decimal(3,1)", ["100", "1.25", "one", "", "1e99", "1e-50", "nan", "0x1", "1_0", "٣"]),
+        ("decimal(3,1)", ["100", "1.25", "one", "", "1e99", "1e-50", "0e50", "nan", "0x1", "1_0", "٣"]),
         ("date", ["2014-02-29", "2014-13-01", "2014", "201401", "14-1-1", "2014-01-01 00:00:01", ""]),
         (
             "timestamp",
