@@ -16,13 +16,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
-from catalog.errors import CatalogError, FencedError
+from catalog.errors import CatalogError, FencedError, PlanConflictError
 from catalog.files.object_stores import COMMIT_PROTOCOL, committer_settings, known_cause_in_spark
+from catalog.iceberg.pointers import find_pointer
+from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
 from catalog.operations.records import JobKey, JobState, Operation, OperationState
@@ -34,6 +38,8 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 _RECORDING = "the record of the job's end"
 _MESSAGE_LENGTH = 2_000
+_MISSING = ("FILE_NOT_EXIST", "java.io.FileNotFoundException", "org.apache.iceberg.exceptions.NotFoundException")
+"""Words in the errors of Spark and of Iceberg's runtime about a file that does not exist."""
 _STACK_FRAMES = re.compile(r"\n\s+(at |\.\.\. \d+ more).*")
 
 log = logging.getLogger(__name__)
@@ -186,12 +192,47 @@ def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[
     Raises:
         FencedError: The attempt was fenced while it ran.
         OperationConflictError: The operation has failed, and another one is running on the table.
+        PlanConflictError: Another engine has committed to the table, and deleted a file that the attempt reads.
     """
     operations = catalog.operations
     with operations.failing(operation.id, _message), operations.attempt(operation.id, step) as attempt:
         request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
-        with Heartbeat(catalog, request):
+        with Heartbeat(catalog, request), _overtaken(catalog, operation):
             yield attempt
+
+
+@contextmanager
+def _overtaken(catalog: Catalog, operation: Operation) -> Iterator[None]:
+    """Translate an error about a missing file to a conflict if another engine has committed to the table meanwhile.
+
+    Engines that expire snapshots delete the files of these at once, and an attempt may still read them.
+
+    Raises:
+        PlanConflictError: Another engine has committed to the table, and deleted a file that the attempt reads.
+    """
+    before = _pointer(catalog, operation.table)
+    try:
+        yield
+    except (PySparkException, Py4JError, CatalogError) as error:
+        if not _is_about_missing_file(error) or _pointer(catalog, operation.table) == before:
+            raise
+        if catalog.operations.get(operation.id).is_committed:
+            raise
+        raise PlanConflictError(
+            f"table {operation.table}: another engine has committed, and deleted files that were still being read; "
+            "nothing was changed. Run the statement or load again"
+        ) from error
+
+
+def _pointer(catalog: Catalog, table: str) -> str | None:
+    """Return the location of the table's metadata in the Iceberg catalog; None if it has none."""
+    with catalog.storage.read() as connection:
+        return find_pointer(connection, *TableName.parse(table))
+
+
+def _is_about_missing_file(error: Exception) -> bool:
+    causes = (error, error.__cause__)
+    return any(isinstance(cause, FileNotFoundError) for cause in causes) or any(map(str(error).__contains__, _MISSING))
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ _IN_ORDER = [
     Part("Spark: sources", ("tests/spark_jobs/reading",)),
     Part("Spark: changed rows", (_CHANGING,)),
     Part("Spark: changed rows, beside commits of engines", (f"{_CHANGING}/test_commits_between.py",)),
+    Part("Spark: changed rows, beside commits at any time", (f"{_CHANGING}/test_commits_at_any_time.py",)),
     Part("Spark: changed rows, killed", (f"{_CHANGING}/test_killed_changes.py",)),
     Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
     Part(

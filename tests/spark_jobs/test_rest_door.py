@@ -11,6 +11,7 @@ from catalog import Catalog, Column
 from catalog.statements.session import Session
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.rest_server import rest_server
+from tests.support.spark_engine import rest_session
 
 pytestmark = pytest.mark.spark
 
@@ -19,16 +20,7 @@ pytestmark = pytest.mark.spark
 def lake(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[SparkSession]:
     """A session with the catalog `lake`, which is Calve's through the REST door."""
     with rest_server(catalog) as address:
-        session = iceberg_spark.newSession()
-        for name, value in {
-            "": "org.apache.iceberg.spark.SparkCatalog",
-            ".type": "rest",
-            ".uri": address,
-            ".cache-enabled": "false",
-        }.items():
-            session.conf.set(f"spark.sql.catalog.lake{name}", value)
-        session.conf.set("spark.sql.session.timeZone", "UTC")
-        yield session
+        yield rest_session(iceberg_spark, address)
 
 
 def make_visits(catalog: Catalog) -> None:

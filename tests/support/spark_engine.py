@@ -1,4 +1,4 @@
-"""Spark as another engine: a session with Iceberg's JDBC catalog on the catalog's database."""
+"""Spark as another engine: sessions with Iceberg's JDBC catalog on the catalog's database, and with the REST door."""
 
 from __future__ import annotations
 
@@ -19,5 +19,19 @@ def engine_session(spark: SparkSession, url: str) -> SparkSession:
         session.conf.set(name, value)
     # A cached table would not show Calve's commits for 30 seconds.
     session.conf.set("spark.sql.catalog.calve.cache-enabled", "false")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
+
+
+def rest_session(spark: SparkSession, address: str) -> SparkSession:
+    """Return a session of the same Spark that has the Iceberg catalog `lake`, Calve's REST door."""
+    session = spark.newSession()
+    for name, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": address,
+        ".cache-enabled": "false",
+    }.items():
+        session.conf.set(f"spark.sql.catalog.lake{name}", value)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     return session

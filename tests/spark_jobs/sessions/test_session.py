@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from catalog import Catalog
-from catalog.errors import FencedError
+from catalog.errors import FencedError, PlanConflictError
 from catalog.operations.job_requests import JobRequest
 from catalog.operations.records import JobState, OperationKind, OperationState
+from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,6 +160,34 @@ def test_the_recorded_error_of_a_write_has_its_causes_and_no_stack(
     assert "Task failed while writing rows" in message
     assert "\nCaused by: java.io.IOException: " in message
     assert "\tat " not in message
+
+
+@on_sqlite
+@pytest.mark.parametrize("is_overtaken", [True, False])
+def test_a_file_that_an_engine_has_deleted_since_it_was_planned_is_a_conflict(
+    catalog: Catalog, catalog_url: str, spark: SparkSession, tmp_path: Path, is_overtaken: bool
+) -> None:
+    from spark_jobs.sessions.session import attempt_here
+
+    catalog.create_database("demo")
+    catalog.create_table("demo.t", columns=[("v", "int")], format="iceberg", partition_keys=[("c", "int")])
+    spark.range(3).write.parquet(f"{tmp_path}/rows")
+    planned = spark.read.parquet(f"{tmp_path}/rows")
+    for file in (tmp_path / "rows").glob("*.parquet"):
+        file.unlink()
+    operation = catalog.operations.begin("change", OperationKind.CHANGE_ROWS, "demo.t", is_exclusive=True)
+    expected = "files that were still being read" if is_overtaken else "NOT_EXIST|FileNotFoundException"
+
+    def read() -> None:
+        if is_overtaken:
+            with sql_catalog(catalog_url) as iceberg:
+                values = pa.array([1], pa.int32())
+                iceberg.load_table("demo.t").append(pa.table({"v": values, "c": values}))
+        planned.collect()
+
+    with pytest.raises(Exception, match=expected) as caught, attempt_here(catalog, operation, "change_rows"):
+        read()
+    assert isinstance(caught.value, PlanConflictError) is is_overtaken
 
 
 SECRET = "planted-90210-secret"
