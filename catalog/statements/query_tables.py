@@ -62,6 +62,9 @@ def require_tables(catalog: Catalog, sql: str, database: str) -> None:
         TableNotFoundError: One does not; the error has its position in the text.
     """
     for node in nodes_of_text(sql):
+        if node.name.lower() == "table" and not node.this.quoted:
+            # `TABLE orders` is a query, which the parser takes for a table `TABLE` with an alias.
+            continue
         # Spark has rules of its own about which common table expressions a subquery sees.
         common = {one.alias_or_name.lower() for one in node.root().find_all(exp.CTE)}
         if named_table(catalog, node, database) is None and (node.db or node.name.lower() not in common):
