@@ -43,9 +43,9 @@ class TableWait:
         """
         if error.holder is None or not self._limit:
             raise error
-        if self._holder != error.holder:
+        if self._holder != error.holder and (left := self._left()) > 0:
             self._holder = error.holder
-            self._report(f"waiting up to {ceil(self._left())} s for operation {error.holder}")
+            self._report(f"waiting up to {ceil(left)} s for operation {error.holder}")
         pause = _FIRST_PAUSE_SECONDS
         while (left := self._left()) > 0:
             if self._cancelled.wait(min(pause, left)):
