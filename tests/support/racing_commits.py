@@ -15,6 +15,8 @@ from pyiceberg.expressions import EqualTo
 from sqlalchemy.exc import OperationalError
 
 from catalog import Catalog
+from catalog.engine_tables.model import NewTable
+from catalog.engine_tables.names import Identifier, Namespace
 from catalog.settings.table_config import TableConfig
 from catalog.statements.engine import Engine
 from catalog.statements.loads import TableLoads
@@ -166,6 +168,8 @@ KINDS = {
     ),
 }
 """Kind of table → the statements that create it."""
+OF_ENGINE = "of an engine"
+"""The kind of a table that an engine creates through the REST door."""
 
 
 class Orders:
@@ -180,8 +184,17 @@ class Orders:
 
     def create(self, kind: str) -> None:
         """Create the table with `ROWS`, in two files for two of the days."""
-        for text in KINDS[kind]:
+        for text in KINDS.get(kind, ()):
             self.session.execute(text)
+        if kind == OF_ENGINE:
+            types = {"id": "int", "note": "string", "day": "int"}
+            fields = [
+                {"id": number, "name": name, "type": type_name, "required": False}
+                for number, (name, type_name) in enumerate(types.items(), 1)
+            ]
+            by_day = {"fields": [{"source-id": 3, "name": "day", "transform": "identity"}]}
+            table = NewTable({"type": "struct", "fields": fields}, spec=by_day)
+            self._catalog.iceberg.create(Identifier.of(Namespace.of(["demo"]), "orders"), table)
         for rows in (sorted(ROWS)[::2], sorted(ROWS)[1::2]):
             self.session.execute(f"INSERT INTO orders VALUES {', '.join(map(repr, rows))}")
 
