@@ -13,7 +13,7 @@ from catalog.model import Column
 from catalog.tables.columns import NESTED_TYPE, file_layout
 from catalog.tables.own_files import base_name
 from spark_jobs.rows.avro_schemas import avro_schema
-from spark_jobs.rows.orc_values import checked_for_orc
+from spark_jobs.rows.orc_values import is_changed_by_orc
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 """A string type with a length."""
@@ -107,29 +107,40 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
         if table.format is FileFormat.CSV and column.type.startswith(("string", "char", "varchar")):
             value = _on_one_line(column, value)
         if table.format is FileFormat.ORC:
-            value = checked_for_orc(column.name, value, spark_type(column.type))
+            value = _kept_by_orc(column, value)
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
 
 
 def _in_milliseconds(column: Column, value: SparkColumn) -> SparkColumn:
     """Return a timestamp as Hive's Avro files have it, and refuse one that would lose digits."""
-    message = f.concat(
-        f.lit(f"column {column.name}: '"),
-        value.cast("string"),
-        f.lit("' has microseconds, but Hive's Avro files have milliseconds; use date_trunc('millisecond', …)"),
-    )
-    is_exact = f.unix_micros(value) % 1000 == 0
-    return f.when(value.isNull() | is_exact, value).otherwise(f.raise_error(message).cast("timestamp"))
+    reason = "has microseconds, but Hive's Avro files have milliseconds; use date_trunc('millisecond', …)"
+    return _refused_if(f.unix_micros(value) % 1000 != 0, column, value, value.cast("string"), reason)
 
 
 def _on_one_line(column: Column, value: SparkColumn) -> SparkColumn:
     """Return a string as CSV data files have it, and refuse one with a line break: readers take each line for a row."""
-    message = f.concat(
-        f.lit(f"column {column.name}: '"),
-        f.regexp_replace(f.left(value, f.lit(_SHOWN)), "[\r\n]+", "…"),
-        f.lit("' has a line break (shown as …), which CSV data files cannot have; replace it, or use another format"),
+    shown = f.regexp_replace(f.left(value, f.lit(_SHOWN)), "[\r\n]+", "…")
+    reason = "has a line break (shown as …), which CSV data files cannot have; replace it, or use another format"
+    return _refused_if(value.rlike("[\r\n]"), column, value, shown, reason)
+
+
+def _kept_by_orc(column: Column, value: SparkColumn) -> SparkColumn:
+    """Return a value as ORC files have it, and refuse one that would become another one."""
+    if (is_changed := is_changed_by_orc(value, spark_type(column.type))) is None:
+        return value
+    reason = (
+        "would become another value in an ORC file, which has no 5 to 14 October 1582, and no fractions of the last "
+        "second before 1970; use a table of another format, such as Parquet"
     )
-    return f.when(value.rlike("[\r\n]"), f.raise_error(message).cast("string")).otherwise(value)
+    return _refused_if(is_changed, column, value, f.left(value.cast("string"), f.lit(_SHOWN)), reason)
+
+
+def _refused_if(
+    is_wrong: SparkColumn, column: Column, value: SparkColumn, shown: SparkColumn, reason: str
+) -> SparkColumn:
+    """Return a value, or raise an error with a string that shows it and the reason if it is wrong."""
+    message = f.concat(f.lit(f"column {column.name}: '"), shown, f.lit(f"' {reason}"))
+    return f.when(is_wrong, f.raise_error(message).cast(spark_type(column.type))).otherwise(value)
 
 
 def stored_value(column: Column, file_format: FileFormat) -> SparkColumn:

@@ -18,33 +18,18 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampType
 
 _WITH_TIMES = re.compile(r"\b(?:date|timestamp)\b")
-_SHOWN = 60
 _SECOND = 1_000_000
 _LAST_MILLISECONDS = (-999_000, -1)
 """Microseconds since 1970, both inclusive."""
 
 
-def checked_for_orc(name: str, value: SparkColumn, type_text: str) -> SparkColumn:
-    """Return a column of an ORC file, which raises an error for a value that would become another one.
+def is_changed_by_orc(value: SparkColumn, type_text: str) -> SparkColumn | None:
+    """Return whether a value would become another one in an ORC file; None if no value of its type would.
 
     Args:
-        name: The name of the column.
-        type_text: Its type for Spark.
+        type_text: The value's type for Spark.
     """
-    if not _WITH_TIMES.search(type_text):
-        return value
-    kind = DataType.fromDDL(type_text)
-    if (is_changed := _is_changed(value, kind)) is None:
-        return value
-    message = f.concat(
-        f.lit(f"column {name}: '"),
-        f.left(value.cast("string"), f.lit(_SHOWN)),
-        f.lit(
-            "' would become another value in an ORC file, which has no 5 to 14 October 1582, and no fractions of the "
-            "last second before 1970; use a table of another format, such as Parquet"
-        ),
-    )
-    return f.when(is_changed, f.raise_error(message).cast(kind)).otherwise(value)
+    return _is_changed(value, DataType.fromDDL(type_text)) if _WITH_TIMES.search(type_text) else None
 
 
 def _is_changed(value: SparkColumn, kind: DataType) -> SparkColumn | None:
