@@ -92,25 +92,26 @@ def report(error: Exception) -> None:
 def described(error: CatalogError) -> str:
     """Return the class and the message of an error; if a table does not exist, also similar names that do."""
     text = f"{type(error).__name__}: {error}"
-    similar = _similar_tables(error.table) if isinstance(error, NotFoundError) and error.table else ""
-    return f"{text}. {similar[0].upper()}{similar[1:]}" if similar else text
+    if isinstance(error, NotFoundError) and error.table and (similar := _similar_tables(error.table)):
+        return f"{text}. Did you mean {' or '.join(similar)}?"
+    return text
 
 
-def _similar_tables(name: str) -> str:
-    """Return the question after tables of the same name in other databases, or of a similar name; empty without any."""
+def _similar_tables(name: str) -> list[str]:
+    """Return the first tables of the same name in other databases, or else of a similar name."""
     from catalog.catalog import Catalog
 
     try:
         with Catalog.open() as catalog:
             names = [table.full_name for table in catalog.list_tables()]
     except CatalogError:
-        return ""
+        return []
     database, _, bare = name.lower().rpartition(".")
     similar = [full for full in names if full.rpartition(".")[2] == bare]
     # A name without a database is that of a table in the database `default`, so those of others are compared, too.
     similar = similar or [full for full in names if did_you_mean(bare, [full.rpartition(".")[2]])]
     similar.sort(key=lambda full: full.rpartition(".")[0] != database)
-    return f"did you mean {' or '.join(similar[:_SUGGESTED])}?" if similar else ""
+    return similar[:_SUGGESTED]
 
 
 def printable(text: str) -> str:

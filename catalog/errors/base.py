@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 
@@ -41,16 +40,14 @@ def first_of(items: Sequence[object], most: int, *, count: int | None = None, se
     return separator.join(map(str, shown)) + more
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return the question after known names that are similar to a name: `did you mean a or b?`; empty without any.
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question after the known name that is most similar to a name, in any case; empty if none is."""
+    # Imported late, because only errors need it.
+    from difflib import get_close_matches
 
-    Args:
-        known: The names; case does not matter.
-        most: How many are named.
-    """
     spelled = {one.lower(): one for one in known}
-    similar = [spelled[lowered] for lowered in get_close_matches(name.lower(), spelled, most)]
-    return f"did you mean {' or '.join(similar)}?" if similar else ""
+    similar = get_close_matches(name.lower(), spelled, n=1)
+    return f"did you mean {spelled[similar[0]]}?" if similar else ""
 
 
 class InvalidRequestError(CatalogError):

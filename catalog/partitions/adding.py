@@ -370,21 +370,22 @@ class PartitionAdder:
             for identity, packed, partition in zip(batch.identities, batch.packed, batch.partitions, strict=True)
             if partition.location is not None
         }
-        row = PartitionRow
+        row, own = PartitionRow, dict[bytes, tuple[str, str | None]]()
         query = select(row.identity, row.packed_values, row.location).where(row.table_id == self.table.id)
         for identities in batched({identity for identity, _ in given}):
             rows = self._connection.execute(query.where(among(self._connection, row.identity, identities)))
-            own = {bytes(identity): (packed, location) for identity, packed, location in rows}
-            for (identity, packed), folder in given.items():
-                if identity not in own or packed == own[identity][0]:
-                    continue
-                registered_at = self.table.partition_location(*own[identity])
-                if comparable(folder) != comparable(registered_at):
-                    reason = (
-                        f"folder {folder} has the values of partition {self.table.partition_name(own[identity][0])}, "
-                        f"which is in {registered_at}; move its files there, or leave it out. Nothing was added"
-                    )
-                    raise InvalidPartitionError(self.table.full_name, reason=reason)
+            own |= {bytes(identity): (packed, location) for identity, packed, location in rows}
+        for (identity, packed), folder in given.items():
+            registered, location = own[identity]
+            if packed == registered:
+                continue
+            registered_at = self.table.partition_location(registered, location)
+            if comparable(folder) != comparable(registered_at):
+                reason = (
+                    f"folder {folder} has the values of partition {self.table.partition_name(registered)}, which is in "
+                    f"{registered_at}; move its files there, or leave it out. Nothing was added"
+                )
+                raise InvalidPartitionError(self.table.full_name, reason=reason)
 
     def _exists(self, again: Iterable[_Batch]) -> PartitionAlreadyExistsError:
         known = [packed for batch in again for packed in batch.packed]

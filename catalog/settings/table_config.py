@@ -334,11 +334,13 @@ def _check_columns_without_header(place: str, entry: Mapping[str, Any]) -> None:
     Raises:
         InvalidConfigurationError: A rule names another one, or a field is invalid.
     """
-    listed = read_types(place, entry, "columns", check_column_type)
+    if entry.get("source_format", "csv") != "csv" or "source_options" not in entry:
+        return
     options = {name.lower(): value for name, value in read_texts(place, entry, "source_options").items()}
-    has_header = "source_options" not in entry or options.get("header", "false").lower() == "true"
-    keys = read_keys(place, entry)[0]
-    if entry.get("source_format", "csv") != "csv" or has_header or not listed or not keys:
+    if options.get("header", "false").lower() == "true":
+        return
+    keys, listed = read_keys(place, entry)[0], read_types(place, entry, "columns", check_column_type)
+    if not keys or not listed:
         return
     columns = [*keys, *listed]
     merge = MergeRule.from_config(entry["merge"]) if entry.get("merge") else None

@@ -42,7 +42,9 @@ def table_of_file(catalog: Catalog, sql: str, database: str, path: str) -> str |
     tables = [table for node in nodes_of_text(sql) if (table := named_table(catalog, node, database)) is not None]
     names = dict.fromkeys(table.full_name for table in tables if not table.is_view)
     within = [table for table in tables if table.location and is_within(comparable(path), comparable(table.location))]
-    return within[0].full_name if within else next(iter(names)) if len(names) == 1 else None
+    if within:
+        return within[0].full_name
+    return next(iter(names)) if len(names) == 1 else None
 
 
 def is_read_by_iceberg(node: exp.Table, table: Table) -> bool:
