@@ -211,9 +211,9 @@ def test_folders_that_a_client_lists_are_added_or_refused_by_name(entries: Entri
     # Spark's MSCK REPAIR TABLE sends the folders that it finds, and skips existing partitions.
     folders = [f"{orders.location}/country=DE/day={day}" for day in ("7", "007")]
     given = [HivePartition(("DE", folder.rpartition("=")[2]), PARQUET, location=folder) for folder in folders]
-    for each in (given, given[::-1]):
+    for ordered in (given, given[::-1]):
         with pytest.raises(InvalidPartitionError, match=r"country=DE/day=(7|007) .* in .*country=DE/day=(7|007);"):
-            entries.add_partitions(NAME, each, if_not_exists=True)
+            entries.add_partitions(NAME, ordered, if_not_exists=True)
     assert entries.partition_names(NAME) == []
     for _ in range(2):
         entries.add_partitions(NAME, given[:1], if_not_exists=True)

@@ -63,4 +63,4 @@ def test_so_they_do_inside_of_others(session: Session, catalog: Catalog) -> None
         with pytest.raises(CatalogError, match=f"column {name}: .*1582-10-10.*{REFUSED}"):
             session.execute(f"INSERT INTO t SELECT {row.format(*days)}")
     answer = session.execute("SELECT CAST(a[0].d AS string), CAST(z AS string) FROM t WHERE a IS NOT NULL")
-    assert [list(each) for each in answer.rows] == [["1582-10-04", "1582-10-10 10:00:00"]]
+    assert [list(row) for row in answer.rows] == [["1582-10-04", "1582-10-10 10:00:00"]]

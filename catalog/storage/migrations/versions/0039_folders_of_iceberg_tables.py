@@ -1,6 +1,6 @@
 """Keep the folders of Iceberg tables that are elsewhere than their metadata, so that no other table's overlap them.
 
-They follow the table's name, and go with its pointer, whoever renames or drops it.
+Triggers rename and delete these rows with the table's row in `iceberg_tables`, whichever client changes that.
 """
 
 from __future__ import annotations
