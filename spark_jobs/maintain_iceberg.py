@@ -23,6 +23,7 @@ from catalog.operations.job_requests import MaintainIcebergJob
 from catalog.operations.records import JobState
 from spark_jobs.reading.iceberg import require_allowed_files
 from spark_jobs.sessions.answers import engine_errors
+from spark_jobs.sessions.java_classes import java_class
 from spark_jobs.sessions.packages import require_packages
 from spark_jobs.sessions.session import finish_operation, run_job
 
@@ -107,10 +108,10 @@ def _delete(
     if deletion.retain_last is None:
         paths = delete_unreached(catalog.storage, table, deletion.before_ms)
         return [{"orphan_file_location": path} for path in paths[:SHOWN]], len(paths)
-    assert spark._jvm is not None
     with engine_errors("expire_snapshots"):
         name = f"{CATALOG}.`{table.database}`.`{table.name}`"
-        iceberg = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
+        util = java_class(spark.sparkContext, "org.apache.iceberg.spark.Spark3Util")
+        iceberg = util.loadIcebergTable(spark._jsparkSession, name)
         expiry = iceberg.expireSnapshots().retainLast(deletion.retain_last).cleanExpiredFiles(False)
         expiry.expireOlderThan(deletion.before_ms).commit()
     count = delete_superseded(catalog.storage, catalog.get_table(job.table), before)

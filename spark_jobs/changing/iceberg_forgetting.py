@@ -36,6 +36,7 @@ from spark_jobs.changing.private_tables import PRIVATE, PrivateTable, private_ta
 from spark_jobs.queries.query import as_parameters
 from spark_jobs.reading.iceberg import read_iceberg, read_metadata_file, require_allowed_files
 from spark_jobs.reading.paths import quoted, quoted_table
+from spark_jobs.sessions.java_classes import java_class
 from spark_jobs.sessions.session import attempt_here
 
 FORGET = "forget"
@@ -292,5 +293,4 @@ def _delete(paths: Collection[str]) -> int:
 
 def _now(spark: SparkSession) -> int:
     """Return the time after all snapshots so far, in milliseconds."""
-    assert spark._jvm is not None
-    return int(spark._jvm.java.lang.System.currentTimeMillis()) + 1
+    return int(java_class(spark.sparkContext, "java.lang.System").currentTimeMillis()) + 1

@@ -22,6 +22,7 @@ from catalog.errors import UnsupportedChangeError
 from catalog.iceberg.pointers import require_metadata
 from spark_jobs.reading.iceberg import require_allowed_files
 from spark_jobs.reading.paths import spark_path
+from spark_jobs.sessions.java_classes import java_class
 from spark_jobs.sessions.packages import require_packages
 
 log = logging.getLogger("spark_jobs.changing.private_tables")
@@ -122,13 +123,13 @@ def private_table(spark: SparkSession, catalog: Catalog, table: Table) -> Iterat
     require_packages(spark)
     metadata_location = require_metadata(table)
     require_allowed_files(spark, catalog, table, metadata_location)
-    private, jvm = _catalog(spark), _jvm(spark)
+    private, context = _catalog(spark), spark.sparkContext
     name = f"change_{uuid4().hex}"
-    names = spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
+    names = context._gateway.new_array(java_class(context, "java.lang.String"), 1)  # type: ignore[union-attr]
     names[0] = name
-    namespace = jvm.org.apache.iceberg.catalog.Namespace.of(names)
-    identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.of(namespace, "t")
-    private.createNamespace(namespace, jvm.java.util.HashMap())
+    namespace = java_class(context, "org.apache.iceberg.catalog.Namespace").of(names)
+    identifier = java_class(context, "org.apache.iceberg.catalog.TableIdentifier").of(namespace, "t")
+    private.createNamespace(namespace, java_class(context, "java.util.HashMap")())
     try:
         private.registerTable(identifier, spark_path(metadata_location))
         try:
@@ -154,17 +155,13 @@ def _catalog(spark: SparkSession) -> Any:
     """Return the session's Iceberg catalog, made on first use."""
     for name, value in _SETTINGS.items():
         spark.conf.set(f"spark.sql.catalog.{PRIVATE}{name}", value)
-    state, jvm = spark._jsparkSession.sessionState(), _jvm(spark)
+    state, context = spark._jsparkSession.sessionState(), spark.sparkContext
     catalog = state.catalogManager().catalog(PRIVATE).icebergCatalog()
     # By default, it also has its files in memory, and no setting of it says otherwise.
     files = catalog.getClass().getDeclaredField("io")
     files.setAccessible(True)
     if files.get(catalog).getClass().getName() != _FILE_IO:
-        settings, hadoop = jvm.java.util.HashMap(), state.newHadoopConf()
-        files.set(catalog, jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_FILE_IO, settings, hadoop))
+        settings, hadoop = java_class(context, "java.util.HashMap")(), state.newHadoopConf()
+        loaded = java_class(context, "org.apache.iceberg.CatalogUtil").loadFileIO(_FILE_IO, settings, hadoop)
+        files.set(catalog, loaded)
     return catalog
-
-
-def _jvm(spark: SparkSession) -> Any:
-    assert spark._jvm is not None
-    return spark._jvm

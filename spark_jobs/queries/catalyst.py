@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from catalog.errors import EngineError
+from spark_jobs.sessions.java_classes import java_class
 
 KNOWN_RELEASES = ("4.1",)
 """The releases of Spark with which the tests of this package pass."""
@@ -68,13 +69,13 @@ def frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
 
 def reads_clock(frame: DataFrame) -> bool:
     """Return whether a frame's query has `current_date` or similar functions."""
-    pattern = _sql(frame.sparkSession).catalyst.trees.TreePattern.CURRENT_LIKE()
+    pattern = _sql_class(frame.sparkSession, "catalyst.trees.TreePattern").CURRENT_LIKE()
     return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
 
 
 def has_subquery(spark: SparkSession, expression: Any) -> bool:
     """Return whether the value of a physical plan's expression is known only when a subquery has run."""
-    return bool(expression.containsPattern(_sql(spark).catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+    return bool(expression.containsPattern(_sql_class(spark, "catalyst.trees.TreePattern").PLAN_EXPRESSION()))
 
 
 def as_of_now(frame: DataFrame) -> DataFrame:
@@ -82,15 +83,14 @@ def as_of_now(frame: DataFrame) -> DataFrame:
     if not reads_clock(frame):
         return frame
     spark = frame.sparkSession
-    plan = _sql(spark).catalyst.optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed())
-    return DataFrame(_sql(spark).classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    compute = _sql_class(spark, "catalyst.optimizer.ComputeCurrentTime")
+    plan = compute.apply(frame._jdf.queryExecution().analyzed())
+    return DataFrame(_sql_class(spark, "classic.Dataset").ofRows(spark._jsparkSession, plan), spark)
 
 
-@lru_cache(maxsize=1)
-def _sql(spark: SparkSession) -> Any:
-    """Return the package `org.apache.spark.sql` of the JVM."""
-    assert spark.sparkContext._jvm is not None
-    return spark.sparkContext._jvm.org.apache.spark.sql
+def _sql_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the package `org.apache.spark.sql`."""
+    return java_class(spark.sparkContext, f"org.apache.spark.sql.{name}")
 
 
 def filtered_leaves(frame: DataFrame) -> Iterator[tuple[Any, Any]]:

@@ -12,12 +12,13 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from py4j.java_gateway import JavaObject, is_instance_of
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from catalog.errors import CatalogError, RefusedStatementError, TableNotFoundError
 from spark_jobs.queries.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
 from spark_jobs.queries.catalyst import UnknownPlansError, known_plans
+from spark_jobs.sessions.java_classes import java_class
 
 MORE_FUNCTIONS = "CALVE_SQL_FUNCTIONS"
 """The environment variable that allows more functions: their names, separated by commas."""
@@ -94,10 +95,9 @@ def check_query(spark: SparkSession, sql: str, statement: str, tables: Container
         ParseException: Spark cannot parse the SELECT.
     """
     with _checkable(spark):
-        assert spark.sparkContext._jvm is not None
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
         # Let Spark resolve common table expressions by its own scope rules; the remaining names are tables.
-        plan = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.CTESubstitution.apply(plan)
+        plan = java_class(spark.sparkContext, "org.apache.spark.sql.catalyst.analysis.CTESubstitution").apply(plan)
         _check(spark, plan, sql, statement, tables)
 
 
@@ -253,14 +253,13 @@ def _nodes(
 
 
 def _marks(spark: SparkSession, patterns: Sequence[str]) -> list[Any]:
-    assert spark.sparkContext._jvm is not None
-    known = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    known = java_class(spark.sparkContext, "org.apache.spark.sql.catalyst.trees.TreePattern")
     return [getattr(known, name)() for name in patterns]
 
 
 def _kind(spark: SparkSession, node: Any) -> str:
-    gateway = spark.sparkContext._gateway
+    types = java_class(spark.sparkContext, "py4j.reflection.TypeUtil")
     for name, kind in _CLASSES.items():
-        if is_instance_of(gateway, node, name):
+        if types.isInstanceOf(name, node):
             return kind
     return "leaf"

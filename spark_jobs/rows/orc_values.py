@@ -17,6 +17,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampType
 
+from spark_jobs.sessions.java_classes import java_class
+
 _WITH_TIMES = re.compile(r"\b(?:date|timestamp)\b")
 _SECOND = 1_000_000
 _LAST_MILLISECONDS = (-999_000, -1)
@@ -64,7 +66,7 @@ def _missing_days() -> tuple[int, int]:
     """Return the first and the last microsecond, since 1970, of the days that Java's older calendar does not have."""
     context = SparkContext._active_spark_context
     assert context is not None
-    time = context._jvm.java.time  # type: ignore[union-attr]
-    zone = time.ZoneId.systemDefault()
-    first, after = (time.LocalDate.of(1582, 10, day).atStartOfDay(zone).toEpochSecond() for day in (5, 15))
+    zone = java_class(context, "java.time.ZoneId").systemDefault()
+    date = java_class(context, "java.time.LocalDate")
+    first, after = (date.of(1582, 10, day).atStartOfDay(zone).toEpochSecond() for day in (5, 15))
     return first * _SECOND, after * _SECOND - 1

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from catalog.errors import InvalidConfigurationError
 from catalog.settings.environment import AVRO_PACKAGE, ICEBERG_PACKAGE, spark_packages
+from spark_jobs.sessions.java_classes import java_class
 
 _ICEBERG_CLASS = "org.apache.iceberg.spark.source.IcebergSource"
 _AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -21,7 +22,7 @@ def has_packages(spark: SparkSession, *, avro: bool = False) -> bool:
 
 def has_class(spark: SparkSession, name: str) -> bool:
     """Return whether a session's Java process has a class."""
-    return bool(spark._jvm.org.apache.spark.util.Utils.classIsLoadable(name))  # type: ignore[union-attr]
+    return bool(java_class(spark.sparkContext, "org.apache.spark.util.Utils").classIsLoadable(name))
 
 
 def require_avro(spark: SparkSession) -> None:

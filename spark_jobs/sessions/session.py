@@ -31,6 +31,7 @@ from catalog.operations.job_requests import JobRequest
 from catalog.operations.patience import patiently
 from catalog.operations.records import JobKey, JobState, Operation, OperationState
 from spark_jobs.sessions.executors import prepare_executors, submitted_settings
+from spark_jobs.sessions.java_classes import keep_classes
 from spark_jobs.sessions.packages import has_class
 
 HEARTBEAT_SECONDS = 5.0
@@ -178,6 +179,7 @@ def configure(spark: SparkSession) -> SparkSession:
     # Errors arrive as exceptions; these loggers would log plans with the literals of statements.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).disabled = True
+    keep_classes(spark.sparkContext)
     prepare_executors(spark.sparkContext)
     return spark
 

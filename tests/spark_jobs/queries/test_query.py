@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pyarrow.parquet
@@ -27,6 +27,7 @@ from tests.support.effort import effort, sampled
 from tests.support.random_joins import JOINED
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
@@ -391,8 +392,12 @@ def test_missing_class_of_spark_reads_all_partitions(
 ) -> None:
     from spark_jobs.queries import catalyst
     from spark_jobs.queries.query import prune_query
+    from spark_jobs.sessions.java_classes import java_class
 
-    monkeypatch.setattr(catalyst, "_sql", lambda spark: spark._jvm.org.apache.spark.moved)
+    def moved(context: SparkContext, name: str) -> Any:
+        return java_class(context, name.replace("spark.sql", "spark.moved"))
+
+    monkeypatch.setattr(catalyst, "java_class", moved)
     sql = "SELECT id, n, day < current_date() FROM shop.orders WHERE n = 1"
     answer = prune_query(shop.spark, sql, catalog=shop.catalog)
     assert answer.tables[0].partitions_read == 12
