@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructType, VarcharType
 
-from catalog.model import ICEBERG, Column, LoadMode, Table
+from catalog.model import ICEBERG, Column, FileFormat, LoadMode, Table
 from catalog.operations.job_requests import ALLOW, SourceJob
 from catalog.settings.contracts import Contract, ContractMode
 from catalog.types.key_types import parse_key_type
@@ -24,7 +24,7 @@ from spark_jobs.reading.encodings import encoding_of
 from spark_jobs.reading.folder_keys import key_of_folder
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.source_lines import OWN
-from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.file_formats import format_refusal, spark_type
 from spark_jobs.rows.key_spellings import canonical_key, without_null_texts
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable
 
@@ -190,6 +190,8 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
     for name, text in target.declared.items():
         if name in columns and name not in target.key_names:
             checked = checked_column(Column(name, text), f.col(quoted(name)), columns[name])
+            if target.table is not None:
+                checked = _fit_for_files(checked, target.table.format)
             is_required = name in target.required and target.contract.types is ContractMode.DISCARD_VALUE
             is_frozen = is_required or name in target.placing[:1]
             checks.append(SourceCheck(checked, ContractMode.FREEZE if is_frozen else target.contract.types))
@@ -207,6 +209,17 @@ def checks_of(rows: DataFrame, target: Target) -> list[SourceCheck]:
             checked = known.get(name) or CheckedColumn(column, f.col(quoted(name)))
             checks.append(SourceCheck(_required(checked, entry_field)))
     return checks
+
+
+def _fit_for_files(checked: CheckedColumn, file_format: FileFormat) -> CheckedColumn:
+    """Return the check of a column, which also refuses values that data files of the table's format cannot have."""
+    refusal = format_refusal(checked.column, checked.value, file_format)
+    if refusal is None:
+        return checked
+    unfit = f.when(refusal.isNotNull(), checked.value.cast("string"))
+    if checked.problem is None or checked.unfit is None:
+        return replace(checked, problem=refusal, unfit=unfit)
+    return replace(checked, problem=f.coalesce(checked.problem, refusal), unfit=f.coalesce(checked.unfit, unfit))
 
 
 def _texts(columns: Mapping[str, DataType], target: Target) -> Iterator[CheckedColumn]:

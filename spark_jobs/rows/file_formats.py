@@ -102,45 +102,37 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
         if column.id not in names or NESTED_TYPE.match(column.type):
             # This also removes the field ids of a source from the fields of structs.
             value = value.cast(spark_type(column.type))
-        if table.format is FileFormat.AVRO and column.type == "timestamp":
-            value = _in_milliseconds(column, value)
-        if table.format is FileFormat.CSV and column.type.startswith(("string", "char", "varchar")):
-            value = _on_one_line(column, value)
-        if table.format is FileFormat.ORC:
-            value = _kept_by_orc(column, value)
+        if (refusal := format_refusal(column, value, table.format)) is not None:
+            value = f.when(refusal.isNotNull(), f.raise_error(refusal).cast(spark_type(column.type))).otherwise(value)
         yield value.alias(stored_name, metadata=metadata) if metadata else value.alias(stored_name)
 
 
-def _in_milliseconds(column: Column, value: SparkColumn) -> SparkColumn:
-    """Return a timestamp as Hive's Avro files have it, and refuse one that would lose digits."""
-    reason = "has microseconds, but Hive's Avro files have milliseconds; use date_trunc('millisecond', …)"
-    return _refused_if(f.unix_micros(value) % 1000 != 0, column, value, value.cast("string"), reason)
+def format_refusal(column: Column, value: SparkColumn, file_format: FileFormat) -> SparkColumn | None:
+    """Return why data files of a format cannot have a value of a column, as a string; null if they can.
 
+    Hive's Avro files have milliseconds, ORC files change some dates and timestamps, and readers of CSV files take each
+    line for a row.
 
-def _on_one_line(column: Column, value: SparkColumn) -> SparkColumn:
-    """Return a string as CSV data files have it, and refuse one with a line break: readers take each line for a row."""
-    shown = f.regexp_replace(f.left(value, f.lit(_SHOWN)), "[\r\n]+", "…")
-    reason = "has a line break (shown as …), which CSV data files cannot have; replace it, or use another format"
-    return _refused_if(value.rlike("[\r\n]"), column, value, shown, reason)
-
-
-def _kept_by_orc(column: Column, value: SparkColumn) -> SparkColumn:
-    """Return a value as ORC files have it, and refuse one that would become another one."""
-    if (is_changed := is_changed_by_orc(value, spark_type(column.type))) is None:
-        return value
-    reason = (
-        "would become another value in an ORC file, which has no 5 to 14 October 1582, and no fractions of the last "
-        "second before 1970; use a table of another format, such as Parquet"
-    )
-    return _refused_if(is_changed, column, value, f.left(value.cast("string"), f.lit(_SHOWN)), reason)
-
-
-def _refused_if(
-    is_wrong: SparkColumn, column: Column, value: SparkColumn, shown: SparkColumn, reason: str
-) -> SparkColumn:
-    """Return a value, or raise an error with a string that shows it and the reason if it is wrong."""
-    message = f.concat(f.lit(f"column {column.name}: '"), shown, f.lit(f"' {reason}"))
-    return f.when(is_wrong, f.raise_error(message).cast(spark_type(column.type))).otherwise(value)
+    Returns:
+        None if files of the format can have all values of the column's type.
+    """
+    shown = f.left(value.cast("string"), f.lit(_SHOWN))
+    is_refused: SparkColumn | None = None
+    if file_format is FileFormat.AVRO and column.type == "timestamp":
+        is_refused = f.unix_micros(value) % 1000 != 0
+        reason = "has microseconds, but Hive's Avro files have milliseconds; use date_trunc('millisecond', …)"
+    elif file_format is FileFormat.CSV and column.type.startswith(("string", "char", "varchar")):
+        is_refused, shown = value.rlike("[\r\n]"), f.regexp_replace(shown, "[\r\n]+", "…")
+        reason = "has a line break (shown as …), which CSV data files cannot have; replace it, or use another format"
+    elif file_format is FileFormat.ORC:
+        is_refused = is_changed_by_orc(value, spark_type(column.type))
+        reason = (
+            "would become another value in an ORC file, which has no 5 to 14 October 1582, and no fractions of the "
+            "last second before 1970; use a table of another format, such as Parquet"
+        )
+    if is_refused is None:
+        return None
+    return f.when(is_refused, f.concat(f.lit(f"column {column.name}: '"), shown, f.lit(f"' {reason}")))
 
 
 def stored_value(column: Column, file_format: FileFormat) -> SparkColumn:
