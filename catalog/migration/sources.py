@@ -23,6 +23,7 @@ from catalog.partitions.specs import spec_values
 from catalog.storage.bulk import batched
 from catalog.storage.partition_rows import PARTITION_COLUMNS, PartitionFactory
 from catalog.storage.values import ValueEncoder
+from catalog.tables.own_files import require_no_links_outside
 
 _LOCATION = PARTITION_COLUMNS.index("location")
 _RUN = 50_000
@@ -95,7 +96,17 @@ class Selection:
 
 
 def source_folders(connection: Connection, table: Table, selection: Selection) -> Iterator[SourceFolder]:
-    """Yield the folders of a table's visible, included partitions, in the order of their typed values."""
+    """Yield the folders of a table's visible, included partitions, in the order of their typed values.
+
+    Raises:
+        LocationNotAllowedError: A symbolic link in a folder, or on the way to it, leads out of the allowed folders.
+    """
+    for page in batched(_folders(connection, table, selection), 1_000):
+        require_no_links_outside(table, [folder.location for folder in page])
+        yield from page
+
+
+def _folders(connection: Connection, table: Table, selection: Selection) -> Iterator[SourceFolder]:
     if not table.partition_keys:
         yield SourceFolder(0, table.location, (), table.format)
         return

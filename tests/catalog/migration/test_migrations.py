@@ -19,6 +19,7 @@ from catalog.errors import (
     FencedError,
     FileProblem,
     IcebergTableError,
+    LocationNotAllowedError,
     NotIcebergTableError,
     RefusedFile,
     UnusableFilesError,
@@ -192,6 +193,19 @@ def test_partitions_outside_the_tables_folder_are_read_from_where_they_are(
     assert plan.as_json()["partitions_elsewhere"] == 1
     migrate(catalog)
     assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, ("at", "7"): [70]})
+
+
+def test_no_file_behind_a_link_that_leads_out_of_the_allowed_folders_is_staged(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    folder = Path(catalog.get_partition(NAME, next(iter(PARTITIONS))).location)
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "allowed"))
+    (tmp_path / "secret.parquet").write_bytes(b"")
+    (folder / "linked.parquet").symlink_to(tmp_path / "secret.parquet")
+    with pytest.raises(LocationNotAllowedError, match=r"linked\.parquet is behind a symbolic link"):
+        stage(catalog, operation)
 
 
 def test_folders_come_in_the_order_of_typed_values_whatever_fits_into_memory(
