@@ -4,13 +4,13 @@ SCALE ?= full
 AUDIT ?= pypi
 MINUTES ?= 10
 BIN := .calve/venv/bin
-IN_PARALLEL := --numprocesses 3 --no-loadscope-reorder
+IN_PARALLEL := --numprocesses 4 --no-loadscope-reorder
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino test-peers test-trino test-compose fuzz ui up down cluster cluster-down status lock clean
+.PHONY: help setup demo test test-all checked class-archive rewritten check docs audit bench bench-trino test-peers test-trino test-compose fuzz ui up down cluster cluster-down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ cluster: setup ## Start a cluster like that of docker-compose.yaml: Airflow, Pos
 cluster-down: ## Stop the cluster
 	@! test -x $(BIN)/python || $(BIN)/python -m standalone down --cluster
 
-test: checked ## Run the checks and the tests, in three processes
+test: checked ## Run the checks and the tests, in four processes
 	$(BIN)/pytest $(IN_PARALLEL) -m "not long and not trino and not compose"
 
 test-all: checked ## Run all tests, which take hours, in parts; PART=3 runs one, PART=list shows which have passed
@@ -52,11 +52,15 @@ fuzz: setup ## Send broken requests to the front doors for MINUTES=10 each, then
 	$(BIN)/python -m tests.fuzz $(RUNS) --minutes $(MINUTES)
 
 checked: setup
-	@$(MAKE) --no-print-directory --jobs 2 check class-archive
+	@$(MAKE) --no-print-directory --jobs 2 check class-archive rewritten
 
 class-archive: setup
 	@$(BIN)/python -m standalone.class_archive > .calve/class-archive.log 2>&1 || \
 		echo "Spark starts slowly, because its class archive could not be created: see .calve/class-archive.log" >&2
+
+# Otherwise each process of the tests rewrites the assertions of all of them.
+rewritten: setup
+	@$(BIN)/pytest --collect-only -q > /dev/null || true
 
 bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions, ONLY="adding finding" runs those
 	@$(BIN)/python -m benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))

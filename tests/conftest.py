@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import pytest
 from hypothesis import is_hypothesis_test
@@ -46,6 +48,8 @@ CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/", "tests/plugins/pages/")
 """Folders whose tests share what is slow to start: each is run by one process. These come first."""
+_SHARING_A_SESSION = "tests/spark_jobs/"
+"""Folder whose files are run by two of the processes: each starts a session of Spark, which is slow at first."""
 _SHARING_A_METASTORE = tuple(
     f"tests/catalog/{path}.py"
     for path in (
@@ -57,6 +61,7 @@ _SHARING_A_METASTORE = tuple(
     )
 )
 """Files whose tests use the fixture `hive_metastore`: all are run by the process that starts it."""
+_CASES_WITH_A_CATALOG = 3
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
@@ -70,7 +75,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute tests among the processes by file; files that share a stack or a metastore go to one process."""
+    """Distribute tests among the processes by file; files that share what starts slowly go to the same process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Sharing(LoadFileScheduling):
@@ -78,6 +83,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = str(super()._split_scope(nodeid))
             if file in _SHARING_A_METASTORE:
                 return "hive_metastore"
+            if file.startswith(_SHARING_A_SESSION):
+                return f"session {crc32(file.encode()) % 2}"
             return next(filter(nodeid.startswith, _SHARING_A_STACK), file)
 
     return Sharing(config, log)
@@ -143,15 +150,20 @@ def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[p
 
 
 def _leave_first_cases(items: list[pytest.Item]) -> None:
-    """Mark as long all cases but the first of each test that uses Spark, or is marked `first_case`."""
-    seen = set()
+    """Mark as long all cases of a test but the first ones, by what a case costs.
+
+    The first case of a test that uses Spark, or is marked `first_case`; the first three of one with a catalog.
+    """
+    seen: Counter[str] = Counter()
     for item in items:
-        is_slow = item.get_closest_marker("first_case") or "spark" in getattr(item, "fixturenames", ())
-        if is_slow and not item.get_closest_marker("long"):
-            function = item.nodeid.partition("[")[0]
-            if function in seen:
-                item.add_marker(pytest.mark.long)
-            seen.add(function)
+        fixtures = getattr(item, "fixturenames", ())
+        is_slow = item.get_closest_marker("first_case") or "spark" in fixtures
+        if not (is_slow or "catalog_url" in fixtures) or item.get_closest_marker("long"):
+            continue
+        function = item.nodeid.partition("[")[0]
+        seen[function] += 1
+        if seen[function] > (1 if is_slow else _CASES_WITH_A_CATALOG):
+            item.add_marker(pytest.mark.long)
 
 
 def _mark_larger(items: list[pytest.Item]) -> None:
@@ -180,6 +192,16 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         for name, value in AIRFLOW.items():
             patch.setenv(name, value)
         patch.setenv("GX_ANALYTICS_ENABLED", "false")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_statements() -> Iterator[None]:
+    """Compile each SQL statement once in a process."""
+    from tests.support.statement_cache import share_statements
+
+    with pytest.MonkeyPatch.context() as patch:
+        share_statements(patch)
         yield
 
 
@@ -383,18 +405,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    from catalog.settings.spark_settings import session_defaults
+
     session = (
         SparkSession.builder.master("local[2]")
         .config(map=CODE_GENERATION)
         .config("spark.jars", ",".join(map(str, spark_jars())))
         .appName("calve-tests")
-        .config("spark.ui.enabled", "false")
+        .config(map=session_defaults())
         # All tests of a process share the session, and it keeps something of each of its thousands of jobs.
         .config("spark.driver.memory", effort("1g", "4g"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "WARN")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", effort("1", "4"))
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .getOrCreate()
     )

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def empty_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+def empty_catalog(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     """A catalog with a database `demo`, set in `CALVE_CATALOG_URL`."""
     from catalog import Catalog
 
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    monkeypatch.setenv("CALVE_CATALOG_URL", url)
-    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
+    monkeypatch.setenv("CALVE_CATALOG_URL", sqlite_url)
+    with Catalog.open(sqlite_url, warehouse=str(tmp_path)) as catalog:
         catalog.create_database("demo")
         yield catalog
 
