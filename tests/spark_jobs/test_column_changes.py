@@ -111,6 +111,7 @@ CHANGED = sorted(
 """The rows after `change`: gone, remark, n, note, k."""
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("is_scheme", [False, True])
 @pytest.mark.parametrize(
@@ -133,6 +134,7 @@ def test_filters_on_a_widened_decimal_find_the_rows_of_older_files(
     assert frame.where(f"v > -{bound}").count() == 2
 
 
+@pytest.mark.long
 @on_sqlite
 def test_rows_of_csv_keep_blanks_and_microseconds(session: Any, catalog: Catalog) -> None:
     catalog.create_database("demo")
@@ -224,6 +226,7 @@ def test_a_table_with_nested_columns_keeps_to_the_names_of_their_time(
         assert read() == expected
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_column_keeps_its_rows_when_names_are_exchanged(scheme_table: Catalog, session: Any) -> None:
     scheme_table.alter_table(TABLE, add_columns=[("other", "string")])
@@ -295,6 +298,7 @@ def field_ids(path: Path) -> dict[str, int]:
     return {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in pq.read_schema(path)}
 
 
+@pytest.mark.long
 @on_sqlite
 def test_parquet_files_have_the_field_ids_of_the_columns(
     value_table: Callable[[str], None], catalog: Catalog, session: Any
@@ -372,6 +376,7 @@ class Steps:
         return result
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
     scheme_table: Catalog, session: Any, monkeypatch: pytest.MonkeyPatch
@@ -390,6 +395,7 @@ def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
     assert steps.run(verify_rewrite, VerifyRewriteJob, folder=folder)["rows"] == 2
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_verification_names_a_column_that_no_reader_would_read(scheme_table: Catalog, session: Any) -> None:
     add(session, scheme_table, "1", "n int, note string, k int", (1, "old", 3), (2, "old", 5))

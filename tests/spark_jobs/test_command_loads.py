@@ -181,6 +181,7 @@ def test_a_table_of_the_catalog_needs_no_entry(
     assert [row[2] for row in rows(spark, catalog)] == ["DE", "FR"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "iceberg"])
 def test_a_table_without_keys_is_loaded(spark: SparkSession, catalog: Catalog, landing: Path, file_format: str) -> None:
     catalog.create_database("shop")
@@ -191,6 +192,7 @@ def test_a_table_without_keys_is_loaded(spark: SparkSession, catalog: Catalog, l
     assert [row[0] for row in rows(spark, catalog)] == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_failed_checks_fail_the_command_if_the_entry_says_so(catalog: Catalog, landing: Path, tmp_path: Path) -> None:
@@ -251,6 +253,7 @@ def test_the_steps_of_a_load_by_its_dag_and_by_the_command_are_one_journal(
         catalog.loading.discover("again", TABLE, str(landing))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 def test_a_first_load_that_is_refused_leaves_no_table(
     catalog: Catalog, landing: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def test_all_rows_are_counted_and_frequent_values_alone(spark: Any, catalog: Cat
     assert counts.keys() == {0, 2}
 
 
+@pytest.mark.long
 def test_what_is_proposed_then_is_done_and_settles_it(spark: Any, catalog: Catalog) -> None:
     values = (
         "timestamp '2024-01-01 00:00:00' + make_dt_interval(0, 0, 0, if(id < 5000, 30000.5 + id, (id - 5000) * 60))"

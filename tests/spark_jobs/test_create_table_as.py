@@ -132,6 +132,7 @@ def test_values_are_inserted_with_their_types_all_or_none(orders: Session, catal
     assert rows(orders, "SELECT * FROM orders ORDER BY id") == before
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_table_with_the_name_for_collecting_rows_is_not_dropped(orders: Session) -> None:
     orders.execute("CREATE TABLE big__creating (id int) PARTITIONED BY (n int)")

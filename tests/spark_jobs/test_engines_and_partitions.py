@@ -280,6 +280,7 @@ def test_checks_find_the_row(make_loader: Callable[..., Loader], iceberg_spark: 
     assert (report["checked"], report["failed"]) == (2, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_checks_do_not_see_rows_that_engines_have_deleted(
     make_loader: Callable[..., Loader],

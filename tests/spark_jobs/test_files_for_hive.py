@@ -67,6 +67,7 @@ def test_hives_classes_read_decimals_in_parquet_files(
     assert numbers(session, "t") == [["-1234567.89", "12345678901234.5678", "1.50", "0.25"]]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_so_they_do_after_loads_and_changes(
     make_loader: Callable[..., Any], session: Session, iceberg_spark: SparkSession, catalog: Catalog, tmp_path: Path

@@ -178,6 +178,7 @@ def test_processes_that_are_killed_in_any_step_are_succeeded_by_others(
         assert catalog.migrations.flip("m1")["files"] == len(PARTITIONS)
 
 
+@pytest.mark.long
 def test_of_two_migrations_at_once_one_ends_and_the_other_says_why_it_stopped(
     spark: SparkSession, iceberg_spark: SparkSession, catalog: Catalog, catalog_url: str, orders: Table
 ) -> None:

@@ -60,6 +60,7 @@ def test_rows_and_counts_equal_the_source(
     assert [(column.name, column.type) for column in table.columns] == [("id", "bigint"), ("amount", "double")]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("suffix", "pattern", "ids"),
@@ -77,6 +78,7 @@ def test_names_that_look_like_patterns_are_files(
     assert [row[2] for row in rows_on_disk(warehouse)] == list(ids)
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("table_format", ["parquet", "csv"])
 def test_a_table_in_a_folder_that_looks_like_a_pattern_is_loaded(
@@ -115,6 +117,7 @@ def test_second_load_takes_only_what_is_new(make_loader: Callable[..., Any], cat
     assert {partition.values for partition in catalog.get_partitions("shop.orders")} == {("US", "1"), ("US", "2")}
 
 
+@pytest.mark.long
 def test_file_that_changed_after_its_load_is_refused(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_a_key_in_another_encoding_is_refused_and_read_with_the_option(
     assert {partition.values[0] for partition in catalog.get_partitions("shop.orders")} == {"US", "Côte"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_types", [True, False])
 @pytest.mark.parametrize("source_format", ["csv", "json"])
 def test_text_in_another_encoding_is_refused_and_read_with_the_option(
@@ -190,6 +194,7 @@ def test_text_in_another_encoding_is_refused_and_read_with_the_option(
     assert names >= {"Ann", "Zoë"}
 
 
+@pytest.mark.long
 def test_a_replacement_character_is_loaded_if_the_encoding_is_named(
     make_loader: Callable[..., Any], spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -294,6 +299,7 @@ def test_a_null_key_of_a_parquet_file_is_refused(
     assert make_loader().load(tmp_path / "raw", **settings, null_keys="allow")["partitions"] == 2
 
 
+@pytest.mark.long
 @on_sqlite
 def test_wrong_keys_of_a_new_table_are_named_by_file_and_line(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n")
@@ -304,6 +310,7 @@ def test_wrong_keys_of_a_new_table_are_named_by_file_and_line(make_loader: Calla
         assert f"key 'day' has the value '{value}' in {source}/b.csv, line {line}, expected int" in str(refused.value)
 
 
+@pytest.mark.long
 def test_skipped_partition_is_kept_aside_and_reported(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -352,6 +359,7 @@ def test_dry_run_changes_nothing(
     assert not warehouse.exists()
 
 
+@pytest.mark.long
 def test_interrupted_publish_is_finished_by_a_second_one(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -381,6 +389,7 @@ def test_cancelled_publish_is_undone_by_the_next_load(
     assert sorted(row[2] for row in rows_on_disk(warehouse)) == [1, 2]
 
 
+@pytest.mark.long
 def test_foreign_files_at_a_partitions_place_are_left_alone(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -394,6 +403,7 @@ def test_foreign_files_at_a_partitions_place_are_left_alone(
     assert list(catalog.get_partitions("shop.orders")) == []
 
 
+@pytest.mark.long
 def test_fenced_attempt_cannot_publish(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     loader = make_loader()
     loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"))
@@ -405,6 +415,7 @@ def test_fenced_attempt_cannot_publish(make_loader: Callable[..., Any], catalog:
     assert list(catalog.get_partitions("shop.orders", state=None)) == []
 
 
+@pytest.mark.long
 def test_quarantined_partitions_are_invisible_until_released(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -417,6 +428,7 @@ def test_quarantined_partitions_are_invisible_until_released(
     assert [partition.values for partition in catalog.get_partitions("shop.orders")] == [("US", "1")]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_purge_leaves_what_another_spark_wrote_beside_a_load(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path, spark: SparkSession

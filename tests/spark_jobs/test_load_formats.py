@@ -67,6 +67,7 @@ def test_json_record_without_a_key_is_refused(
     assert rows_on_disk(warehouse, columns="country, day, id") == [("US", "1", 1), ("US", None, 2)]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_keys_of_json_may_be_written_in_capitals(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -76,6 +77,7 @@ def test_keys_of_json_may_be_written_in_capitals(
     assert report["partitions"] == 2
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("source_format", ["parquet", "orc"])
 def test_file_without_a_key_or_with_further_columns_is_refused(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
+@pytest.mark.long
 def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     loader = make_loader()
     loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
@@ -244,6 +245,7 @@ def test_a_file_that_grows_while_it_is_loaded_is_not_recorded_as_loaded(
     assert sorted(row.id for row in read_table(spark, "shop.orders", catalog=catalog).collect()) == [1, 2]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("merge", "message"),

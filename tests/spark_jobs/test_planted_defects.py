@@ -230,6 +230,7 @@ def test_partitions_are_compared_with_those_of_the_same_keys(
     assert report["failures"] == [f"country=DE/day={TODAY}: rows: 10, expected 90 to 110, as in earlier partitions"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("rules", "said"),

@@ -141,6 +141,7 @@ def test_verified_files_become_the_table(
     assert catalog.rebalancing.commit_verified(RUN) == report
 
 
+@pytest.mark.long
 @on_sqlite
 def test_report_says_what_each_partition_held_and_holds(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
@@ -156,6 +157,7 @@ def test_report_says_what_each_partition_held_and_holds(spark: Any, orders: Cata
     assert totals[1]["before"]["rows"] == sum(each < 100 for each in amounts)
 
 
+@pytest.mark.long
 def test_each_attempt_writes_into_a_folder_of_its_own(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     fenced = steps.job(RewritePartitionsJob)
@@ -195,6 +197,7 @@ def test_value_that_differs_fails_the_verification(spark: Any, orders: Catalog) 
         steps.verify(folder)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_null_that_changes_places_with_a_value_fails_the_verification(spark: Any, catalog: Catalog) -> None:
     """Spark's hash ignores nulls."""
@@ -214,6 +217,7 @@ def test_null_that_changes_places_with_a_value_fails_the_verification(spark: Any
         steps.verify(folder)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_row_in_the_file_of_another_partition_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
@@ -259,6 +263,7 @@ def test_nothing_is_committed_that_was_not_verified(spark: Any, orders: Catalog)
     assert orders.get_table(TABLE).scheme.ids == (0, 1, 2)  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_used_are_written_again(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     steps.rewrite()

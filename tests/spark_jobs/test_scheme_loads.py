@@ -323,6 +323,7 @@ def test_a_dry_run_changes_nothing(make: Callable[[str], Loads]) -> None:
     loads.check()
 
 
+@pytest.mark.long
 @on_sqlite
 def test_the_partitions_of_a_load_are_announced(make: Callable[[str], Loads]) -> None:
     loads = make("range")

@@ -354,6 +354,7 @@ def make(location: str) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_timestamps_that_may_be_of_an_older_calendar_need_the_comparison(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:

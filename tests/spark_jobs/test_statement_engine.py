@@ -101,6 +101,7 @@ def test_partitions_of_intervals_come_by_themselves(session: Session) -> None:
     assert [row[1] for row in rows(session, "SHOW PARTITIONS logs")] == [0, 1, 0, 1]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_statement_warns_of_rows_that_are_too_far_out(session: Session) -> None:
     run(
@@ -171,6 +172,7 @@ def test_answers_are_values_of_json(session: Session) -> None:
     ]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_selects_are_inserted_by_the_order_of_their_columns(session: Session) -> None:
     run(
@@ -322,6 +324,7 @@ def test_load_data_loads_each_file_once(session: Session, catalog: Catalog, tmp_
     assert "option RELOAD is 'yes'" in refused(session, f"{load} OPTIONS ('RELOAD'='yes')")[2]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     "table",

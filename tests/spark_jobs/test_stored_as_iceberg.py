@@ -147,6 +147,7 @@ def test_source_files_are_loaded_as_by_the_dag(
     assert hidden == [("US", "8")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", ["ICEBERG", "PARQUET"])
 def test_days_that_the_julian_calendar_does_not_have_are_found_and_deleted(
     session: Session, iceberg_spark: SparkSession, stored: str

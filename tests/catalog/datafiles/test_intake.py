@@ -394,6 +394,7 @@ def _turn(catalog: Catalog, number: int) -> PartitionChange:
             return MergePartitions((first, second))
 
 
+@pytest.mark.long
 @pytest.mark.first_case
 def test_engines_append_while_calve_loads_and_changes(catalog: Catalog, catalog_url: str, ranges: str) -> None:
     appended = [[[100 + number, number] for number in range(start, start + effort(5, 20))] for start in (0, 20)]

@@ -246,6 +246,7 @@ def add(url: str, worker: int, results: Any) -> None:
             results.put(entries.add_partitions(NAME, [both], if_not_exists=True).added)
 
 
+@pytest.mark.long
 def test_processes_that_add_at_once_lose_nothing(entries: Entries, catalog_url: str) -> None:
     entries.create_table(ORDERS)
     entries.catalog.create_partition_index("demo.orders", "by_day", ["day"])

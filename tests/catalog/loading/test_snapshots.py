@@ -135,6 +135,7 @@ def test_many_partitions_are_dropped_in_batches(catalog: Catalog, table: str, mo
     check_partitions(catalog, table)
 
 
+@pytest.mark.long
 def test_small_manifests_are_merged_with_their_partitions(catalog: Catalog, table: str) -> None:
     for number in range(103):
         append(catalog, f"load-{number}", table, {(f"p{number % 7}", str(number % 3)): [number]})

@@ -74,6 +74,7 @@ def refused(address: str) -> str:
     return text
 
 
+@pytest.mark.long
 def test_a_metastore_is_asked_by_tls(tls_server: HiveMetastoreServer) -> None:
     assert databases(tls_server.source()) == ["default"]
 

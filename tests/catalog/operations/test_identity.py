@@ -153,6 +153,7 @@ class _Churn:
         self.catalog.drop_partitions(table, f"n between {first} and {first + 50}")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + STRESS_SECONDS)
 def test_indexes_stay_right_while_threads_create_build_and_delete_them(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch

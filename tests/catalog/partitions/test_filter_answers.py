@@ -95,6 +95,7 @@ def test_a_table_created_with_indexes_answers_as_the_oracle_does(
     check_answers(catalog, table, case, fitting, skipping)
 
 
+@pytest.mark.long
 @pytest.mark.first_case
 @settings(max_examples=EXAMPLES * 2 // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), is_built=st.sampled_from([True, True, False]), skipping=SKIPPING)

@@ -23,6 +23,7 @@ _READERS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_each_option_of_sparks_readers_is_allowed_or_left_out_for_a_reason(spark: SparkSession) -> None:
     of_spark = set()

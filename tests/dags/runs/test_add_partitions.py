@@ -145,6 +145,7 @@ def test_counts_in_the_catalog_are_those_on_the_disk(two_months: Step, catalog: 
         assert (partition.file_count, partition.size_bytes) == (len(sizes), sum(sizes))
 
 
+@pytest.mark.long
 def test_index_of_the_list_is_active_with_one_item_per_partition(
     third_month: Step, catalog: Catalog, items_of: Callable[..., Any]
 ) -> None:

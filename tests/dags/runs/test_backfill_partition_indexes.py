@@ -13,6 +13,7 @@ from catalog.operations.records import OperationState
 from tests.support.unfit_values import unfit_values
 
 pytestmark = [
+    pytest.mark.long,
     *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own
 ]
@@ -42,6 +43,7 @@ def outcomes(run: Any) -> dict[str, str]:
     return {row["table"]: row["outcome"] for row in run.result("summarise")}
 
 
+@pytest.mark.long
 def test_tables_before_and_behind_the_failing_one_have_their_index(
     failed: Any, catalog: Catalog, items_of: Callable[..., Any]
 ) -> None:

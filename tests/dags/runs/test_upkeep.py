@@ -84,6 +84,7 @@ def test_a_maintenance_of_iceberg_tables_shows_its_statements(catalog: Catalog, 
     assert (run.states()["approve"], run.states()["maintain"]) == ("skipped", "skipped")
 
 
+@pytest.mark.long
 def test_the_advisor_counts_values_and_proposes_a_split(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     table, form = "advisor.delays", {"tables": ["advisor.delays"]}
     make_delays(catalog, table)

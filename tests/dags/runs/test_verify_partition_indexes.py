@@ -11,6 +11,7 @@ from sqlalchemy import text
 from catalog import Catalog, IndexDefinition, NewPartition
 
 pytestmark = [
+    pytest.mark.long,
     *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own
 ]
@@ -46,6 +47,7 @@ def rows(run: Any) -> dict[str, dict[str, Any]]:
     return {row["table"]: row for row in run.result("summarise")}
 
 
+@pytest.mark.long
 def test_run_fails_and_says_where_and_how_to_repair(found: Any) -> None:
     log = found.log("summarise")
     assert "1 of 2 failed" in log

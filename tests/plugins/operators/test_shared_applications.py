@@ -238,6 +238,7 @@ def test_a_step_whose_application_is_killed_runs_again_in_another(steps: Steps) 
     assert steps.runs[1:] == [f"{OPERATION} second 1", f"{OPERATION} second 2"]
 
 
+@pytest.mark.long
 def test_a_retried_task_joins_the_step_that_still_runs(steps: Steps) -> None:
     first = steps.run("first")
     steps.mark("hold second")
@@ -269,6 +270,7 @@ def test_a_step_that_ends_while_a_task_looks_for_it_is_not_repeated(
     assert steps.runs == []
 
 
+@pytest.mark.long
 def test_a_step_that_was_handed_over_by_a_killed_task_runs_once_at_a_time(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,6 +349,7 @@ def test_an_application_ends_with_its_operation(steps: Steps) -> None:
     wait_until(lambda: has_ended(first) and rows_of(steps.catalog) == [])
 
 
+@pytest.mark.long
 def test_an_application_that_was_ended_by_a_signal_takes_no_job(steps: Steps) -> None:
     first = steps.run("first")
     os.kill(first, signal.SIGTERM)
@@ -376,6 +379,7 @@ def test_a_changed_password_is_not_in_the_catalog(steps: Steps, monkeypatch: pyt
     assert keys[0] == keys[1]
 
 
+@pytest.mark.long
 def test_loads_do_not_share_an_application_by_default(steps: Steps) -> None:
     assert steps.run("first") != steps.run("first", OTHER)
 
@@ -388,6 +392,7 @@ def test_loads_share_an_application_one_after_another(steps: Steps, monkeypatch:
     assert steps.job("first", OTHER).result["step"] == "first"
 
 
+@pytest.mark.long
 def test_loads_at_the_same_time_do_not_share_an_application(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVE_SPARK_SESSION", "shared")
     steps.mark("hold first")
@@ -444,6 +449,7 @@ def test_an_application_of_another_host_takes_no_job(steps: Steps, monkeypatch: 
     assert not has_ended(first)
 
 
+@pytest.mark.long
 def test_a_log_outside_of_the_folder_of_jobs_is_not_written(steps: Steps, tmp_path: Path) -> None:
     """Who may write to the catalog may record any path."""
     steps.run("first")

@@ -80,6 +80,7 @@ def test_an_index_build_is_counted_once(jobs: Jobs, monkeypatch: pytest.MonkeyPa
     assert counted == [("calve.index_builds", {"table": "demo.flights"})]
 
 
+@pytest.mark.long
 def test_a_repeated_task_repeats_a_job_whose_result_is_outdated(jobs: Jobs) -> None:
     class OutdatedOperator(SparkJobOperator):
         def is_current(self, catalog: Catalog, job: JobRun) -> bool:
@@ -107,6 +108,7 @@ def test_a_retry_joins_the_job_that_outlived_the_killed_task(jobs: Jobs, capsys:
     assert "started" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_retry_joins_a_job_whose_task_was_killed_right_after_submitting(jobs: Jobs) -> None:
     jobs.write("wait_for('go'); catalog.operations.finish_job(*attempt, {'rows': 3})")
     kill_task_when(jobs, lambda: any((jobs.folder / "home" / "jobs").glob("*/*/log")), jobs.arguments())
@@ -125,6 +127,7 @@ def test_a_retry_takes_the_result_of_a_job_that_finished_without_its_task(jobs: 
     assert jobs.runs == [1]
 
 
+@pytest.mark.long
 def test_a_job_that_dies_without_a_word_is_lost_and_submitted_again(jobs: Jobs) -> None:
     jobs.write(
         """
@@ -164,6 +167,7 @@ def test_a_job_whose_processes_are_killed_is_submitted_again_in_the_same_try(
     assert re.search(r"attempt 1 of Spark job step_one is lost: .*; submitting another \(1 of 2\)", shown)
 
 
+@pytest.mark.long
 def test_a_job_that_is_lost_each_time_fails_the_try(jobs: Jobs) -> None:
     jobs.write("os.kill(os.getpid(), 9)")
     with pytest.raises(SparkJobLostError, match="attempt 3 of Spark job step_one is lost"):
@@ -171,6 +175,7 @@ def test_a_job_that_is_lost_each_time_fails_the_try(jobs: Jobs) -> None:
     assert jobs.runs == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_job_that_an_outage_of_the_catalog_ended_is_submitted_again_in_the_same_try(jobs: Jobs) -> None:
     jobs.write(
         """
@@ -184,6 +189,7 @@ def test_a_job_that_an_outage_of_the_catalog_ended_is_submitted_again_in_the_sam
     assert jobs.runs == [1, 2]
 
 
+@pytest.mark.long
 def test_a_job_that_outages_end_each_time_fails_the_try(jobs: Jobs) -> None:
     jobs.write("catalog.operations.fail_job(*attempt, 'CatalogUnavailableError', 'it is down'); sys.exit(1)")
     with pytest.raises(SparkJobFailedError, match="CatalogUnavailableError: it is down"):
@@ -290,6 +296,7 @@ def test_settings_of_a_lost_attempt_do_not_stay(jobs: Jobs, tmp_path: Path) -> N
     assert not lost.settings_path.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("log_name", [None, "log"])
 def test_files_beside_the_log_of_a_failed_job_are_kept(jobs: Jobs, tmp_path: Path, log_name: str | None) -> None:
     # A change of the catalog alone is a job without a log.

@@ -58,6 +58,7 @@ def test_an_error_is_shown_at_its_place(page: Page) -> None:
     page.locator(".place", has_text="<b>x</b>").wait_for()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["day > '2024-01-10'", "country = 'DE' and day = '2024-01-10'"])
 def test_labels_of_the_key_space_are_below_it(open_page: Callable[..., Page], where: str) -> None:
     page = open_page(f"{PATH}?{httpx.QueryParams(where=where)}", width=400)
@@ -77,6 +78,7 @@ def options(page: Page) -> list[str]:
     return [str(option.get_attribute("data-text")) for option in listed.all()]
 
 
+@pytest.mark.long
 def test_keys_operators_and_values_are_completed_by_keyboard(page: Page) -> None:
     box = page.get_by_label(BOX)
     box.press_sequentially("co")

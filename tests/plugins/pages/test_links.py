@@ -76,6 +76,7 @@ def test_links_lead_from_a_task_to_its_operation_and_back(
     context.close()
 
 
+@pytest.mark.long
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("place", "heading"),

@@ -52,6 +52,7 @@ def test_a_warehouse_is_looked_at_and_two_tables_are_refused_with_reasons(open_p
     assert serious_problems(page) == []
 
 
+@pytest.mark.long
 def test_refused_tables_are_looked_at_again(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     pages_catalog.create_database("mended")
     try:
@@ -72,6 +73,7 @@ def test_refused_tables_are_looked_at_again(open_page: Callable[..., Page], page
         pages_catalog.drop_database("mended", cascade=True)
 
 
+@pytest.mark.long
 def test_ticked_tables_are_in_the_form_of_the_dag(open_page: Callable[..., Page]) -> None:
     page = open_page(BOARD)
     chosen = ["warehouse.sales_00", "warehouse.sales_01"]
@@ -85,6 +87,7 @@ def test_ticked_tables_are_in_the_form_of_the_dag(open_page: Callable[..., Page]
     assert page.get_by_label("Dry run").first.is_checked()
 
 
+@pytest.mark.long
 def test_all_tables_that_are_ready_are_ticked_at_once(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/migrations?database=checked")
     assert page.get_by_label("Choose all").count() == 0
@@ -98,11 +101,13 @@ def test_all_tables_that_are_ready_are_ticked_at_once(open_page: Callable[..., P
     assert page.locator(".ticked").is_hidden()
 
 
+@pytest.mark.long
 def test_one_ticked_table_is_a_list_of_one(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/run/migrate_hive_to_iceberg?tables=warehouse.sales_00")
     assert page.get_by_label("Tables").input_value().split("\n") == ["warehouse.sales_00"]
 
 
+@pytest.mark.long
 def test_tables_are_filtered_by_name_and_state(open_page: Callable[..., Page]) -> None:
     page = open_page(BOARD)
     page.get_by_label("Table", exact=True).fill("sales_1")
@@ -115,6 +120,7 @@ def test_tables_are_filtered_by_name_and_state(open_page: Callable[..., Page]) -
     page.get_by_text("No Hive table has “nothing like that” in its name in warehouse.").wait_for()
 
 
+@pytest.mark.long
 def test_a_tables_page_shows_its_check_and_opens_the_form(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables/warehouse.sales_02")
     page.get_by_role("link", name="what a migration to Iceberg would do").click()

@@ -78,11 +78,13 @@ def test_a_running_operation_tells_its_progress_plan_steps_and_log(
     assert unquote(link.get_attribute("href") or "") == f"/dags/{DAG}/runs/{running.partition('/')[2]}/tasks/commit"
 
 
+@pytest.mark.long
 def test_tasks_of_a_run_are_in_the_order_of_the_dag(open_page: Callable[..., Page], running: str) -> None:
     tasks = open_page(path_of(running)).locator("ul.tasks li a").all_inner_texts()
     assert tasks == ["plan", "approve", "rewrite", "verify", "commit", "summarise"]
 
 
+@pytest.mark.long
 def test_an_operation_is_found_by_its_run(open_page: Callable[..., Page], running: str) -> None:
     run_id = running.partition("/")[2]
     page = open_page(f"/calve/operation?{httpx.QueryParams(dag_id=DAG, run_id=run_id)}")
@@ -102,6 +104,7 @@ def test_a_run_that_failed_early_tells_why(open_page: Callable[..., Page], pages
     assert page.locator("ul.tasks .problem").count() == 1
 
 
+@pytest.mark.long
 def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     tables = ("shop.customers", "shop.orders")
     for table in tables:
@@ -114,6 +117,7 @@ def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], 
     assert page.get_by_role("link", name="import_tables/several/").count() == 2
 
 
+@pytest.mark.long
 def test_operations_are_filtered_as_one_types(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     for table in ("shop.customers", "shop.orders"):
         pages_catalog.operations.begin(f"import_tables/filtered/{table}", OperationKind.IMPORT_TABLE, table)
@@ -215,6 +219,7 @@ def test_another_person_answers_a_question(
     assert (detail["chosen_options"], detail["responded_by_user"]["name"]) == ([answer], "admin")
 
 
+@pytest.mark.long
 def test_a_question_is_shown_when_the_worker_has_left_the_task(
     open_page: Callable[..., Page], pages_server: PagesServer
 ) -> None:
@@ -315,6 +320,7 @@ def test_the_plan_of_a_compaction_has_files_before_and_after(catalog: Catalog) -
     assert (change.is_dry_run, change.measure, change.largest) == (True, "files", 9)
 
 
+@pytest.mark.long
 def test_the_page_of_a_run_has_its_questions_with_what_they_would_delete(
     open_page: Callable[..., Page], question: str
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_form_starts_a_run_with_its_values(
     assert run["conf"]["keys"] == ["country"]
 
 
+@pytest.mark.long
 def test_statements_keep_their_lines(open_page: Callable[..., Page]) -> None:
     statement = "SELECT *  -- all columns\nFROM shop.orders"
     page = open_page(f"/calve/run/run_statement?{httpx.QueryParams(statement=statement)}")
@@ -203,6 +204,7 @@ def test_statements_keep_their_lines(open_page: Callable[..., Page]) -> None:
     assert asked.value.post_data_json["conf"] == {"statement": statement}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("typed", "sent"),
     [
@@ -239,6 +241,7 @@ def test_values_of_fields_are_shown_so_that_they_are_read_as_the_same(value: obj
     assert form_text(value) == text
 
 
+@pytest.mark.long
 def test_parts_that_are_asked_for_again_and_again_do_not_fade(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/approvals")
     opacity = "document.querySelector('#approvals').classList.add('htmx-request'),"
@@ -247,6 +250,7 @@ def test_parts_that_are_asked_for_again_and_again_do_not_fade(open_page: Callabl
     assert page.evaluate(f"({opacity})") == "1"
 
 
+@pytest.mark.long
 def test_tables_are_searched_as_one_types(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables")
     assert page.get_by_role("link", name="shop.customers").is_visible()
@@ -265,6 +269,7 @@ def test_the_overview_counts_partitions(open_page: Callable[..., Page], pages_ca
     assert page.locator(".figure", has_text="Partitions").locator("dd").inner_text() == str(partitions)
 
 
+@pytest.mark.long
 def test_the_overview_shows_proposals_with_their_forms_filled_in(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/")
     row = page.get_by_role("row").filter(has_text="SPLIT PARTITION (3) INTO")

@@ -50,6 +50,7 @@ def test_failing_rows_are_for_those_who_may_load_the_table(open_page: Callable[.
     assert "&lt;b&gt;18" not in page.content()
 
 
+@pytest.mark.long
 def test_verdicts_are_filtered_by_table_and_state(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/quality")
     page.get_by_label("Partitions", exact=True).and_(page.locator("select")).select_option("passed")

@@ -69,6 +69,7 @@ def test_a_split_point_is_dragged_and_its_dry_run_is_beside_it(
     assert pages_catalog.get_table("demo.visits").scheme == before
 
 
+@pytest.mark.long
 def test_the_page_of_a_table_leads_to_the_changes_of_its_partitions(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables/demo.visits/partitions")
     page.get_by_role("row", name="2024-02-01 <= day").get_by_role("link", name="Drop").click()
@@ -100,6 +101,7 @@ def test_split_points_are_moved_by_keys_typed_added_and_requested(open_page: Cal
     assert not page.get_by_label("Dry run").is_checked()
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_told_in_words(open_page: Callable[..., Page]) -> None:
     page = open_page(f"{VISITS}?partition_ids=2")
     page.get_by_label("Split point 1", exact=True).fill("2025-01-01")
@@ -114,6 +116,7 @@ def test_what_does_not_fit_is_told_in_words(open_page: Callable[..., Page]) -> N
     problem.get_by_text("partition_ids: is [2, 'x']").wait_for()
 
 
+@pytest.mark.long
 def test_partitions_are_merged_dropped_and_added(open_page: Callable[..., Page]) -> None:
     page = open_page(VISITS)
     page.get_by_label("Merge").check()
@@ -129,12 +132,14 @@ def test_partitions_are_merged_dropped_and_added(open_page: Callable[..., Page])
     statement(page).get_by_text("ADD PARTITION ('2024-05-01')").wait_for()
 
 
+@pytest.mark.long
 def test_values_of_a_list_are_grouped(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables/demo.devices/studio?partition_ids=3")
     page.get_by_label("watch").fill("1")
     statement(page).get_by_text("SPLIT PARTITION (3) INTO ('(tv, watch)', 'car')").wait_for()
 
 
+@pytest.mark.long
 def test_hash_partitions_get_another_number(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables/demo.hits/studio")
     page.get_by_role("spinbutton", name="Number of partitions").fill("8")

@@ -23,7 +23,7 @@ from tests.support.table_kinds import KINDS, make_tables
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.long]
 
 ORDERS = "/calve/tables/shop.orders"
 TABS = {
@@ -234,6 +234,7 @@ def test_pictures_have_days_or_groups(get: Callable[..., httpx.Response]) -> Non
     assert get(f"{ORDERS}/picture/data?where=x = 1").status_code == 400
 
 
+@pytest.mark.long
 def test_large_tables_are_shown_level_by_level(get: Callable[..., httpx.Response]) -> None:
     first = picture(get, "shop.many")
     assert (first["levels"], first["has_more"], len(first["groups"])) == (1, True, 6)
@@ -283,6 +284,7 @@ def test_passwords_in_sources_are_not_shown(pages_server: PagesServer, get: Call
     assert ("s3://***" in text, "p4ss" in text, "source=" in text) == (True, False, False)
 
 
+@pytest.mark.long
 def test_placeholders_such_as_9999_12_31_make_no_gaps(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     name = "shop.placeholders"
     pages_catalog.create_table(name, columns=[("id", "bigint")], partition_keys=[("day", "date")])
@@ -342,6 +344,7 @@ def test_failed_partitions_are_loaded_again_and_replaced(get: Callable[..., http
     assert "is no day; write it as 2024-05-01" in get(f"{ORDERS}/missing?first=soon&last=2024-03-02", **part).text
 
 
+@pytest.mark.long
 def test_groups_lead_to_their_partitions(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/tables/shop.stores/picture")
     page.locator("svg text", has_text="north").first.wait_for()

@@ -246,6 +246,7 @@ def test_a_change_follows_a_commit_of_another_engine(
     assert [row[0] for row in rows(session)] == [1] * 8 + [2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.long
 def test_columns_and_keys_are_those_of_the_metadata(session: Session, catalog: Catalog) -> None:
     url = catalog.storage.url.render_as_string(hide_password=False)
     live = with_live_columns(catalog.get_table("demo.orders"))
@@ -333,6 +334,7 @@ def test_files_of_a_former_partition_spec_are_not_overlooked(session: Session, c
     assert [row[0] for row in rows(session)] == [100]
 
 
+@pytest.mark.long
 def test_a_table_that_another_engine_has_dropped_is_named(session: Session, catalog: Catalog) -> None:
     with sql_catalog(catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
         iceberg.drop_table("demo.orders")

@@ -118,6 +118,7 @@ def test_a_merge_of_a_table_with_stars_writes_only_the_files_with_such_rows(sess
     assert rows_of(session) == sorted([*TARGET[:2], (3, "C", 4), *TARGET[3:], (6, "F", 4)])
 
 
+@pytest.mark.long
 def test_a_merge_into_an_empty_table_inserts(session: Session) -> None:
     create(session, "hive", [])
     session.execute(

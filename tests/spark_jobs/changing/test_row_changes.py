@@ -252,6 +252,7 @@ def test_a_file_that_another_program_adds_meanwhile_is_not_lost(
         assert ids == [number for number in expected if number != 1 or not text.startswith("DELETE")]
 
 
+@pytest.mark.long
 def test_wrong_changes_change_nothing(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     for statement, error, message in WRONG:
@@ -282,6 +283,7 @@ def test_a_key_that_is_too_long_for_a_folder_is_named_with_the_reason(session: S
     assert_consistent(session, catalog, BEFORE)
 
 
+@pytest.mark.long
 def test_a_repair_leaves_the_folders_of_deleted_partitions_to_vacuum(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     location = Path(catalog.get_table("shop.orders").location)
@@ -317,6 +319,7 @@ def test_rows_of_a_partition_that_cannot_be_found_by_its_value_refuse_the_change
     assert [list(row) for row in session.execute("SELECT id, n FROM odd").rows] == [[2, None]]
 
 
+@pytest.mark.long
 def test_rows_do_not_move_to_a_partition_that_is_quarantined(session: Session, catalog: Catalog) -> None:
     create(session, "hive")
     with catalog.storage.write() as connection:

@@ -130,6 +130,7 @@ def test_a_change_has_the_effect_of_the_same_change_of_a_list(
     assert_consistent(session, catalog, expected)
 
 
+@pytest.mark.long
 def test_files_that_the_filter_decides_are_deleted_without_spark(session: Session, catalog: Catalog) -> None:
     create(session, "range")
     with Session(catalog, database="shop", start=lambda _: pytest.fail("Spark was started")) as without:
@@ -206,6 +207,7 @@ def test_small_files_become_one_for_each_partition(session: Session, catalog: Ca
     assert snapshot.summary.operation.value == "replace"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("statement", "error", "message"),
     [

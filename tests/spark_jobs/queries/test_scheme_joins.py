@@ -143,6 +143,7 @@ def test_joins_have_all_rows(lake: Lake, join: str) -> None:
     lake.check(f"SELECT a.*, b.* FROM lake.a {join} lake.b ON a.k = b.k AND (a.x < b.x OR a.id % 3 = 0) AND b.k <> 50")
 
 
+@pytest.mark.long
 def test_semi_and_anti_joins_have_all_rows(lake: Lake) -> None:
     lake.check("SELECT * FROM lake.a WHERE k IN (SELECT k FROM lake.b WHERE x > 4) AND id > 9")
     lake.check("SELECT a.k + 1 AS more, id FROM lake.a LEFT ANTI JOIN lake.b ON b.k = a.k AND a.x < b.x")
@@ -198,6 +199,7 @@ def test_joins_of_joins_and_groups_have_all_rows(lake: Lake) -> None:
         lake.check(sql)
 
 
+@pytest.mark.long
 def test_columns_keep_their_names(lake: Lake) -> None:
     answer = lake.check(
         "SELECT Sum(j.total) AS Total, J.X, max((SELECT max(id) FROM lake.one)) AS m, count(*) AS m FROM "

@@ -183,6 +183,7 @@ def test_a_new_table_has_the_columns_of_its_good_files(
     assert [Path(file.path).name for file in catalog.set_aside_files(TABLE)] == ["b.csv", "c.csv.gz", "d.csv.gz"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("table")
 def test_without_a_good_file_the_load_fails_and_the_next_one_has_nothing_to_do(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
@@ -199,6 +200,7 @@ def test_without_a_good_file_the_load_fails_and_the_next_one_has_nothing_to_do(
     assert len(catalog.loading.discover("other", TABLE, f"{tmp_path}/*.csv", settings={"request": other})) == 2
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("bad_files", ["fail", "skip"])

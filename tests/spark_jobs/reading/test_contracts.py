@@ -152,6 +152,7 @@ def test_a_table_that_was_changed_meanwhile_does_not_evolve(
     assert rows_of(spark, catalog) == [(1, None, None, "x")]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.usefixtures("names_of_earlier_versions")
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
@@ -307,6 +308,7 @@ def test_values_and_rows_are_discarded_apart(
     assert rows_of(spark, catalog) == [(1, 1.5), (2, None), (6, 6.0), (None, 5.0)]
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("contract", [{}, {"columns": "discard_row", "types": "discard_row"}])
 def test_lines_and_keys_are_never_discarded(
@@ -320,6 +322,7 @@ def test_lines_and_keys_are_never_discarded(
         loader.load(tmp_path / "a.csv", **CSV, contract=contract)
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("contract", [{}, {"types": "discard_value"}])
 def test_a_required_column_has_no_nulls(

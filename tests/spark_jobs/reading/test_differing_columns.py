@@ -78,6 +78,7 @@ def test_columns_go_by_their_names_in_each_file(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source_format", ["json", "parquet", "orc"])
 @pytest.mark.usefixtures("table")
 def test_a_column_that_all_files_lack_is_null(

@@ -71,6 +71,7 @@ def test_compressed_files_are_loaded_and_their_lines_named(
         loader.load(tmp_path / f"b.json.{suffix}", **JSON)
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("multi_line", ["true", "false"])
 @pytest.mark.parametrize("given", [{}, {"quote": "'"}, {"escape": "\\"}], ids=["default", "quote", "escape"])
@@ -182,6 +183,7 @@ def test_bad_records_of_json_are_named_by_their_lines(loader: Any, tmp_path: Pat
     assert words in str(refused.value)
 
 
+@pytest.mark.long
 @given(
     records=st.lists(
         st.dictionaries(st.text(max_size=3), st.none() | st.text(max_size=5) | st.integers() | st.lists(st.booleans())),

@@ -88,6 +88,7 @@ def test_keys_are_computed_in_each_mode(
     assert shops == sorted(["de-2", "de-9", "fr-1", *(["de-1"] if mode == "append" else [])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bad_files", ["fail", "skip"])
 def test_a_value_that_gives_no_key_is_named_with_its_line(
     loader: Any, catalog: Catalog, tmp_path: Path, bad_files: str
@@ -108,6 +109,7 @@ def test_a_value_that_gives_no_key_is_named_with_its_line(
         assert (report["files"], report["rows"]) == (1, 3)
 
 
+@pytest.mark.long
 def test_a_value_of_another_type_than_the_key_is_refused(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     loader = make_loader(keys={"number": "int"})
     (tmp_path / "a.csv").write_text("id,code\n1,x-1\n2,x-many\n")
@@ -156,6 +158,7 @@ def test_an_expression_is_refused(
         loader.load(tmp_path / "a.csv", key_expressions={**EXPRESSIONS, "day": expression})
 
 
+@pytest.mark.long
 def test_a_column_may_have_the_name_of_a_function(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_an_iceberg_table_has_them_without_zone(
     assert texts(iceberg_spark, catalog) == EXPECTED
 
 
+@pytest.mark.long
 @on_sqlite
 def test_new_columns_and_files_with_and_without_zone_have_one_type(
     loader: Any, spark: SparkSession, catalog: Catalog, tmp_path: Path

@@ -59,6 +59,7 @@ def test_rows_of_a_killed_insert_are_not_seen(
     assert rows(spark, catalog) == AFTER
 
 
+@pytest.mark.long
 def test_folders_are_listed_again_if_rows_came_meanwhile(
     spark: SparkSession, catalog: Catalog, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +76,7 @@ def test_folders_are_listed_again_if_rows_came_meanwhile(
     assert len(listed) == 2
 
 
+@pytest.mark.long
 def test_a_table_that_changes_during_each_listing_is_refused(
     spark: SparkSession, catalog: Catalog, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

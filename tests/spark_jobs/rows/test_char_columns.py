@@ -144,6 +144,7 @@ def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, sess
         assert answers(answer) == answers(session.sql(statement.format(table=tables.spark))), (filters, joined)
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:

@@ -115,6 +115,7 @@ def test_spark_places_every_value_as_python_does(spark: SparkSession, data: st.D
     check_partitions(spark, data.draw(rows_of(KINDS)), KINDS)
 
 
+@pytest.mark.long
 @quick
 @given(data=st.data())
 def test_spark_hashes_decimals_of_many_digits_as_python_does(spark: SparkSession, data: st.DataObject) -> None:

@@ -149,6 +149,7 @@ def create(catalog: Catalog, kind: str) -> None:
     catalog.create_table("shop.orders", columns=COLUMNS, partition_keys=keys, scheme=scheme(kind))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("column", "kind"),
     sampled(
@@ -206,6 +207,7 @@ def write_source(path: Path, source_format: str, column: str) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("column", "source_format"),
     sampled(

@@ -87,6 +87,7 @@ def test_a_row_in_a_partition_that_is_not_its_own_stops_the_change(
     assert catalog.get_table(table).scheme == TENS
 
 
+@pytest.mark.long
 def test_a_value_that_changes_while_rows_move_stops_the_change(
     spark: SparkSession, catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -416,6 +416,7 @@ def test_a_batch_survives_its_worst_member(glue: Any) -> None:
     assert answer["UnprocessedKeys"] == []
 
 
+@pytest.mark.long
 def test_nothing_is_lost_with_many_clients(door: GlueDoor, glue: Any) -> None:
     glue.create_table(**DEMO, TableInput=table_input("orders", {"number": "int"}))
     glue.create_partition_index(**ORDERS, PartitionIndex={"IndexName": "i", "Keys": ["number"]})

@@ -81,6 +81,7 @@ def test_tables_are_created_filled_altered_and_dropped(hive: HiveSpark, catalog:
     assert hive.rows("SHOW TABLES IN shop") == []
 
 
+@pytest.mark.long
 def test_renamed_tables_keep_their_rows_in_a_database_of_calve(hive: HiveSpark, catalog: Catalog) -> None:
     catalog.create_database("own")
     keys = [("country", "string")]
@@ -109,6 +110,7 @@ def test_an_index_serves_the_filters_of_selects(hive: HiveSpark, catalog: Catalo
     assert 'operation="get_partitions_by_filter"' in door.serving.metrics.text()
 
 
+@pytest.mark.long
 def test_folders_are_found_and_statistics_stored(hive: HiveSpark, catalog: Catalog) -> None:
     hive.rows("CREATE TABLE shop.events (id int) PARTITIONED BY (day string) STORED AS PARQUET")
     folder = catalog.get_table("shop.events").location
@@ -134,6 +136,7 @@ def test_views_and_ctas(hive: HiveSpark, catalog: Catalog) -> None:
     hive.rows("DROP VIEW shop.large")
 
 
+@pytest.mark.long
 def test_iceberg_tables_of_the_hive_catalog(hive: HiveSpark, catalog: Catalog, door: HmsDoor) -> None:
     hive.rows("CREATE TABLE shop.ice (id int, day string) USING iceberg PARTITIONED BY (day)")
     hive.rows("INSERT INTO shop.ice VALUES (1, 'a'), (2, 'b')")

@@ -206,6 +206,7 @@ def test_sighup_replaces_one_process_after_the_other_while_all_requests_are_answ
         assert f'operation="get_all_databases",status="ok"}} {answered["thrift"]}' in get(server, "/metrics")
 
 
+@pytest.mark.long
 def test_endless_headers_hold_no_connection(server: CalveServer) -> None:
     host, port = server.address("rest").rsplit(":", 1)
 
@@ -307,6 +308,7 @@ def test_a_server_waits_for_its_database(postgres_url: str, tmp_path: Path, is_s
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_missing_catalog_is_reported_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "catalog.cli", "serve", "--hms", "0", "--glue", "0", "--rest", "0"]
     environment = {**os.environ, "CALVE_CATALOG_URL": f"sqlite:///{tmp_path}/none.db"}
