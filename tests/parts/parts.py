@@ -26,7 +26,7 @@ class Part:
     paths: Sequence[str]
     keywords: str = ""
     markers: str = "(long or larger) and not trino and not compose"
-    processes: int = 3
+    processes: int = 4
     effort: str = "all"
 
 
