@@ -58,7 +58,7 @@ class-archive: setup
 	@$(BIN)/python -m standalone.class_archive > .calve/class-archive.log 2>&1 || \
 		echo "Spark starts slowly, because its class archive could not be created: see .calve/class-archive.log" >&2
 
-# Otherwise each process of the tests rewrites the assertions of all of them.
+# pytest keeps modules with rewritten assertions; otherwise each process of the tests rewrites all of them.
 rewritten: setup
 	@$(BIN)/pytest --collect-only -q > /dev/null || true
 

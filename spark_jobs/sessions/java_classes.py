@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 
 _OF_PYSPARK = (
@@ -21,20 +22,14 @@ _OF_PYSPARK = (
 
 
 def java_class(context: SparkContext, name: str) -> Any:
-    """Return a class of the JVM, or a package.
-
-    Args:
-        name: Its full name.
-
-    Raises:
-        Py4JError: There is no such name.
-    """
+    """Return a class of the JVM by its full name; for an unknown name a package, as Py4J does, whose call fails."""
     view = context._jvm
     assert view is not None
-    if name not in vars(view):
+    found = getattr(view, name)
+    if isinstance(found, JavaClass):
         # Attributes of the view itself come before its look-up in the JVM.
-        setattr(view, name, getattr(view, name))
-    return vars(view)[name]
+        setattr(view, name, found)
+    return found
 
 
 def keep_classes(context: SparkContext) -> None:
@@ -42,6 +37,8 @@ def keep_classes(context: SparkContext) -> None:
     for name in _OF_PYSPARK:
         java_class(context, name)
     # `is_instance_of` of Py4J goes from package to package.
-    packages = java_class(context, "py4j")
-    packages.reflection = packages.reflection
-    packages.reflection.TypeUtil = java_class(context, "py4j.reflection.TypeUtil")
+    view = context._jvm
+    assert view is not None
+    view.py4j = view.py4j
+    view.py4j.reflection = view.py4j.reflection
+    view.py4j.reflection.TypeUtil = java_class(context, "py4j.reflection.TypeUtil")
