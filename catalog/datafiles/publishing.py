@@ -22,7 +22,7 @@ from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.history import has_recorded, record_revision
-from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError
+from catalog.errors import PlanConflictError, StorageError
 from catalog.files.failures import storage_errors
 from catalog.files.filesystem import Folder
 from catalog.iceberg.places import METADATA
@@ -405,7 +405,7 @@ def translated_errors(table: Table) -> Iterator[None]:
     except FilesChangedError as error:
         raise _conflict(table, str(error)) from error
     except UnreadableFileError as error:
-        raise UnreadableMetadataError(table.full_name, error.path, error.reason) from error
+        raise error.of_table(table.full_name) from error
 
 
 def _conflict(table: Table, reason: str) -> PlanConflictError:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.snapshots import Snapshot
 
-from catalog.errors import UnreadableMetadataError
 from catalog.iceberg.metadata import read_metadata
+from catalog.iceberg.storage import metadata_error
 
 _LATEST = 20
 _TOTALS = ("total-data-files", "total-records", "total-files-size", "total-delete-files")
@@ -59,12 +59,13 @@ def read_snapshots(table: str, location: str) -> TableSnapshots:
     """Return what a metadata file says.
 
     Raises:
-        UnreadableMetadataError: It cannot be read.
+        UnreadableMetadataError: It is missing or damaged.
+        StorageError: The storage did not answer.
     """
     try:
         metadata = read_metadata(location)
     except (OSError, ValueError, ValidationError) as error:
-        raise UnreadableMetadataError(table, location, str(error).split("\n")[0]) from error
+        raise metadata_error(table, location, str(error).split("\n")[0], error) from error
     current = metadata.current_snapshot()
     totals = _summary(current) if current is not None else dict.fromkeys(_TOTALS, "0")
     files, rows, size_bytes, delete_files = (_number(totals, name) for name in _TOTALS)

@@ -22,11 +22,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
-from catalog.errors import LocationNotAllowedError
+from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
 from catalog.iceberg.pointers import Pointer
-from catalog.iceberg.storage import file_io, read_contents, table_folder
+from catalog.iceberg.storage import file_io, metadata_error, read_contents, table_folder
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,10 @@ class UnreadableFileError(Exception):
         reason = reason.replace(path, shown)
         super().__init__(shown, reason)
         self.path, self.reason = shown, reason
+
+    def of_table(self, name: str) -> CatalogError:
+        """Return the error of the table with this file, as `metadata_error`."""
+        return metadata_error(name, self.path, self.reason, self.__cause__)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from catalog.errors import CatalogError, UnreadableMetadataError
+from catalog.files.failures import storage_errors
 from catalog.files.object_stores import s3_file_system
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.settings.places import require_files
@@ -97,3 +99,24 @@ def read_contents(location: str) -> bytes:
     if size > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES:,} bytes, the maximum of metadata")
     return contents
+
+
+def metadata_error(table: str, path: str, reason: str, cause: BaseException | None) -> CatalogError:
+    """Return the error of a table with a metadata file that could not be read.
+
+    Args:
+        table: Its name, `database.name`.
+        reason: The reader's message.
+        cause: The reader's error.
+
+    Returns:
+        `StorageError`, with which operations are tried again, if the storage did not answer or refused;
+        `UnreadableMetadataError` if the file is missing or damaged.
+    """
+    if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | gzip.BadGzipFile):
+        try:
+            with storage_errors(path):
+                raise cause
+        except CatalogError as error:
+            return error
+    return UnreadableMetadataError(table, path, reason)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection, select
 
-from catalog.errors import FilesNeededError, UnreadableMetadataError
+from catalog.errors import FilesNeededError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
 from catalog.files.locations import comparable, overlap, reach_key, reached_inside
 from catalog.iceberg.places import HIDDEN, METADATA
@@ -167,7 +167,7 @@ def _without_reached(storage: Storage, table: Table, paths: Collection[str]) -> 
         for path in logged_files(table.live_location) if rest else ():
             rest.pop(reach_key(path), None)
     except UnreadableFileError as error:
-        raise UnreadableMetadataError(table.full_name, error.path, error.reason) from error
+        raise error.of_table(table.full_name) from error
     return list(rest.values())
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from catalog.datafiles.history import add_former_files, ended_revisions, forget_revisions, unknown_files
 from catalog.datafiles.intake import catch_up, lock_current
 from catalog.datafiles.publishing import expire, find_expired, translated_errors
-from catalog.errors import UnreadableMetadataError, UnsupportedCommitError
+from catalog.errors import UnsupportedCommitError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
 from catalog.files.locations import is_within, reach_key
 from catalog.iceberg.places import METADATA
@@ -161,7 +161,7 @@ def _obsolete_files(storage: Storage, table: Table, expired: Expired) -> list[Fi
     try:
         known = {reach_key(path) for path in metadata_paths(pointer, expired)}
     except UnreadableFileError as error:
-        raise UnreadableMetadataError(table.full_name, error.path, error.reason) from error
+        raise error.of_table(table.full_name) from error
     return [
         file
         for file in files

@@ -16,7 +16,8 @@ from catalog import Catalog, Column, Table
 from catalog.datafiles import committing
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.manifest import delete_manifest, read_manifest
-from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError, VerificationFailedError
+from catalog.errors import StorageError, TableAlreadyExistsError, UnreadableMetadataError, VerificationFailedError
+from catalog.iceberg.described import read_snapshots
 from catalog.model import TableKind
 from catalog.rebalancing.changes import (
     DropPartitions,
@@ -289,6 +290,25 @@ def test_damaged_metadata_stop_a_change_and_nothing_else(catalog: Catalog, range
     assert sum(file.row_count for file in catalog.scan_files(TABLE).files) == 40
     Path(location).write_text(good)
     load(catalog, "third", TABLE, [3])
+    check_published(catalog, TABLE)
+
+
+def test_a_storage_that_does_not_answer_is_no_damage(
+    catalog: Catalog, ranges: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(location: str) -> bytes:
+        raise OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 52, Server returned nothing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("catalog.iceberg.metadata.read_contents", broken)
+        with pytest.raises(
+            StorageError, match=r"json cannot be read or written: the server cannot be reached"
+        ) as raised:
+            load(catalog, "second", TABLE, [3])
+        assert raised.value.retryable
+        with pytest.raises(StorageError, match="the server cannot be reached"):
+            read_snapshots(TABLE, "/lake/t/metadata/v1.metadata.json")
+    load(catalog, "second", TABLE, [3])
     check_published(catalog, TABLE)
 
 
