@@ -24,6 +24,7 @@ from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.model.partition_names import parse_partition_path
 from catalog.operations.staging import STAGED_FILES, STAGING
 from catalog.storage.bulk import batched
+from catalog.tables.own_files import require_no_links_outside
 from spark_jobs.changing.changed_rows import IS_HIT, with_hits
 from spark_jobs.reading.files import FILE_PATH, read_listed, unreadable_file
 from spark_jobs.reading.paths import plain_path, quoted
@@ -79,6 +80,7 @@ def find_holders(spark: SparkSession, catalog: Catalog, table: Table, where: str
 
     Raises:
         VerificationFailedError: A file disappeared during the search.
+        LocationNotAllowedError: A symbolic link in a folder, or on the way to it, leads out of the allowed folders.
         PySparkException, Py4JJavaError: More than `_MOST_UNREADABLE` files of a format cannot be read.
         OSError: A folder cannot be listed.
     """
@@ -96,6 +98,7 @@ def _search(spark: SparkSession, catalog: Catalog, table: Table, group: _Group, 
     """Search files of one format, again without each file that cannot be read."""
     own = replace(table.in_files, scheme=None, format=group.format)
     paths, unreadable = dict.fromkeys(group.paths), list[str]()
+    require_no_links_outside(own, [folder.location for folder in group.folders] or [own.location])
     while paths:
         rows = with_padded_chars(read_listed(spark, own, group.folders, list(paths), by_id=group.by_id), own)
         try:

@@ -328,10 +328,8 @@ def read_listed(
         by_id: Find their columns by field ids.
 
     Raises:
-        UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError, LocationNotAllowedError: As
-            `read_partitions`.
+        UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_partitions`.
     """
-    require_no_links_outside(table, [folder.location for folder in folders] or [table.location])
     require_readable_format(table)
     schema, columns = _file_schema(table), list(_columns_of_files(table))
     if by_id:

@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog, PartitionState
-from catalog.errors import OperationConflictError, ProcedureArgumentError, RefusedStatementError, TableNotFoundError
+from catalog.errors import (
+    LocationNotAllowedError,
+    OperationConflictError,
+    ProcedureArgumentError,
+    RefusedStatementError,
+    TableNotFoundError,
+)
 from catalog.loading.quality_samples import replace_samples
 from catalog.operations.failpoints import Point
 from catalog.partitions.changing import set_quarantined
@@ -200,6 +206,21 @@ def test_files_that_cannot_be_read_are_named_and_prevent_the_proof(session: Sess
     for other in others:
         other.unlink()
     assert "proven" in forget(session, AT_ONCE)["text"]
+
+
+@pytest.mark.long
+def test_no_file_behind_a_link_that_leads_out_of_the_allowed_folders_is_searched(
+    session: Session, spark: SparkSession, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.changing.remaining import find_holders
+
+    create(session, "hive")
+    table = catalog.get_table("shop.orders")
+    (tmp_path / "secret.parquet").write_bytes(b"")
+    Path(table.location, "country=US/day=2026-01-02/linked.parquet").symlink_to(tmp_path / "secret.parquet")
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "allowed"))
+    with pytest.raises(LocationNotAllowedError, match=r"linked\.parquet is behind a symbolic link"):
+        find_holders(spark, catalog, table, "name = 'ann'")
 
 
 @pytest.mark.long
