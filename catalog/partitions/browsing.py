@@ -30,7 +30,7 @@ from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidRequestError
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.identifiers import normalise_identifier
-from catalog.model.partition_names import NULL_VALUE, unpack_values
+from catalog.model.partition_names import LACKING_VALUE, NULL_VALUE, unpack_values
 from catalog.partitions.conditions import BY_ID, Conditions, piece
 from catalog.partitions.scanning import Scanner
 from catalog.partitions.spooling import Page, read_apart
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.described import TableSnapshots
     from catalog.partitions.gaps import Calendar, MissingPartitions
 
-NO_VALUE = (NULL_VALUE, "%")
+NO_VALUE = (NULL_VALUE, LACKING_VALUE)
 """The stored strings of null and of a missing value."""
 
 _NUMBER = r"^[+-]?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$"
@@ -277,7 +277,7 @@ class Browsing:
         """
         with self.storage.read() as connection:
             definition = self.definitions.get_hive_table(table, connection)
-            pieces = [piece(position_of(definition, key)) for key in keys]
+            pieces = [_null_or(piece(position_of(definition, key))) for key in keys]
             return self.grouped(connection, self.chosen(connection, definition, expression), pieces, limit)
 
     def grouped(
@@ -382,6 +382,11 @@ def _conditions_of(table: Table, matching: ColumnElement[bool] | None, *, only_b
     if only_bad:
         conditions.append(or_(PartitionRow.is_quarantined, PartitionRow.id.in_(_FAILED)))
     return conditions
+
+
+def _null_or(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a stored value; that of null for a missing one, so that both are one group."""
+    return func.coalesce(func.nullif(value, LACKING_VALUE), NULL_VALUE)
 
 
 def position_of(table: Table, key: str) -> int:

@@ -102,6 +102,12 @@ def test_pages_and_groups_are_those_of_the_partitions_that_match(
         }, expression
 
 
+def test_null_and_a_missing_value_are_one_group(catalog: Catalog, flights: Table) -> None:
+    catalog.add_partitions(flights.full_name, [NewPartition(("a", "1"), "/a"), NewPartition(("a", "1", None))])
+    groups = catalog.browsing.groups(flights.full_name, [flights.key_names[2]]).groups
+    assert [(group.values, group.sums.partitions) for group in groups] == [((None,), 2)]
+
+
 def add(catalog: Catalog, table: Table, *partitions: NewPartition) -> None:
     catalog.add_partitions(table.full_name, partitions)
 
