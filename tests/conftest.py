@@ -48,8 +48,11 @@ CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _SHARING_A_STACK = ("tests/on_s3/", "tests/end_to_end/", "tests/dags/runs/", "tests/plugins/pages/")
 """Folders whose tests share what is slow to start: each is run by one process. These come first."""
-_SHARING_A_SESSION = "tests/spark_jobs/"
-"""Folder whose files are run by two of the processes: each starts a session of Spark, which is slow at first."""
+_SHARING_A_SESSION = (
+    "tests/spark_jobs/",
+    *("tests/benchmarks/test_hours.py", "tests/catalog/settings/test_reader_options.py", "tests/docs/test_snippets.py"),
+)
+"""Files that are run by two of the processes: each starts a session of Spark, which is slow at first."""
 _SHARING_A_METASTORE = tuple(
     f"tests/catalog/{path}.py"
     for path in (
@@ -61,7 +64,7 @@ _SHARING_A_METASTORE = tuple(
     )
 )
 """Files whose tests use the fixture `hive_metastore`: all are run by the process that starts it."""
-_CASES_WITH_A_CATALOG = 3
+_CASES_WITH_A_CATALOG = 2
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
@@ -152,7 +155,7 @@ def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[p
 def _leave_first_cases(items: list[pytest.Item]) -> None:
     """Mark as long all cases of a test but the first ones, by what a case costs.
 
-    The first case of a test that uses Spark, or is marked `first_case`; the first three of one with a catalog.
+    The first case of a test that uses Spark, or is marked `first_case`; the first two of one with a catalog.
     """
     seen: Counter[str] = Counter()
     for item in items:

@@ -212,6 +212,7 @@ def test_small_loads_start_spark_once_or_not_at_all(tmp_path: Path) -> None:
     assert shared.ours < once.ours < once.peer
 
 
+@pytest.mark.long
 def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = finding.Query("wrong", "month = 2", "by_country", "month = ?", (3,))
     monkeypatch.setattr(finding, "QUERIES", (wrong,))

@@ -420,6 +420,7 @@ def test_a_task_of_a_users_file_builds_only_its_own_dag(
         assert set(read_dags_of_a_user("").dags) == {dag_id}
 
 
+@pytest.mark.long
 def test_forms_of_many_tables_are_validated_and_copied_for_no_task(
     read_dags_of: Callable[..., DagBag], monkeypatch: pytest.MonkeyPatch
 ) -> None:

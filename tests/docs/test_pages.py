@@ -188,6 +188,7 @@ _LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(https?:)?//
 _LOADED_BY_STYLE = re.compile(r"(?:@import\s*|url\()[\"']?(https?:)?//")
 
 
+@pytest.mark.long
 def test_the_site_has_no_broken_link_and_loads_nothing_from_the_network(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)

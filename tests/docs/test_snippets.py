@@ -179,6 +179,7 @@ def _front_door(reader: Reader, blocks: list[Snippet]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("language", "text", "error"),
     [

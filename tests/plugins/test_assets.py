@@ -127,6 +127,7 @@ with DAG("use_each_load", schedule=loads, is_paused_upon_creation=False):
 """
 
 
+@pytest.mark.long
 @pytest.mark.airflow
 @pytest.mark.filterwarnings("ignore")  # Airflow's own
 def test_consumers_get_one_run_for_each_new_partition_of_their_table(load_dag: Callable[[str, str], DAG]) -> None:

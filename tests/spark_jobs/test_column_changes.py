@@ -154,6 +154,7 @@ def all_rows(spark: Any, catalog: Catalog) -> list[tuple[Any, ...]]:
     return by_number([tuple(row) for row in read_table(spark, TABLE, catalog=catalog).collect()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "csv"])
 @on_sqlite
 def test_a_table_of_values_is_read_by_ids(

@@ -181,6 +181,7 @@ def check_vacuum(placed: Placed) -> None:
     assert on_disk <= reachable_files(placed.catalog, TABLE)
 
 
+@pytest.mark.long
 def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, catalog_url: str) -> None:
     placed.load([2, 12, 22, 11])
     delete_equal(engine, catalog_url, [11, 22])
@@ -484,16 +485,15 @@ def test_two_sessions_append_while_calve_loads_and_splits(
             rows.writeTo(f"calve.{TABLE}").append()
 
     with ThreadPoolExecutor(2) as pool:
-        count = effort(3, 10)
-        appended = [[start + 2 * number for number in range(count)] for start in (0, 1)]
+        appended = [list(range(start, 2 * effort(3, 10), 2)) for start in (0, 1)]
         running = [pool.submit(append, *pair) for pair in zip(sessions, appended, strict=True)]
         for number, change in enumerate((SplitPartition(2, ("15", "20")), MergePartitions((4, 5)), PlaceFiles())):
             placed.load([100 + number])
             placed.change(change)
         for done in running:
             done.result()
-    expected = [1, 11, 21, 31, 100, 101, 102]
-    expected += [value for values in appended for first in values for value in (first, first + 20)]
+    of_engines = (value for values in appended for first in values for value in (first, first + 20))
+    expected = [1, 11, 21, 31, 100, 101, 102, *of_engines]
     placed.check(expected)
     placed.change(PlaceFiles())
     placed.check(expected)

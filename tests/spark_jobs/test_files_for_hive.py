@@ -41,6 +41,7 @@ def numbers(session: Session, table: str) -> list[list[str]]:
     return [[str(cell) for cell in row] for row in session.execute(f"SELECT b, c, l[0], s.x FROM {table}").rows]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_hives_classes_read_decimals_in_parquet_files(
     session: Session, iceberg_spark: SparkSession, catalog: Catalog, migrator: Migrator

@@ -93,6 +93,7 @@ def test_a_table_in_a_folder_that_looks_like_a_pattern_is_loaded(
     assert sorted(row.id for row in read_table(spark, "odd.orders", catalog=catalog).collect()) == [1, 3]
 
 
+@pytest.mark.long
 def test_odd_key_values_keep_their_rows(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_file_that_changed_after_its_load_is_refused(
         catalog.loading.discover("again", "shop.orders", str(source))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -346,6 +348,7 @@ def test_new_table_needs_keys(make_loader: Callable[..., Any], tmp_path: Path) -
         make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys=[])
 
 
+@pytest.mark.long
 def test_dry_run_changes_nothing(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:

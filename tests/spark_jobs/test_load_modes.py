@@ -53,6 +53,7 @@ def test_late_rows_are_added_to_their_partitions(
     assert "country=US/day=2" in checked.result["failures"][0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["iceberg", "parquet", "orc", "csv"])
 def test_a_corrected_day_replaces_its_partition(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str

@@ -172,6 +172,7 @@ def test_each_attempt_writes_into_a_folder_of_its_own(spark: Any, orders: Catalo
     assert {file.path.partition("/")[0] for file in files} == {written["folder"]}
 
 
+@pytest.mark.long
 @on_sqlite
 def test_row_that_is_missing_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
@@ -240,6 +241,7 @@ def test_file_that_cannot_be_read_fails_the_verification(spark: Any, orders: Cat
         steps.verify(folder)
 
 
+@pytest.mark.long
 @on_sqlite
 def test_folder_without_its_list_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
@@ -274,6 +276,7 @@ def test_files_that_cannot_be_used_are_written_again(spark: Any, orders: Catalog
     assert orders.rebalancing.is_written(RUN)
 
 
+@pytest.mark.long
 def test_change_of_the_table_is_a_conflict_for_each_step(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]

@@ -337,6 +337,7 @@ def test_the_partitions_of_a_load_are_announced(make: Callable[[str], Loads]) ->
     assert list(announced.names) == names
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_change_between_writing_and_publication_is_a_conflict(make: Callable[[str], Loads]) -> None:
     loads = make("range")

@@ -204,6 +204,7 @@ def test_selects_are_inserted_by_the_order_of_their_columns(session: Session) ->
     run(session, "DROP TABLE logs", "DROP TABLE copy PURGE")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Session) -> None:
     run(session, LOGS, "CREATE VIEW v AS SELECT * FROM v", LOGS_ROWS)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.support.migrating import Migrator
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

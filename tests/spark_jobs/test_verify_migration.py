@@ -297,6 +297,7 @@ def test_requests_survive_the_way_to_the_job() -> None:
     assert json.loads(verify.to_json())["partitions"] == 7
 
 
+@pytest.mark.long
 def test_double_keys_and_a_number_sign_in_the_location_are_migrated(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -42,5 +42,6 @@ def test_trino_that_is_there_is_not_downloaded_again(tmp_path: Path, monkeypatch
     assert installed(tmp_path) == home
 
 
+@pytest.mark.long
 def test_server_that_does_not_listen_is_not_ready() -> None:
     assert not TrinoClient(free_port()).is_ready()

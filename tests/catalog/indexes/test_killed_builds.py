@@ -87,6 +87,7 @@ def assert_as_many_items_as_partitions(catalog: Catalog, table: str, index: Part
         assert connection.scalar(items, {"id": index.id}) == expected
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 60 * ROUNDS)
 @pytest.mark.usefixtures("unfit_values")

@@ -136,6 +136,7 @@ def test_partitions_that_hive_renamed_stay_in_their_folders(
         assert there == folders
 
 
+@pytest.mark.long
 def test_many_partitions_come_in_pages(catalog: Catalog, metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.metastores.hms.PAGE", 40)
     metastore.create(keys=(("n", "int"),))

@@ -79,6 +79,7 @@ def test_a_metastore_is_asked_by_tls(tls_server: HiveMetastoreServer) -> None:
     assert databases(tls_server.source()) == ["default"]
 
 
+@pytest.mark.long
 def test_a_server_of_another_authority_is_refused(
     tls_server: HiveMetastoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

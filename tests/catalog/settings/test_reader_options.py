@@ -55,6 +55,7 @@ def test_options_are_known_in_any_case() -> None:
     check_reader_options("demo.orders", [*READER_OPTIONS, *map(str.lower, READER_OPTIONS)])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_encodings_are_those_of_spark(spark: SparkSession) -> None:
     names = spark._jvm.org.apache.spark.sql.catalyst.util.CharsetProvider.VALID_CHARSETS()

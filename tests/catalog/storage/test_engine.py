@@ -69,6 +69,7 @@ def tables(storage: Storage) -> set[str]:
         return {name for name in inspect(connection).get_table_names() if name.startswith(("calve_", "iceberg_"))}
 
 
+@pytest.mark.long
 def test_the_schema_goes_up_and_down_and_up_again(storage: Storage, catalog_url: str) -> None:
     created = tables(storage)
     assert {table.name for table in Base.metadata.sorted_tables} <= created
@@ -111,6 +112,7 @@ def test_going_down_and_up_again_loses_no_partition_and_gives_no_id_twice(catalo
     assert catalog.get_partition("demo.flights", ["JFK", "2013", None]).id > last
 
 
+@pytest.mark.long
 def test_indexes_jobs_and_sources_survive_the_renumbering_of_rows(catalog: Catalog, flights: Table) -> None:
     catalog.add_partitions("demo.flights", [NewPartition(["JFK", str(year), None]) for year in range(2010, 2014)])
     index = catalog.create_partition_index("demo.flights", "by_year", ["year"])
@@ -146,6 +148,7 @@ def test_a_partition_of_an_empty_text_keeps_its_folder(catalog: Catalog, flights
     assert locations["LGA"].startswith(f"{flights.location}/{keys[0]}=LGA/{keys[1]}=2013")
 
 
+@pytest.mark.long
 def test_tables_that_came_before_their_locations_were_kept_get_their_keys(catalog: Catalog, flights: Table) -> None:
     downgrade(catalog.storage, "0011")
     with catalog.storage.write() as connection:
@@ -155,6 +158,7 @@ def test_tables_that_came_before_their_locations_were_kept_get_their_keys(catalo
         catalog.create_table("demo.t", columns=[("x", "int")], location=flights.location)
 
 
+@pytest.mark.long
 def test_the_keys_of_remote_locations_are_written_again(
     catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +185,7 @@ def test_the_keys_of_remote_locations_are_written_again(
         catalog.create_table("demo.t", columns=[("x", "int")], location="abfs://c@a.dfs.core.windows.net/t4/x")
 
 
+@pytest.mark.long
 def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:
     row = {"table_namespace": "db", "table_name": "t", "metadata_location": "/t", "iceberg_type": "TABLE"}
     with storage.write() as connection:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
@@ -31,6 +32,7 @@ REWRITTEN = {("0011", "calve_table"): {"columns", "partition_keys"}}
 """Revision and table → columns whose values the revision converts."""
 
 
+@pytest.mark.long
 def test_every_revision_goes_back_and_forward_with_rows_in_every_table(catalog: Catalog, flights: Table) -> None:
     fill_every_table(catalog)
     storage = catalog.storage

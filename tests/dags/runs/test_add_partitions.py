@@ -187,6 +187,7 @@ def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: 
 # --- the next month ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_new_month_is_all_that_is_added(nothing_new: Step, third_month: Step) -> None:
     before, after = nothing_new.table, third_month.table
     assert before.visible.items() <= after.visible.items()
@@ -218,6 +219,7 @@ def test_partition_that_fails_its_checks_stays_invisible(
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
     third_month: Step, foo: Step, catalog: Catalog
 ) -> None:

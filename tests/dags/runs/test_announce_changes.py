@@ -17,6 +17,7 @@ pytestmark = [
 TABLE = "announced.visits"
 
 
+@pytest.mark.long
 def test_changes_are_announced_once(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     catalog.create_database("announced")
     catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("day", "int")])

@@ -87,6 +87,7 @@ def built(
     return run, output.read_text().split()
 
 
+@pytest.mark.long
 def test_index_built_while_partitions_are_added_has_one_item_for_each(
     built: tuple[Any, list[str]], catalog: Catalog, items_of: Callable[..., Any]
 ) -> None:

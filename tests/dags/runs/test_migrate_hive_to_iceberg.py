@@ -41,6 +41,7 @@ def tables(catalog: Catalog) -> None:
     Path(catalog.get_partition(DAMAGED, ("nl", "2025")).location, "empty.parquet").touch()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tables")
 def test_the_form_is_a_dry_run_that_reads_every_footer(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     looked = run_dag(MIGRATE, FORM, "failed")

@@ -55,6 +55,7 @@ def test_small_files_are_compacted_by_a_policy(catalog: Catalog, run_dag: Callab
     assert again.result("summarise")[0]["outcome"] == "nothing to do"
 
 
+@pytest.mark.long
 def test_a_maintenance_says_what_it_would_delete_and_leaves_what_is_in_use(
     catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_maintenance_says_what_it_would_delete_and_leaves_what_is_in_use(
     assert on_disk(table.location) == before
 
 
+@pytest.mark.long
 def test_a_maintenance_of_iceberg_tables_shows_its_statements(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     catalog.create_database("upkeep")
     make_orders(catalog, "upkeep.orders")

@@ -146,6 +146,7 @@ def test_what_another_try_may_mend_is_tried_again(sales: GlueEndpoint, monkeypat
         plan(form("hms://127.0.0.1:1"))
 
 
+@pytest.mark.long
 @pytest.mark.airflow
 @pytest.mark.filterwarnings("ignore")  # Airflow's own
 def test_the_dag_hands_the_reports_to_the_summary(

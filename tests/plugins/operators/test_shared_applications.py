@@ -201,6 +201,7 @@ def test_each_step_has_a_log_of_its_own(steps: Steps, capsys: pytest.CaptureFixt
         assert not JobProcess(Path(str(steps.job(step).log_path))).is_alive()
 
 
+@pytest.mark.long
 def test_a_cleared_task_shows_the_log_of_its_own_step_only(steps: Steps, capsys: pytest.CaptureFixture[str]) -> None:
     steps.run("first")
     steps.run("second")
@@ -222,6 +223,7 @@ def test_a_step_starts_another_application_if_the_first_was_killed_between_them(
     assert steps.runs == [f"{OPERATION} first 1", f"{OPERATION} second 1"]
 
 
+@pytest.mark.long
 def test_a_step_whose_application_is_killed_runs_again_in_another(steps: Steps) -> None:
     first = steps.run("first")
     held = steps.mark("hold second")
@@ -321,6 +323,7 @@ def test_cancelling_a_step_that_has_ended_does_not_end_the_next_one(steps: Steps
     assert steps.run("second") == steps.job("first").result["pid"]
 
 
+@pytest.mark.long
 def test_a_failed_step_ends_its_application(steps: Steps) -> None:
     first = steps.run("first")
     failing = steps.mark("fail second")
@@ -408,6 +411,7 @@ def test_loads_at_the_same_time_do_not_share_an_application(steps: Steps, monkey
     assert steps.job("first", OTHER).attempt == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "value"), [("CALVE_SPARK_SESSION", "step"), ("CALVE_SPARK_IDLE_SECONDS", "0")])
 def test_each_step_starts_spark_if_the_settings_say_so(
     steps: Steps, monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -436,6 +440,7 @@ def test_jobs_whose_packages_are_not_known_here_start_spark_themselves(
     assert applications.shared_version("first") is None
 
 
+@pytest.mark.long
 def test_an_application_of_another_host_takes_no_job(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     first = steps.run("first")
     monkeypatch.setattr(socket, "gethostname", lambda: "another-host")

@@ -108,6 +108,7 @@ class TestDeferral:
         with pytest.raises(AirflowFailException, match="SourceFileError: line 7"):
             deferred.resume()
 
+    @pytest.mark.long
     def test_a_job_that_is_killed_while_its_task_is_deferred_is_submitted_again_in_the_same_try(
         self, jobs: Jobs
     ) -> None:
@@ -252,6 +253,7 @@ class TestOutage:
         assert jobs.runs == [1]
         assert "the task of Spark job step_one waits for the catalog" in caplog.text
 
+    @pytest.mark.long
     def test_a_task_that_starts_in_an_outage_waits_for_its_end(
         self, jobs: Jobs, stoppable_server: PostgresServer
     ) -> None:

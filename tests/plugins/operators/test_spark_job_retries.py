@@ -30,6 +30,7 @@ from tests.plugins.operators.test_spark_job import catalog as catalog
 from tests.plugins.operators.test_spark_job import jobs as jobs
 
 
+@pytest.mark.long
 def test_a_retry_submits_a_failed_job_again(jobs: Jobs) -> None:
     jobs.write(
         """
@@ -63,6 +64,7 @@ def test_a_retry_ends_the_job_that_was_cancelled_before_it_submits_another(jobs:
     assert not first.is_alive()
 
 
+@pytest.mark.long
 def test_a_repeated_task_takes_the_result_of_the_job_that_succeeded(jobs: Jobs) -> None:
     jobs.write("catalog.operations.finish_job(*attempt, {'rows': 3})")
     results = [jobs.task().execute(context()) for _ in range(2)]
@@ -144,6 +146,7 @@ def test_a_job_that_dies_without_a_word_is_lost_and_submitted_again(jobs: Jobs) 
     assert task.execute(context()) == {"attempt": 2}
 
 
+@pytest.mark.long
 def test_a_job_whose_processes_are_killed_is_submitted_again_in_the_same_try(
     jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:

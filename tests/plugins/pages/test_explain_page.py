@@ -107,6 +107,7 @@ def test_keys_operators_and_values_are_completed_by_keyboard(page: Page) -> None
     assert options(page)[:2] == ["'2024-01-01'", "'2024-01-02'"]
 
 
+@pytest.mark.long
 def test_a_better_index_is_offered_to_those_who_may_build_it(open_page: Callable[..., Page]) -> None:
     query = httpx.QueryParams(where="country = 'DE' and day >= '2024-01-11'")
     page = open_page(f"{PATH}?{query}", "user")

@@ -60,6 +60,7 @@ def test_runs_are_found_by_addresses_with_a_plain_plus(
     assert "Add partitions: shop.orders" in answer.text
 
 
+@pytest.mark.long
 def test_links_lead_from_a_task_to_its_operation_and_back(
     browser: Browser, pages_server: PagesServer, tokens: dict[str, str], run_id: str
 ) -> None:

@@ -35,6 +35,7 @@ def total(page: Page, state: str) -> int:
     return int(column(page, state).locator(".total").inner_text())
 
 
+@pytest.mark.long
 def test_a_warehouse_is_looked_at_and_two_tables_are_refused_with_reasons(open_page: Callable[..., Page]) -> None:
     page = open_page(BOARD)
     assert (total(page, "not looked at"), total(page, "Iceberg"), total(page, "reverted")) == (WAREHOUSE_TABLES, 1, 1)

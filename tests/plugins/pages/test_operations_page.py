@@ -59,6 +59,7 @@ def path_of(operation_id: str) -> str:
     return f"/calve/operation?{httpx.QueryParams(id=operation_id)}"
 
 
+@pytest.mark.long
 def test_a_running_operation_tells_its_progress_plan_steps_and_log(
     open_page: Callable[..., Page], running: str, pages_catalog: Catalog
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_change_is_shown_before_and_after(catalog: Catalog) -> None:
     assert made.largest == 500
 
 
+@pytest.mark.long
 def test_the_plan_of_a_dry_run_is_shown_and_leads_to_the_same_form(
     open_page: Callable[..., Page], pages_server: PagesServer, pages_catalog: Catalog
 ) -> None:

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 NAME = "checked.events"
 
 
+@pytest.mark.long
 def test_partitions_that_failed_are_listed_with_what_was_found(open_page: Callable[..., Page]) -> None:
     page = open_page("/calve/quality")
     row = page.get_by_role("row", name="day=2024-05-04")

@@ -80,6 +80,7 @@ def test_the_page_of_a_table_leads_to_the_changes_of_its_partitions(open_page: C
     page.get_by_role("heading", name="Partitions of demo.visits").wait_for()
 
 
+@pytest.mark.long
 def test_split_points_are_moved_by_keys_typed_added_and_requested(open_page: Callable[..., Page]) -> None:
     page = open_page(f"{VISITS}?partition_ids=2")
     handle = page.get_by_label("Split point 1, on the strip")

@@ -38,6 +38,7 @@ def pages(pages_catalog: Catalog, pages_server: PagesServer) -> QualityPages:
     return pages
 
 
+@pytest.mark.long
 def test_checks_are_listed_with_their_trend_and_report(open_page: Callable[..., Page], pages: QualityPages) -> None:
     page = open_page(f"/calve/tables/{TABLE}/quality")
     assert page.locator(".trend .words").all_inner_texts() == ["4 of 4 passed", "3 of 4 passed"]

@@ -32,6 +32,7 @@ SECOND_EVALUATION = {"hive": 1, "iceberg": 1, "scheme": 2}
 ROWS = ((1, "a"), (1, "b"), (4, "b"), (7, "b"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_rows_equal_a_serial_order_of_the_statement_and_a_commit_to_another_table(

@@ -55,6 +55,7 @@ def test_a_statement_that_is_overtaken_again_and_again_is_refused_with_nothing_c
     assert set(orders.rows()) == ROWS | {(100 + number, "a", 1) for number in range(added)}
 
 
+@pytest.mark.long
 def test_appends_to_other_partitions_do_not_overtake_a_statement(orders: Orders) -> None:
     numbers = iter(range(100, 200))
     orders.create("stored as Iceberg")
@@ -64,6 +65,7 @@ def test_appends_to_other_partitions_do_not_overtake_a_statement(orders: Orders)
     assert set(orders.rows()) == (ROWS - {(1, "a", 1)}) | {(100, "a", 2)}
 
 
+@pytest.mark.long
 def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_is_run_again(
     orders: Orders, catalog: Catalog, make_loader: Callable[..., Loader], tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def snapshots(catalog: Catalog) -> int:
         return len(iceberg.load_table("demo.orders").metadata.snapshots)
 
 
+@pytest.mark.long
 def test_each_change_leaves_the_rows_that_duckdb_has(
     session: Session, change: Callable[..., StatementResult], catalog: Catalog
 ) -> None:

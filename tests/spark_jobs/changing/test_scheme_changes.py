@@ -156,6 +156,7 @@ def test_only_files_with_such_rows_are_rewritten(session: Session, catalog: Cata
     assert_consistent(session, catalog, [row for row in BEFORE if row[0] != 25])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "replaced"),
     [("range", lambda row: row[2] is not None and 10 <= row[2] < 20), ("hash", lambda row: True)],

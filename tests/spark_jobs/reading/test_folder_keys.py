@@ -44,6 +44,7 @@ def rows_of(spark: SparkSession, catalog: Catalog) -> Rows:
     return {values: sorted(ids) for values, ids in found.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source_format", ["csv", "json", "parquet"])
 def test_hourly_files_are_loaded_by_their_folders(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, source_format: str

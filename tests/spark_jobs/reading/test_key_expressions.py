@@ -57,6 +57,7 @@ def partitions(catalog: Catalog) -> list[tuple[str, int | None]]:
     return sorted((partition.name(table), partition.row_count) for partition in catalog.get_partitions(TABLE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source_format", "table_format"),
     [("csv", "parquet"), ("json", "orc"), ("parquet", "iceberg"), ("orc", "csv")],

@@ -232,6 +232,7 @@ def check_format(lake: Lake, filters: Sequence[str]) -> None:
         assert counted(row[1:] for row in pruned if row.name == name) == expected, where
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unfit_values")
 def test_parquet_equals_everything_filtered(make_lake: Callable[[str], Lake]) -> None:
     check_format(make_lake("parquet"), effort(FILTERS[::3], FILTERS))

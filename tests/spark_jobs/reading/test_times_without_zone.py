@@ -102,6 +102,7 @@ def test_a_hive_style_table_has_them_as_hives_timestamps(
         assert str(hive.getTypeInfoFromTypeString(kind)) == kind
 
 
+@pytest.mark.long
 @on_sqlite
 def test_an_iceberg_table_has_them_without_zone(
     loader: Any, iceberg_spark: SparkSession, catalog: Catalog, tmp_path: Path

@@ -140,6 +140,7 @@ def test_spark_hashes_decimals_of_many_digits_as_python_does(spark: SparkSession
             assert row[scheme.column] == scheme.partition_of(scheme.typed(text)), (scheme.column_type, text)
 
 
+@pytest.mark.long
 @quick
 @given(data=st.data())
 def test_spark_finds_the_rows_of_a_filter_as_python_does(spark: SparkSession, data: st.DataObject) -> None:

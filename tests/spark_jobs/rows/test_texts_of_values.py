@@ -134,6 +134,7 @@ def test_a_load_sets_aside_what_an_insert_refuses(
     assert str(refused.value).count(" is no ") == len(bad)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_type_is_found_only_for_its_own_strings(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path

@@ -85,6 +85,7 @@ def shuffle_files(spark: SparkSession) -> set[str]:
     return {name for number in range(files.size()) if (name := files.apply(number).getName()).startswith("shuffle_")}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("change_before_write")
 @pytest.mark.parametrize(
     "settings",

@@ -116,6 +116,7 @@ def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
     assert report["rows_written"] == report["rows_moved"] == 20_000
 
 
+@pytest.mark.long
 def test_small_files_are_put_together_when_their_rows_are_moved(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
@@ -175,6 +176,7 @@ def test_ranges_of_times_come_by_themselves_in_any_time_zone(
     }
 
 
+@pytest.mark.long
 def test_rows_too_far_out_stay_in_the_default_partition_with_a_warning(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:

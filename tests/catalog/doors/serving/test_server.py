@@ -153,6 +153,7 @@ def test_a_low_limit_of_open_files_is_raised_for_the_connections(sqlite_url: str
         assert "Traceback" not in server.log
 
 
+@pytest.mark.long
 def test_sighup_reads_the_keys_again_unless_they_are_wrong(sqlite_url: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys.yaml"
     keys.touch(0o600)
