@@ -67,6 +67,7 @@ def rows(spark: SparkSession, catalog: Catalog) -> list[tuple[Any, ...]]:
     return sorted((row.id, row.amount, row.country, str(row.day)) for row in frame.collect())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("listed")
 def test_a_listed_table_is_loaded_checked_and_indexed_like_by_its_dag(
     spark: SparkSession, catalog: Catalog, landing: Path

@@ -251,6 +251,7 @@ def test_partition_that_does_not_fit_an_index_refuses_the_load(
     assert sorted(warehouse.rglob("*")) == before
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("source_format", "name", "text", "place"),

@@ -15,6 +15,7 @@ from tests.spark_jobs.test_load import HEADER, deliver, on_sqlite, rows_on_disk
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["orc", "csv"])
 def test_other_formats_of_data_files(
     make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str

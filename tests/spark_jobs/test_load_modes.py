@@ -27,6 +27,7 @@ def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., An
         loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,1,2,2\n"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 def test_late_rows_are_added_to_their_partitions(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str

@@ -137,6 +137,7 @@ def _summary(position: int, **change: Any) -> Callable[[WrittenManifest], Writte
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [

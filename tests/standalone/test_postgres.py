@@ -123,6 +123,7 @@ def test_second_server_in_the_same_folder_is_refused(server: PostgresServer) -> 
     assert server.is_running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", range(3))
 def test_root_can_work_in_a_clone_that_nobody_else_may_enter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: int

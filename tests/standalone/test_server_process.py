@@ -47,6 +47,7 @@ def test_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     assert server._process.returncode == -signal.SIGTERM
 
 
+@pytest.mark.long
 def test_server_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "STOP_SECONDS", 0.2)
     ready = tmp_path / "ready"

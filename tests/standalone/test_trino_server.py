@@ -32,6 +32,7 @@ def test_java_that_is_too_old_is_none(tmp_path: Path, environ: dict[str, str]) -
         require_trino_java(environ, tmp_path)
 
 
+@pytest.mark.long
 def test_trino_that_is_there_is_not_downloaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     home = tmp_path / f"trino-server-{VERSION}"

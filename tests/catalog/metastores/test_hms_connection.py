@@ -89,6 +89,7 @@ def test_a_server_of_another_authority_is_refused(
     assert "self-signed certificate in certificate chain" in refused(tls_server.source())
 
 
+@pytest.mark.long
 def test_a_server_of_another_name_is_refused(tls_server: HiveMetastoreServer) -> None:
     text = refused(tls_server.source().replace(HOST, "localhost"))
     assert "certificate is not valid for 'localhost'" in text
@@ -111,6 +112,7 @@ def _failure(address: str) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_a_plain_client_of_a_server_with_tls_is_told_so(tls_server: HiveMetastoreServer) -> None:
     assert "without TLS is running there, or change" in refused(tls_server.source().partition("?")[0])
 

@@ -237,6 +237,7 @@ def test_line_that_cannot_be_read_fails_the_run_and_is_named(
     assert unreadable.table == third_month.table
 
 
+@pytest.mark.long
 def test_failed_run_does_not_hold_its_table(foo: Step, catalog: Catalog) -> None:
     operation = catalog.operations.get(foo.run.operation_id)
     assert (operation.state, operation.failure_code) == (OperationState.FAILED, "RUN_FAILED")

@@ -39,6 +39,7 @@ def test_rows_of_a_split_are_those_of_before(catalog: Catalog, run_dag: Callable
     assert catalog.operations.get(run.operation_id).state is not OperationState.RUNNING
 
 
+@pytest.mark.long
 def test_change_of_the_catalog_alone_needs_no_spark(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     table = "rebalance.merge"
     make_delays(catalog, table)
@@ -66,6 +67,7 @@ def test_dry_run_shows_the_plan_and_changes_nothing(catalog: Catalog, run_dag: C
     assert catalog.operations.get_job(operation.id, REWRITE) is None
 
 
+@pytest.mark.long
 def test_wrong_field_fails_the_plan_at_once(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     table = "rebalance.wrong"
     make_delays(catalog, table)

@@ -301,6 +301,7 @@ def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> N
 # --- types of columns -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_form_changes_types_of_columns_only_without_loss(catalog: Catalog) -> None:
     changes = [*LOSSLESS, *LOSSY]
     catalog.create_table(

@@ -161,6 +161,7 @@ def test_tables_without_a_scheme_have_no_studio(pages_server: PagesServer, token
     assert missing.status_code == 404
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_plan_of_a_split_is_accessible_and_fits_narrow_screens(open_page: Callable[..., Page], dark: bool) -> None:
     page = open_page(f"{VISITS}?partition_ids=2", width=400, dark=dark)

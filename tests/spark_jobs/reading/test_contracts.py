@@ -55,6 +55,7 @@ def make_table(catalog: Catalog) -> Callable[..., None]:
     return make
 
 
+@pytest.mark.long
 @in_formats
 def test_columns_and_types_evolve_in_the_commit(
     loader: Any,

@@ -88,6 +88,7 @@ def test_quotes_in_quoted_values_are_read_as_they_are_written(
     assert [note for _, note, _ in rows_of(spark, catalog)] == notes
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("text", [CSV, JSON], ids=["csv", "json"])
 def test_a_new_table_has_the_declared_types(

@@ -52,6 +52,7 @@ def test_a_value_that_the_format_cannot_have_is_named_by_its_line(
         make_loader("shop.t", {"k": "int"}).load(file, **JSON)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_a_contract_discards_its_row(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     file = make_files(catalog, tmp_path, "csv", "string", "x", "x\ny")

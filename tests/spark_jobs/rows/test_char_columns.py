@@ -160,6 +160,7 @@ def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session:
     ), filters
 
 
+@pytest.mark.long
 @BOTH
 def test_filters_of_the_catalog_compare_chars_as_spark_does(catalog: Catalog, session: Any, tables: Pair) -> None:
     chosen = random.Random(tables.calve)

@@ -28,6 +28,7 @@ CHANGED = {
 REFUSED = "would become another value in an ORC file"
 
 
+@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("name", CHANGED)
 def test_orc_files_refuse_values_that_they_would_change(

@@ -104,6 +104,7 @@ def comparable(shown: Any) -> Any:
     return {name: value for name, value in kept.items() if value not in ({}, [], 0, False, None)}
 
 
+@pytest.mark.long
 @pytest.mark.first_case
 def test_the_door_answers_as_moto_does(glue: Any, glue_endpoint: GlueEndpoint) -> None:
     for operation, arguments in CALLS:

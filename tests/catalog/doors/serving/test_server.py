@@ -105,6 +105,7 @@ def test_a_rename_that_dies_with_its_process_is_undone_by_the_next(sqlite_url: s
     assert not file.exists()
 
 
+@pytest.mark.long
 def test_sigterm_lets_requests_finish_even_if_it_comes_twice(server: CalveServer) -> None:
     host, port = server.address("metrics").rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=10) as half:
