@@ -422,6 +422,6 @@ def _as_engines_see_it(table: Table) -> Table:
 
     try:
         return with_live_definition(table)
-    except UnreadableMetadataError as error:
+    except (UnreadableMetadataError, StorageError) as error:
         log.warning("%s", error)
         return table

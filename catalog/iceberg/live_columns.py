@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from catalog.errors import InvalidRequestError, StorageError, UnreadableMetadataError
+from catalog.errors import InvalidRequestError, MissingFileError, UnreadableMetadataError
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json, sources_of
 from catalog.iceberg.documents.shapes import check_schema, check_spec
@@ -43,7 +43,8 @@ def with_live_columns(table: Table) -> Table:
 
     Raises:
         TableNotFoundError: Another engine has dropped the table.
-        UnreadableMetadataError: The metadata cannot be read.
+        UnreadableMetadataError: The metadata are missing or damaged.
+        StorageError: Their storage does not answer.
     """
     return _with_columns(table, _metadata(table))
 
@@ -52,7 +53,7 @@ def metastore_parameters(table: Table) -> dict[str, str]:
     """Return what a metastore keeps of the current metadata in the parameters of an Iceberg table.
 
     Raises:
-        TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
+        TableNotFoundError, UnreadableMetadataError, StorageError: As for `with_live_columns`.
 
     Source: `HMSTablePropertyHelper` of Apache Iceberg, which leaves out texts that are too long for a metastore.
     """
@@ -96,7 +97,7 @@ def _read(name: str, location: str) -> Json:
         document = normalised(read_document(location))
         check_schema(_schema(document))
         check_spec(_spec(document))
-    except (StorageError, InvalidRequestError, OSError, ValueError) as error:
+    except (MissingFileError, InvalidRequestError, ValueError) as error:
         raise UnreadableMetadataError(name, location, str(error).split("\n")[0]) from error
     return document
 
@@ -125,7 +126,7 @@ def with_live_definition(table: Table) -> Table:
     """Return an Iceberg table that an engine made as its current metadata define it.
 
     Raises:
-        TableNotFoundError, UnreadableMetadataError: As for `with_live_columns`.
+        TableNotFoundError, UnreadableMetadataError, StorageError: As for `with_live_columns`.
     """
     document = _metadata(table)
     properties: dict[str, str] = dict(document["properties"])

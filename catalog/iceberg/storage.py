@@ -113,10 +113,19 @@ def metadata_error(table: str, path: str, reason: str, cause: BaseException | No
         `StorageError`, with which operations are tried again, if the storage did not answer or refused;
         `UnreadableMetadataError` if the file is missing or damaged.
     """
+    return storage_failure(path, cause) or UnreadableMetadataError(table, path, reason)
+
+
+def storage_failure(path: str, cause: BaseException | None) -> CatalogError | None:
+    """Return the error of a storage that did not answer or refused, from that of a file's reader.
+
+    Returns:
+        None if the file is missing or damaged.
+    """
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | gzip.BadGzipFile):
         try:
             with storage_errors(path):
                 raise cause
         except CatalogError as error:
             return error
-    return UnreadableMetadataError(table, path, reason)
+    return None

@@ -28,14 +28,14 @@ from pyiceberg.types import (
     StructType,
 )
 
-from catalog.errors import CatalogError, MissingFileError
+from catalog.errors import CatalogError, MissingFileError, StorageError
 from catalog.iceberg.differences import LiveFile
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.entries import Partitioning
 from catalog.iceberg.named_files import UnreadableFileError, avro_rows
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, storage_failure
 
 DATA, STATISTICS = 0, -1
 """Contents of a listed file: rows of data; or statistics, which the metadata file names. Others are delete files."""
@@ -111,6 +111,8 @@ class _Manifest(NamedTuple):
 class MetadataTree:
     """The metadata of one table.
 
+    Its creation and `files` raise `StorageError` if the storage does not answer: what cannot be read is not damaged.
+
     Attributes:
         damaged: The damaged files that were met so far.
         document: The metadata file, normalised; None if it is damaged.
@@ -130,6 +132,8 @@ class MetadataTree:
             self.document = normalised(read_document(location))
         except MissingFileError:
             self.damaged.append(DamagedFile("metadata file", location, "it does not exist", True))
+        except StorageError:
+            raise
         except (CatalogError, OSError, ValueError) as error:
             self.damaged.append(DamagedFile("metadata file", location, str(error), True))
 
@@ -175,7 +179,7 @@ class MetadataTree:
             for row in avro_rows(io, path, _MANIFEST_LIST):
                 yield _Manifest(row[0], row[1], row[2], is_current)
         except UnreadableFileError as error:
-            self.damaged.append(DamagedFile("manifest list", path, _reason(error), is_current))
+            self._note("manifest list", path, error, is_current)
 
     def _entries(self, document: Json, io: FileIO, manifest: _Manifest) -> Iterator[ListedFile]:
         try:
@@ -185,7 +189,12 @@ class MetadataTree:
                 if entry[0] != _DELETED:
                     yield _listed_file(entry[1], partitioning, manifest.is_current)
         except UnreadableFileError as error:
-            self.damaged.append(DamagedFile("manifest", manifest.path, _reason(error), manifest.is_current))
+            self._note("manifest", manifest.path, error, manifest.is_current)
+
+    def _note(self, what: str, path: str, error: UnreadableFileError, is_current: bool) -> None:
+        if (failure := storage_failure(path, error.__cause__)) is not None:
+            raise failure from error
+        self.damaged.append(DamagedFile(what, path, _reason(error), is_current))
 
     def _partitioning(self, document: Json, manifest: _Manifest) -> Partitioning | None:
         if not self._reads_partitions:

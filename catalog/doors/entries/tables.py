@@ -30,7 +30,13 @@ from catalog.doors.entries.iceberg import (
     without_pointer,
 )
 from catalog.doors.entries.storages import without_columns
-from catalog.errors import DatabaseNotFoundError, EntryModifiedError, TableNotFoundError, UnreadableMetadataError
+from catalog.errors import (
+    DatabaseNotFoundError,
+    EntryModifiedError,
+    StorageError,
+    TableNotFoundError,
+    UnreadableMetadataError,
+)
 from catalog.iceberg.live_columns import metastore_parameters, with_live_columns
 from catalog.iceberg.pointers import previous_location
 from catalog.metastores.types import HiveTable
@@ -87,7 +93,7 @@ class TableMethods(DatabaseMethods):
             try:
                 table = table if table.is_only_iceberg else with_live_columns(table)
                 derived = metastore_parameters(table)
-            except UnreadableMetadataError as error:
+            except (UnreadableMetadataError, StorageError) as error:
                 log.warning("%s", error)
         with self.catalog.storage.read() as connection:
             previous = previous_location(connection, table.database, table.name)

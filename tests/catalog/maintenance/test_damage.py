@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pyiceberg.io import InputStream
+from pyiceberg.io.pyarrow import PyArrowFile
 from sqlalchemy import select, update
 
 from catalog import Catalog
@@ -126,6 +128,24 @@ def test_damaged_contents_are_found(
     catalog: Catalog, kind: str, plant: Callable[[Planted], None], depth: Depth, expected: Kind
 ) -> None:
     check_damage(catalog, kind, plant, expected, depth)
+
+
+@pytest.mark.parametrize("suffix", [".metadata.json", ".avro"])
+def test_a_storage_that_does_not_answer_is_not_called_damaged(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    KINDS["rest"](catalog)
+    opened = PyArrowFile.open
+
+    def broken(file: PyArrowFile, *arguments: Any, **named: Any) -> InputStream:
+        if file.location.endswith(suffix):
+            raise OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 7, Couldn't connect")
+        return opened(file, *arguments, **named)
+
+    monkeypatch.setattr(PyArrowFile, "open", broken)
+    [finding] = catalog.maintenance.check().findings
+    assert finding.kind == Kind.NOT_CHECKED
+    assert "cannot be reached" in finding.where[0]
 
 
 NOT_RENEWED = (
