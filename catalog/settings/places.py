@@ -62,6 +62,9 @@ _READER_OPTIONS = frozenset(
 )
 """Properties that Spark passes to readers as options (`TableCatalog.OPTION_PREFIX`), which redirect them."""
 
+_CLASS_PROPERTIES = frozenset(("write.location-provider.impl", "write.py-location-provider.impl"))
+"""Properties by which Iceberg, and PyIceberg, load a class that decides where they write files of a table."""
+
 Place = tuple[bytes, str]
 """The key of a location (`catalog.files.locations.strict_key`) and its options, such as an endpoint."""
 
@@ -206,12 +209,17 @@ def _folders_below(location: str, folder: str) -> Iterator[str]:
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
-    """Check that no property of a table redirects readers to other files.
+    """Check that no property of a table redirects readers or writers to other files.
 
     Raises:
         LocationNotAllowedError: One does.
     """
     for name, value in properties.items():
+        if value and name.strip().lower() in _CLASS_PROPERTIES and not allows_everything():
+            raise LocationNotAllowedError(
+                f"property {name!r} would have writers load the class {value!r}, which puts files where it likes; "
+                "remove it, and set write.data.path for a folder of data files"
+            )
         if value is not None and name.strip().lower() in _READER_OPTIONS:
             raise LocationNotAllowedError(
                 f"property {name!r} would make readers read other files than those of the table's location and "

@@ -119,6 +119,14 @@ def test_a_property_may_be_a_location_below_an_allowed_folder(warehouse: Path, l
     require_properties({"write.data.path": location.format(warehouse=warehouse)})
 
 
+@pytest.mark.parametrize("name", ["write.location-provider.impl", " Write.Py-Location-Provider.impl"])
+@pytest.mark.usefixtures("warehouse")
+def test_a_property_that_loads_a_class_of_writers_is_refused(name: str) -> None:
+    with pytest.raises(LocationNotAllowedError, match=r"load the class 'os\.path\.X'.*set write\.data\.path"):
+        require_properties({name: "os.path.X"})
+    require_properties({name: ""})
+
+
 @pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "path"])
 @pytest.mark.parametrize(
     "location",
