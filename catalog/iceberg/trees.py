@@ -9,8 +9,9 @@ Source: https://iceberg.apache.org/spec/#manifests.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from pyiceberg.io import FileIO
@@ -18,9 +19,11 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
     DoubleType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
     MapType,
     NestedField,
@@ -34,6 +37,7 @@ from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.entries import Partitioning
+from catalog.iceberg.manifest_summaries import FieldSummary, SummaryCheck, WrongSummary
 from catalog.iceberg.named_files import UnreadableFileError, avro_rows
 from catalog.iceberg.storage import file_io, storage_failure
 
@@ -41,6 +45,8 @@ DATA, STATISTICS = 0, -1
 """Contents of a listed file: rows of data; or statistics, which the metadata file names. Others are delete files."""
 
 _DELETED = 2
+_SHOWN = 10
+"""The number of wrong summaries that are kept."""
 
 
 def _map(field_id: int, name: str, key_id: int, value: IcebergType) -> NestedField:
@@ -48,10 +54,21 @@ def _map(field_id: int, name: str, key_id: int, value: IcebergType) -> NestedFie
     return NestedField(field_id, name, kind, required=False)
 
 
+_FIELD_SUMMARY = StructType(
+    NestedField(509, "contains_null", BooleanType(), required=True),
+    NestedField(518, "contains_nan", BooleanType(), required=False),
+    NestedField(510, "lower_bound", BinaryType(), required=False),
+    NestedField(511, "upper_bound", BinaryType(), required=False),
+)
 _MANIFEST_LIST = Schema(
     NestedField(500, "manifest_path", StringType(), required=True),
     NestedField(501, "manifest_length", LongType(), required=True),
     NestedField(502, "partition_spec_id", IntegerType(), required=False),
+    NestedField(504, "added_files_count", IntegerType(), required=False),
+    NestedField(505, "existing_files_count", IntegerType(), required=False),
+    NestedField(512, "added_rows_count", LongType(), required=False),
+    NestedField(513, "existing_rows_count", LongType(), required=False),
+    NestedField(507, "partitions", ListType(508, _FIELD_SUMMARY, element_required=True), required=False),
 )
 _FIELDS = (
     NestedField(134, "content", IntegerType(), required=False),
@@ -105,7 +122,17 @@ class _Manifest(NamedTuple):
     path: str
     length: int | None
     spec_id: int | None
+    file_count: int | None
+    row_count: int | None
+    summaries: Sequence[FieldSummary] | None
     is_current: bool
+
+    @classmethod
+    def listed(cls, row: Any, is_current: bool) -> _Manifest:
+        """Return a row of a manifest list; the counts are those of live entries."""
+        files, rows = (None if None in counts else sum(counts) for counts in ((row[3], row[4]), (row[5], row[6])))
+        summaries = None if row[7] is None else [FieldSummary(*(field[n] for n in range(4))) for field in row[7]]
+        return cls(row[0], row[1], row[2], files, rows, summaries, is_current)
 
 
 class MetadataTree:
@@ -115,6 +142,8 @@ class MetadataTree:
 
     Attributes:
         damaged: The damaged files that were met so far.
+        hidden: What the current manifest list says wrongly of its manifests, as far as they were read: the first, and
+            their number.
         document: The metadata file, normalised; None if it is damaged.
     """
 
@@ -122,10 +151,12 @@ class MetadataTree:
         """Read the metadata file.
 
         Args:
-            reads_partitions: The partition records of files are wanted; all specs must be known to PyIceberg.
+            reads_partitions: The partition records of all files are wanted; all specs must be known to PyIceberg.
         """
         self.location = location
         self.damaged: list[DamagedFile] = []
+        self.hidden: list[WrongSummary] = []
+        self.hidden_count = 0
         self.document: Json | None = None
         self._reads_partitions = reads_partitions
         try:
@@ -173,21 +204,31 @@ class MetadataTree:
         path = snapshot.get("manifest-list")
         if path is None:
             # Format version 1 allows snapshots without a manifest list.
-            yield from (_Manifest(name, None, None, is_current) for name in snapshot.get("manifests") or ())
+            for name in snapshot.get("manifests") or ():
+                yield _Manifest(name, None, None, None, None, None, is_current)
             return
         try:
             for row in avro_rows(io, path, _MANIFEST_LIST):
-                yield _Manifest(row[0], row[1], row[2], is_current)
+                yield _Manifest.listed(row, is_current)
         except UnreadableFileError as error:
             self._note("manifest list", path, error, is_current)
 
     def _entries(self, document: Json, io: FileIO, manifest: _Manifest) -> Iterator[ListedFile]:
         try:
-            partitioning = self._partitioning(document, manifest)
-            schema = _entry_schema(None if partitioning is None else partitioning.type)
-            for entry in avro_rows(io, manifest.path, schema, manifest.length):
-                if entry[0] != _DELETED:
-                    yield _listed_file(entry[1], partitioning, manifest.is_current)
+            partitioning, entries = self._opened(document, io, manifest)
+            check = SummaryCheck(
+                *(manifest.path, manifest.file_count, manifest.row_count, manifest.summaries),
+                None if partitioning is None else partitioning.type,
+            )
+            for entry in entries:
+                if entry[0] == _DELETED:
+                    continue
+                listed = _listed_file(entry[1], partitioning, manifest.is_current)
+                if manifest.is_current:
+                    self._hide(check.add(listed.file.path, listed.file.row_count, listed.file.partition))
+                yield listed
+            if manifest.is_current:
+                self._hide(check.counts())
         except UnreadableFileError as error:
             self._note("manifest", manifest.path, error, manifest.is_current)
 
@@ -196,9 +237,28 @@ class MetadataTree:
             raise failure from error
         self.damaged.append(DamagedFile(what, path, _reason(error), is_current))
 
-    def _partitioning(self, document: Json, manifest: _Manifest) -> Partitioning | None:
-        if not self._reads_partitions:
-            return None
+    def _hide(self, wrong: Iterable[WrongSummary]) -> None:
+        for summary in wrong:
+            self.hidden_count += 1
+            if len(self.hidden) < _SHOWN:
+                self.hidden.append(summary)
+
+    def _opened(self, document: Json, io: FileIO, manifest: _Manifest) -> tuple[Partitioning | None, Iterator[Any]]:
+        """Return the entries of a manifest; with partition records, if they are wanted or can be read."""
+        try:
+            partitioning = self._partitioning(document, manifest)
+            schema = _entry_schema(partitioning.type)
+            entries = avro_rows(io, manifest.path, schema, manifest.length)
+            first = list(islice(entries, 1))
+        except (UnreadableFileError, ValueError, TypeError, KeyError, StopIteration, NotImplementedError):
+            if self._reads_partitions:
+                raise
+            # PyIceberg does not know the spec, which does not matter where only files are wanted.
+            return None, avro_rows(io, manifest.path, _entry_schema(None), manifest.length)
+        return partitioning, chain(first, entries)
+
+    @staticmethod
+    def _partitioning(document: Json, manifest: _Manifest) -> Partitioning:
         spec_id = document["default-spec-id"] if manifest.spec_id is None else manifest.spec_id
         spec = next(spec for spec in document["partition-specs"] if spec["spec-id"] == spec_id)
         schema = next(schema for schema in document["schemas"] if schema["schema-id"] == document["current-schema-id"])

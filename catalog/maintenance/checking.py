@@ -3,6 +3,7 @@
 | finding | how it is found |
 | --- | --- |
 | UNREADABLE_METADATA | Iceberg's metadata files, manifest lists and manifests of all snapshots are read |
+| WRONG_SUMMARIES | the current manifest list is compared with the entries of its manifests |
 | MISSING_FILES, CHANGED_FILES, DOUBLED_FILES, UNKNOWN_FILES | the folders of Iceberg's files are listed |
 | MISSING_FILE_ROWS, EXTRA_FILE_ROWS, DOUBLED_FILE_ROWS, WRONG_FILE_ROWS | file rows are compared with the snapshot |
 | MISSING_PARTITIONS, MISKEYED_PARTITIONS, STALE_COUNTS | partitions are compared with the file rows |

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
@@ -308,6 +309,34 @@ def manifest_list_missing(table: Planted) -> None:
 
 def manifest_list_unreadable(table: Planted) -> None:
     table.manifest_list.write_bytes(b"nothing that Avro knows")
+
+
+def manifest_list_with_other_counts(table: Planted) -> None:
+    def change(row: dict[str, Any]) -> None:
+        row["added_files_count"] += 1
+
+    _change_manifest_list(table, change)
+
+
+def manifest_list_with_other_bounds(table: Planted) -> None:
+    def change(row: dict[str, Any]) -> None:
+        summary = row["partitions"][0]
+        high = summary["upper_bound"]
+        summary["lower_bound"] = high[:-1] + bytes([high[-1] + 1])
+        summary["upper_bound"] = summary["lower_bound"]
+
+    _change_manifest_list(table, change)
+
+
+def _change_manifest_list(table: Planted, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the first row of the current manifest list."""
+    with table.manifest_list.open("rb") as file:
+        opened = fastavro.reader(file)
+        schema, rows, codec = opened.writer_schema, [dict(row) for row in opened], opened.codec
+        kept = {name: value for name, value in opened.metadata.items() if not name.startswith("avro.")}
+    change(rows[0])
+    with table.manifest_list.open("wb") as file:
+        fastavro.writer(file, schema, rows, codec=codec, metadata=kept)
 
 
 def metadata_missing(table: Planted) -> None:

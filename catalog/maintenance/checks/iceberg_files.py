@@ -122,6 +122,7 @@ class IcebergCheck:
             ledger.add("listed", self._listed(table, tree, is_mirrored=is_mirrored))
             ledger.index()
             yield from _unreadable(table, tree)
+            yield from _hidden(table, tree)
             is_complete = tree.document is not None and tree.is_complete
             if is_mirrored and is_complete:
                 yield from _compare_rows(table, ledger)
@@ -267,6 +268,12 @@ def _unreadable(table: IcebergTable, tree: MetadataTree) -> Iterator[Finding]:
         f"calve.system.rollback_to_snapshot('{table.name}', SNAPSHOT_ID)"
     )
     yield from found(FindingKind.UNREADABLE_METADATA, table.name, list(map(str, tree.damaged)), remedy)
+
+
+def _hidden(table: IcebergTable, tree: MetadataTree) -> Iterator[Finding]:
+    remedy = f"Filters miss these files: rewrite the manifests by Spark, CALL system.rewrite_manifests('{table.name}')"
+    places = list(map(str, tree.hidden))
+    yield from found(FindingKind.WRONG_SUMMARIES, table.name, places, remedy, tree.hidden_count)
 
 
 def _compare_rows(table: IcebergTable, ledger: Ledger) -> Iterator[Finding]:
