@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +108,7 @@ def test_icebergs_own_procedures_put_small_files_together(
     expiring.answer("Approve")
     said = expiring.wait().result("summarise")
     assert "'rewritten_data_files_count': 5, 'added_data_files_count': 1" in said[0]["outcome"]
-    assert "'deleted_data_files_count': 5" in said[1]["outcome"]
+    [deleted] = re.findall(r"'deleted_files_count': (\d+)", said[1]["outcome"])
+    assert int(deleted) > 5  # the files that were put together, and metadata
     assert iceberg_rows(url, GOOD) == before
     assert len(before) == 12
