@@ -142,8 +142,8 @@ class MetadataTree:
 
     Attributes:
         damaged: The damaged files that were met so far.
-        hidden: What the current manifest list says wrongly of its manifests, as far as they were read: the first, and
-            their number.
+        hidden, hidden_count: What the current manifest list says wrongly of its manifests, as far as they were read:
+            the first ones, and the number of all.
         document: The metadata file, normalised; None if it is damaged.
     """
 
