@@ -77,11 +77,13 @@ _IN_ORDER = [
     Part("Spark: changed rows, beside commits at any time", (f"{_CHANGING}/test_commits_at_any_time.py",)),
     Part("Spark: changed rows, killed", (f"{_CHANGING}/test_killed_changes.py",)),
     Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
+    Part("Spark: filters of random tables", (f"{_SPARK}test_filters_of_random_tables.py",)),
+    Part("Spark: random sequences of column changes", (f"{_SPARK}test_column_sequences.py",)),
     Part(
-        "Spark: random sequences, engines, killed operations",
+        "Spark: engines, killed operations",
         _below(
             _SPARK,
-            *("test_column_sequences.py", "test_filters_of_random_tables.py", "test_open_tables.py"),
+            "test_open_tables.py",
             *("test_engine_commits.py", "test_engines_and_partitions.py", "test_engines_beside_loads.py"),
             *("test_killed_migrations.py", "test_killed_rebalances.py", "test_killed_upkeep.py"),
         ),
@@ -92,7 +94,7 @@ _IN_ORDER = [
     Part(
         "the walk, the shop and the demo", _below(_STACK, "test_walk.py", "test_shop.py", "test_demo.py"), processes=0
     ),
-    Part("a stack on local files", ("tests/end_to_end",)),
+    *_split("a stack on local files", ("tests/end_to_end",), "postgresql"),
     Part("clusters", ("tests/on_cluster", "tests/on_yarn"), processes=0),
     Part("containers", ("tests/compose",), markers="compose", processes=0),
 ]
