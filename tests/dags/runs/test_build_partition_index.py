@@ -87,7 +87,6 @@ def built(
     return run, output.read_text().split()
 
 
-@pytest.mark.long
 def test_index_built_while_partitions_are_added_has_one_item_for_each(
     built: tuple[Any, list[str]], catalog: Catalog, items_of: Callable[..., Any]
 ) -> None:
@@ -97,19 +96,16 @@ def test_index_built_while_partitions_are_added_has_one_item_for_each(
     assert items_of(TABLE, INDEX) == dict.fromkeys(ids, 1)
 
 
-@pytest.mark.long
 def test_partitions_were_added_all_the_while(built: tuple[Any, list[str]]) -> None:
     assert list(dict.fromkeys(built[1])) == ["NONE", "CREATING", "ACTIVE"]
 
 
-@pytest.mark.long
 def test_partitions_are_found_through_the_new_index(built: tuple[Any, list[str]], catalog: Catalog) -> None:
     explanation = catalog.explain_partitions(TABLE, "month = 7 and source = 'old'")
     assert explanation.index == INDEX
     assert explanation.partitions_found == explanation.partitions_fetched == PARTITIONS_BEFORE // 12 + 1
 
 
-@pytest.mark.long
 def test_run_says_what_it_made(built: tuple[Any, list[str]]) -> None:
     assert built[0].result("create") == "CREATING"
     assert built[0].result("build")["state"] == "ACTIVE"
