@@ -14,13 +14,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.reader import DecimalReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
 from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files.credentials import without_credentials
@@ -375,7 +376,7 @@ def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) 
             raise ValueError(f"it has {len(content):,} bytes, {length:,} are recorded")
         decoder = new_decoder(content)
         header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
-        resolver = ReadSchemaResolver({}, {})
+        resolver = _Resolver({}, {})
         reader: Any = visit_with_partner(header.get_schema(), schema, resolver, _Accessor())  # type: ignore[misc]
         codec = header.compression_codec()
         while decoder.tell() < len(content):
@@ -387,6 +388,18 @@ def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) 
                 yield reader.read(rows)
     except _FAILURES as error:
         raise UnreadableFileError(path, f"{type(error).__name__}: {error}") from error
+
+
+class _DecimalReader(DecimalReader):
+    """A reader of decimals, which have a fixed length in manifests; PyIceberg 0.12 skips them as if they named it."""
+
+    def skip(self, decoder: BinaryDecoder) -> None:
+        decoder.skip(self._length)
+
+
+class _Resolver(ReadSchemaResolver):
+    def visit_decimal(self, decimal_type: DecimalType, partner: IcebergType | None) -> Reader:
+        return _DecimalReader(decimal_type.precision, decimal_type.scale)
 
 
 class _Accessor(SchemaPartnerAccessor):

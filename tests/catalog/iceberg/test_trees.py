@@ -31,6 +31,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from catalog.iceberg.named_files import logged_files
 from catalog.iceberg.trees import MetadataTree
 
 NOON = datetime(2024, 5, 1, 12, 30, 15, 250)
@@ -54,7 +55,7 @@ CASES: list[tuple[IcebergType, list[object]]] = [
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match")
 @pytest.mark.parametrize(("kind", "values"), CASES, ids=[str(kind) for kind, _ in CASES])
-def test_summaries_of_a_sound_table_are_right(tmp_path: Path, kind: IcebergType, values: list[object]) -> None:
+def test_all_files_are_named_and_summaries_are_right(tmp_path: Path, kind: IcebergType, values: list[object]) -> None:
     schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "k", kind))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "k"))
     with SqlCatalog("c", uri="sqlite://", warehouse=f"file://{tmp_path}") as engine:
@@ -66,6 +67,9 @@ def test_summaries_of_a_sound_table_are_right(tmp_path: Path, kind: IcebergType,
             table.append(pa.table(columns, schema=arrow))
         table.delete(EqualTo("id", 0))
         tree = MetadataTree(table.metadata_location)
-    files = list(tree.files())
+        written = {*map(str, Path(tmp_path).rglob("*.parquet"))}
+    files = [listed.file.path for listed in tree.files()]
     assert (tree.damaged, tree.hidden) == ([], [])
-    assert len(files) >= 2
+    assert {path.removeprefix("file://") for path in files} == written
+    named = {path.removeprefix("file://") for path in logged_files(tree.location)}
+    assert {path for path in named if path.endswith(".parquet")} == written
