@@ -8,6 +8,7 @@ Source: https://iceberg.apache.org/spec/#manifest-lists.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,12 +20,26 @@ _SHORT_BYTES = 4
 
 
 class FieldSummary(NamedTuple):
-    """What a manifest list says of a partition field in all files of a manifest."""
+    """The values of a partition field in all files of a manifest, as the manifest list describes them."""
 
     contains_null: bool | None
     contains_nan: bool | None
     lower_bound: bytes | None
     upper_bound: bytes | None
+
+
+class ManifestSummary(NamedTuple):
+    """The description of a manifest in a manifest list.
+
+    Attributes:
+        file_counts, row_counts: Those of added and of existing entries, which are the live ones; None if not given.
+        fields: One for each partition field; empty if not given.
+    """
+
+    path: str
+    file_counts: tuple[int | None, int | None]
+    row_counts: tuple[int | None, int | None]
+    fields: Sequence[FieldSummary]
 
 
 class WrongSummary(NamedTuple):
@@ -44,42 +59,33 @@ class WrongSummary(NamedTuple):
     actual: str
 
     def __str__(self) -> str:
-        """Return the difference as text."""
-        of = "" if self.key is None else f"partition field {self.key}: "
-        return f"{self.path}: {of}{self.fact} in the manifest list is {self.declared}, not {self.actual}"
+        """Return the difference as a clause."""
+        of = "" if self.key is None else f"column {self.key}: "
+        return f"{of}{self.fact} in the manifest list {self.declared} for {self.actual} in the rows of {self.path}"
 
 
 class SummaryCheck:
     """The comparison of one manifest, to which the live files of its entries are added one by one."""
 
-    def __init__(
-        self,
-        path: str,
-        file_count: int | None,
-        row_count: int | None,
-        summaries: Sequence[FieldSummary] | None,
-        partition: StructType | None,
-    ) -> None:
-        """Set what the list says of the manifest at a path.
+    def __init__(self, summary: ManifestSummary, partition: StructType | None) -> None:
+        """Set the description of the manifest.
 
         Args:
-            file_count, row_count: Of its live entries; None if the list does not say.
-            summaries: One for each partition field; None if the list has none.
             partition: The type of partition records; None if they are not to be compared.
         """
-        self._path = path
-        self._declared = {"file count": file_count, "row count": row_count}
+        self._path = summary.path
+        self._declared = {"file count": summary.file_counts, "row count": summary.row_counts}
         self._actual = dict.fromkeys(self._declared, 0)
         fields = () if partition is None else partition.fields
         self._keys = [
             _Key(
                 position,
                 field.name,
-                summary,
-                _value(field.field_type, summary.lower_bound),
-                _value(field.field_type, summary.upper_bound),
+                described,
+                _value(field.field_type, described.lower_bound),
+                _value(field.field_type, described.upper_bound),
             )
-            for position, (field, summary) in enumerate(zip(fields, summaries or (), strict=False))
+            for position, (field, described) in enumerate(zip(fields, summary.fields, strict=False))
         ]
 
     def add(self, path: str, row_count: int, partition: Sequence[Any]) -> Iterator[WrongSummary]:
@@ -97,9 +103,9 @@ class SummaryCheck:
 
     def counts(self) -> Iterator[WrongSummary]:
         """Yield the counts that differ, after all files were added."""
-        for fact, declared in self._declared.items():
-            if declared is not None and declared != self._actual[fact]:
-                yield WrongSummary(self._path, None, fact, str(declared), str(self._actual[fact]))
+        for fact, (added, existing) in self._declared.items():
+            if added is not None and existing is not None and added + existing != self._actual[fact]:
+                yield WrongSummary(self._path, None, fact, str(added + existing), str(self._actual[fact]))
 
 
 class _Key(NamedTuple):
@@ -123,7 +129,10 @@ class _Key(NamedTuple):
 
 
 def _value(kind: IcebergType, bound: bytes | None) -> Any:
-    """Return the value of a bound; one that was written before its column became wider has the former type's length."""
+    """Return the value of a bound; None if it cannot be read, which describes no value.
+
+    One that was written before its column became wider has the former type's length.
+    """
     if bound is None:
         return None
     is_short = len(bound) == _SHORT_BYTES
@@ -132,4 +141,7 @@ def _value(kind: IcebergType, bound: bytes | None) -> Any:
     elif is_short and isinstance(kind, DoubleType):
         kind = FloatType()
     assert isinstance(kind, PrimitiveType)
-    return from_bytes(kind, bound)
+    try:
+        return from_bytes(kind, bound)
+    except (struct.error, ValueError):
+        return None

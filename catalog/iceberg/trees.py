@@ -9,7 +9,7 @@ Source: https://iceberg.apache.org/spec/#manifests.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -31,13 +31,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from catalog.errors import CatalogError, MissingFileError, StorageError
+from catalog.errors import CatalogError, InvalidTableError, MissingFileError, StorageError
 from catalog.iceberg.differences import LiveFile
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
-from catalog.iceberg.documents.tables import normalised
+from catalog.iceberg.documents.tables import by_id, normalised
 from catalog.iceberg.entries import Partitioning
-from catalog.iceberg.manifest_summaries import FieldSummary, SummaryCheck, WrongSummary
+from catalog.iceberg.manifest_summaries import FieldSummary, ManifestSummary, SummaryCheck, WrongSummary
 from catalog.iceberg.named_files import UnreadableFileError, avro_rows
 from catalog.iceberg.storage import file_io, storage_failure
 
@@ -122,17 +122,15 @@ class _Manifest(NamedTuple):
     path: str
     length: int | None
     spec_id: int | None
-    file_count: int | None
-    row_count: int | None
-    summaries: Sequence[FieldSummary] | None
+    summary: ManifestSummary | None
     is_current: bool
 
     @classmethod
     def listed(cls, row: Any, is_current: bool) -> _Manifest:
-        """Return a row of a manifest list; the counts are those of live entries."""
-        files, rows = (None if None in counts else sum(counts) for counts in ((row[3], row[4]), (row[5], row[6])))
-        summaries = None if row[7] is None else [FieldSummary(*(field[n] for n in range(4))) for field in row[7]]
-        return cls(row[0], row[1], row[2], files, rows, summaries, is_current)
+        """Return the manifest of a row of a manifest list; its summary is that of the current one."""
+        fields = [FieldSummary(*(field[number] for number in range(4))) for field in row[7] or ()]
+        summary = ManifestSummary(row[0], (row[3], row[4]), (row[5], row[6]), fields) if is_current else None
+        return cls(row[0], row[1], row[2], summary, is_current)
 
 
 class MetadataTree:
@@ -142,8 +140,8 @@ class MetadataTree:
 
     Attributes:
         damaged: The damaged files that were met so far.
-        hidden, hidden_count: What the current manifest list says wrongly of its manifests, as far as they were read:
-            the first ones, and the number of all.
+        hidden, hidden_count: Wrong summaries in the current manifest list, as far as its manifests were read: the first
+            ones, and the number of all.
         document: The metadata file, normalised; None if it is damaged.
     """
 
@@ -204,8 +202,7 @@ class MetadataTree:
         path = snapshot.get("manifest-list")
         if path is None:
             # Format version 1 allows snapshots without a manifest list.
-            for name in snapshot.get("manifests") or ():
-                yield _Manifest(name, None, None, None, None, None, is_current)
+            yield from (_Manifest(name, None, None, None, is_current) for name in snapshot.get("manifests") or ())
             return
         try:
             for row in avro_rows(io, path, _MANIFEST_LIST):
@@ -216,19 +213,17 @@ class MetadataTree:
     def _entries(self, document: Json, io: FileIO, manifest: _Manifest) -> Iterator[ListedFile]:
         try:
             partitioning, entries = self._opened(document, io, manifest)
-            check = SummaryCheck(
-                *(manifest.path, manifest.file_count, manifest.row_count, manifest.summaries),
-                None if partitioning is None else partitioning.type,
+            files = (
+                _listed_file(entry[1], partitioning, manifest.is_current) for entry in entries if entry[0] != _DELETED
             )
-            for entry in entries:
-                if entry[0] == _DELETED:
-                    continue
-                listed = _listed_file(entry[1], partitioning, manifest.is_current)
-                if manifest.is_current:
-                    self._hide(check.add(listed.file.path, listed.file.row_count, listed.file.partition))
+            if manifest.summary is None:
+                yield from files
+                return
+            check = SummaryCheck(manifest.summary, None if partitioning is None else partitioning.type)
+            for listed in files:
+                self._hide(check.add(listed.file.path, listed.file.row_count, listed.file.partition))
                 yield listed
-            if manifest.is_current:
-                self._hide(check.counts())
+            self._hide(check.counts())
         except UnreadableFileError as error:
             self._note("manifest", manifest.path, error, manifest.is_current)
 
@@ -244,24 +239,25 @@ class MetadataTree:
                 self.hidden.append(summary)
 
     def _opened(self, document: Json, io: FileIO, manifest: _Manifest) -> tuple[Partitioning | None, Iterator[Any]]:
-        """Return the entries of a manifest; with partition records, if they are wanted or can be read."""
-        try:
-            partitioning = self._partitioning(document, manifest)
-            schema = _entry_schema(partitioning.type)
-            entries = avro_rows(io, manifest.path, schema, manifest.length)
-            first = list(islice(entries, 1))
-        except (UnreadableFileError, ValueError, TypeError, KeyError, StopIteration, NotImplementedError):
-            if self._reads_partitions:
-                raise
-            # PyIceberg does not know the spec, which does not matter where only files are wanted.
-            return None, avro_rows(io, manifest.path, _entry_schema(None), manifest.length)
-        return partitioning, chain(first, entries)
+        """Return the entries of a manifest, with partition records if these are wanted, or compared and readable."""
+        if self._reads_partitions or manifest.summary is not None:
+            try:
+                partitioning = self._partitioning(document, manifest)
+                entries = avro_rows(io, manifest.path, _entry_schema(partitioning.type), manifest.length)
+                first = list(islice(entries, 1))
+            except (UnreadableFileError, InvalidTableError, ValueError, TypeError, KeyError, NotImplementedError):
+                # If PyIceberg does not know the spec, the records are just not compared.
+                if self._reads_partitions:
+                    raise
+            else:
+                return partitioning, chain(first, entries)
+        return None, avro_rows(io, manifest.path, _entry_schema(None), manifest.length)
 
     @staticmethod
     def _partitioning(document: Json, manifest: _Manifest) -> Partitioning:
         spec_id = document["default-spec-id"] if manifest.spec_id is None else manifest.spec_id
-        spec = next(spec for spec in document["partition-specs"] if spec["spec-id"] == spec_id)
-        schema = next(schema for schema in document["schemas"] if schema["schema-id"] == document["current-schema-id"])
+        spec = by_id(document["partition-specs"], "spec-id", spec_id)
+        schema = by_id(document["schemas"], "schema-id", document["current-schema-id"])
         return Partitioning.of(PartitionSpec.model_validate(spec), Schema.model_validate(schema))
 
 

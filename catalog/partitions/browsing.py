@@ -277,7 +277,7 @@ class Browsing:
         """
         with self.storage.read() as connection:
             definition = self.definitions.get_hive_table(table, connection)
-            pieces = [_null_or(piece(position_of(definition, key))) for key in keys]
+            pieces = [_with_null(piece(position_of(definition, key))) for key in keys]
             return self.grouped(connection, self.chosen(connection, definition, expression), pieces, limit)
 
     def grouped(
@@ -384,8 +384,8 @@ def _conditions_of(table: Table, matching: ColumnElement[bool] | None, *, only_b
     return conditions
 
 
-def _null_or(value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a stored value; that of null for a missing one, so that both are one group."""
+def _with_null(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the SQL expression of a value in which a missing one is null, so that both are one group."""
     return func.coalesce(func.nullif(value, LACKING_VALUE), NULL_VALUE)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.checking.file_metrics import SHOWN, WrongMetric
+from spark_jobs.checking.file_metrics import SHOWN
 from spark_jobs.migrating.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
 
     from catalog.iceberg.entries import Partitioning
+    from catalog.iceberg.manifest_summaries import WrongSummary
 
 _LOCAL_MANIFESTS = 8
 """Maximum number of manifests that are read in this process, which is faster than starting tasks."""
 
 
-def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMetric]:
+def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongSummary]:
     """Return the first partition values and counts that the manifest list does not describe correctly."""
     from catalog.iceberg.metadata import current_manifests, read_metadata
 
@@ -31,10 +32,10 @@ def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMe
     size = max(1, count // (4 * spark.sparkContext.defaultParallelism))
     tasks = [range(first, min(first + size, count)) for first in range(0, count, size)]
     wrong = run_tasks(spark, partial(_wrong_of_manifests, metadata_location), tasks)
-    return [metric for metrics in wrong for metric in metrics][:SHOWN]
+    return [summary for summaries in wrong for summary in summaries][:SHOWN]
 
 
-def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongMetric]:
+def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongSummary]:
     from catalog.iceberg.entries import Partitioning
     from catalog.iceberg.metadata import current_manifests, read_metadata
     from catalog.iceberg.storage import file_io
@@ -42,7 +43,7 @@ def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> lis
     metadata = read_metadata(metadata_location)
     manifests = current_manifests(metadata)
     schema, specs = metadata.schema(), metadata.specs()
-    wrong: list[WrongMetric] = []
+    wrong: list[WrongSummary] = []
     for position in positions:
         manifest = manifests[position]
         partitioning = Partitioning.of(specs[manifest.partition_spec_id], schema)
@@ -50,27 +51,21 @@ def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> lis
     return wrong[:SHOWN]
 
 
-def _wrong(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> Iterator[WrongMetric]:
-    from catalog.iceberg.manifest_summaries import FieldSummary, SummaryCheck
+def _wrong(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> list[WrongSummary]:
+    from catalog.iceberg.manifest_summaries import FieldSummary, ManifestSummary, SummaryCheck
 
-    check = SummaryCheck(
+    summary = ManifestSummary(
         manifest.manifest_path,
-        _sum(manifest.added_files_count, manifest.existing_files_count),
-        _sum(manifest.added_rows_count, manifest.existing_rows_count),
+        (manifest.added_files_count, manifest.existing_files_count),
+        (manifest.added_rows_count, manifest.existing_rows_count),
         [
-            FieldSummary(summary.contains_null, summary.contains_nan, summary.lower_bound, summary.upper_bound)
-            for summary in manifest.partitions or ()
+            FieldSummary(field.contains_null, field.contains_nan, field.lower_bound, field.upper_bound)
+            for field in manifest.partitions or ()
         ],
-        partitioning.type,
     )
-    found = [wrong for file in _files(io, manifest, partitioning) for wrong in check.add(*file)]
-    for wrong in (*check.counts(), *found):
-        fact = f"{wrong.fact} in the manifest list"
-        yield WrongMetric(wrong.path, wrong.key, fact, wrong.declared, wrong.actual)
-
-
-def _sum(added: int | None, existing: int | None) -> int | None:
-    return None if added is None or existing is None else added + existing
+    check = SummaryCheck(summary, partitioning.type)
+    hidden = [wrong for file in _files(io, manifest, partitioning) for wrong in check.add(*file)]
+    return [*check.counts(), *hidden]
 
 
 def _files(

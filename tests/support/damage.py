@@ -328,6 +328,13 @@ def manifest_list_with_other_bounds(table: Planted) -> None:
     _change_manifest_list(table, change)
 
 
+def manifest_list_with_a_cut_bound(table: Planted) -> None:
+    def change(row: dict[str, Any]) -> None:
+        row["partitions"][0]["upper_bound"] = b"\x01"
+
+    _change_manifest_list(table, change)
+
+
 def _change_manifest_list(table: Planted, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the first row of the current manifest list."""
     with table.manifest_list.open("rb") as file:

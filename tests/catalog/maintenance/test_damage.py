@@ -42,6 +42,7 @@ FILES: dict[Callable[[Planted], None], dict[str, Kind]] = {
     ),
     damage.manifest_list_with_other_counts: dict.fromkeys(ICEBERG, Kind.WRONG_SUMMARIES),
     damage.manifest_list_with_other_bounds: dict.fromkeys(("stored", "migrated"), Kind.WRONG_SUMMARIES),
+    damage.manifest_list_with_a_cut_bound: {"stored": Kind.WRONG_SUMMARIES},
     damage.pointer_missing: {"migrated": Kind.UNREADABLE_METADATA},
 }
 ROWS: dict[Callable[[Planted], None], dict[str, Kind]] = {
