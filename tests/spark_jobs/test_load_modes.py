@@ -99,9 +99,9 @@ def test_the_latest_rows_of_each_key_stay(
         rows = read_table(spark, "shop.orders", catalog=catalog).collect()
         return sorted((row.id, row.state, row.at, row.country, row.day) for row in rows)
 
-    first = load(
-        "first", "US,1,1,new,10\nUS,1,1,paid,11\nUS,1,2,new,10\nUS,2,3,new,10\nDE,1,4,new,10\nDE,2,5,gone,10\n"
-    )
+    # A row without a time is the oldest.
+    rows = "US,1,1,new,10\nUS,1,1,paid,11\nUS,1,2,lost,\nUS,1,2,new,10\nUS,2,3,new,10\nDE,1,4,new,10\nDE,2,5,gone,10\n"
+    first = load("first", rows)
     assert (first["partitions"], first["row_count"]) == (3, 4)
     assert current() == [
         (1, "paid", 11, "US", 1),

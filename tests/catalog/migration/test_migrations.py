@@ -347,6 +347,23 @@ def test_what_was_written_as_iceberg_is_not_lost_unless_told(catalog: Catalog, c
     assert hive_state(catalog, hive) == before
 
 
+def test_after_its_own_snapshot_has_expired_a_migration_is_only_reverted_when_told(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        first = iceberg.load_table(NAME).current_snapshot()
+    assert first is not None
+    append(catalog_url, [8, 9])
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table(NAME).maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    with pytest.raises(DataWrittenError, match="no longer an ancestor of the current one"):
+        catalog.migrations.revert("r1", NAME)
+    report = catalog.migrations.revert("r1", NAME, lose_data=True)
+    assert (report["lost"]["snapshots"], report["lost"]["is_traceable"]) == (1, False)
+
+
 @pytest.mark.parametrize("kind", ["branch", "tag"])
 def test_what_was_written_into_a_branch_is_not_lost_unless_told(catalog: Catalog, catalog_url: str, kind: str) -> None:
     make_orders(catalog)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from catalog import Catalog
 from catalog.doors.hms.filter_parser import parse_filter
-from catalog.doors.hms.filters import to_expression
+from catalog.doors.hms.filters import INTEGERS, to_expression
 from catalog.model import Column
 from tests.support.effort import effort
 from tests.support.hive_metastore import HiveMetastoreServer
@@ -239,3 +239,14 @@ def test_deeply_nested_and_long_filters_are_refused() -> None:
         parse_filter("(" * 5_000 + "year = 1" + ")" * 5_000)
     with pytest.raises(ttypes.MetaException, match="at most 4,000,000 are allowed"):
         parse_filter("year = 1 or " * 400_000)
+
+
+@pytest.mark.parametrize(("key_type", "limit"), INTEGERS.items())
+def test_the_limits_of_a_type_are_compared_like_other_numbers(key_type: str, limit: int) -> None:
+    keys = [Column("k", key_type)]
+    for number in (-limit, limit - 1):
+        assert to_expression(f"k = {number}", keys) == f"`k` = {number}"
+    # The language has no numbers of more than 64 bits.
+    for number in (-limit - 1, limit) if limit < 2**63 else ():
+        assert to_expression(f"k = {number}", keys) == "(`k` is null and `k` is not null)"
+        assert to_expression(f"k != {number}", keys) == "`k` is not null"
