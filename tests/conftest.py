@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,6 @@ _SHARING_A_METASTORE = tuple(
     )
 )
 """Files whose tests use the fixture `hive_metastore`: all are run by the process that starts it."""
-_CASES_WITH_A_CATALOG = 2
 _ON_EITHER_DATABASE = "tests/catalog/"
 """Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
@@ -153,20 +151,17 @@ def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[p
 
 
 def _leave_first_cases(items: list[pytest.Item]) -> None:
-    """Mark as long all cases of a test but the first ones, by what a case costs.
-
-    The first case of a test that uses Spark, or is marked `first_case`; the first two of one with a catalog.
-    """
-    seen: Counter[str] = Counter()
+    """Mark as long all cases but the first of each test that uses Spark or a catalog, or is marked `first_case`."""
+    seen: set[str] = set()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        is_slow = item.get_closest_marker("first_case") or "spark" in fixtures
-        if not (is_slow or "catalog_url" in fixtures) or item.get_closest_marker("long"):
+        is_slow = item.get_closest_marker("first_case") or not {"spark", "catalog_url"}.isdisjoint(fixtures)
+        if not is_slow or item.get_closest_marker("long"):
             continue
         function = item.nodeid.partition("[")[0]
-        seen[function] += 1
-        if seen[function] > (1 if is_slow else _CASES_WITH_A_CATALOG):
+        if function in seen:
             item.add_marker(pytest.mark.long)
+        seen.add(function)
 
 
 def _mark_larger(items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
 settings.register_profile(
     "calve",
     deadline=None,
-    max_examples=effort(25, 100),
+    max_examples=effort(15, 100),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

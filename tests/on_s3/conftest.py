@@ -65,7 +65,7 @@ def _local_stack(home: Path, listed: str, storage: Mapping[str, str]) -> Iterato
         **storage,
         "CALVE_TABLES": str(tables),
         DAGS: "3600",
-        SCHEDULING_PAUSE: "0.5",
+        SCHEDULING_PAUSE: "1",
         "CALVE_ALLOWED_LOCATIONS": LANDING,
         "CALVE_QUALITY_PAGES": "s3://lake/quality",
         "CALVE_SELF_APPROVAL": "false",

@@ -41,7 +41,7 @@ from tests.support.scheme_values import (
     values_of,
 )
 
-EXAMPLES = effort(20, 300)
+EXAMPLES = effort(12, 300)
 few = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

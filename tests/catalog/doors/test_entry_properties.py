@@ -26,7 +26,7 @@ from tests.support.entries import NAME, ORDERS, PARQUET, STRANGE
 
 NUMBERS = count()
 shared = settings(
-    max_examples=effort(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=effort(12, 60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)

@@ -108,5 +108,5 @@ def test_any_order_of_changes_shows_the_current_files(
     monkeypatch.setattr("catalog.tables.own_files.is_own_file", lambda *_: True)
     Model.catalog, Model.table, Model.landing = catalog, table, landing
     run_state_machine_as_test(
-        Model, settings=settings(max_examples=effort(10, 200), stateful_step_count=8, deadline=None)
+        Model, settings=settings(max_examples=effort(6, 200), stateful_step_count=8, deadline=None)
     )

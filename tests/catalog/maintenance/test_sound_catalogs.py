@@ -92,7 +92,7 @@ CHANGES: dict[str, tuple[Callable[[Planted, random.Random], None], ...]] = {
 def test_nothing_is_found_in_sound_catalogs(catalog: Catalog, seed: int) -> None:
     chance = random.Random(seed)
     tables = [make(catalog) for make in KINDS.values()]
-    for _ in range(effort(8, 20)):
+    for _ in range(effort(5, 20)):
         table = chance.choice(tables)
         change = chance.choice(CHANGES[table.kind])
         change(table, chance)

@@ -192,6 +192,7 @@ def killed(work: Callable[..., None], *arguments: str) -> bool:
     return process.exitcode == -9
 
 
+@pytest.mark.long
 def test_a_drop_of_a_table_that_is_killed_between_its_transactions_is_finished_by_vacuum(
     catalog: Catalog, catalog_url: str, indexed: Table
 ) -> None:

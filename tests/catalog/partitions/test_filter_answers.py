@@ -27,7 +27,7 @@ SELDOM_SKIPPING = {"FEW_LOOK_UPS": 2, "ITEMS_OF_A_LOOK_UP": 2, "_SAMPLE": 1, "MA
 """Constants of `catalog.partitions.lookups`, with which small tables are searched as large ones are."""
 
 SKIPPING = st.sampled_from([{"FEW_LOOK_UPS": lookups.FEW_LOOK_UPS}, ALWAYS_SKIPPING, SELDOM_SKIPPING])
-EXAMPLES = effort(9, 300)
+EXAMPLES = effort(6, 300)
 
 
 def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:

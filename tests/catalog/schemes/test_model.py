@@ -23,7 +23,7 @@ from tests.support.scheme_cases import COLUMN, Case, cases, interval_cases, same
 from tests.support.scheme_model import HashModel, IntervalModel, Model
 from tests.support.scheme_values import comparison, filters, membership, order, plain, values_of
 
-EXAMPLES = effort(40, 300)
+EXAMPLES = effort(25, 300)
 few = settings(max_examples=EXAMPLES)
 
 

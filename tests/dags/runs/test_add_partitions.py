@@ -20,7 +20,7 @@ from catalog.operations.records import OperationState
 from tests.dags.runs.conftest import LISTED as TABLE
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own
 ]
 

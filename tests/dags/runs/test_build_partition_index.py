@@ -17,7 +17,7 @@ from catalog import Catalog, IndexState, NewPartition
 from catalog.errors import PartitionProblem
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own
 ]
 

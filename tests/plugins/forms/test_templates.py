@@ -101,6 +101,7 @@ def with_template(dag: DAG, form: dict[str, Any], name: str, is_list: bool) -> d
     return form
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("dag_id", sampled(FORMS, ["run_statement"]))
 def test_no_text_of_a_form_is_rendered(

@@ -207,6 +207,7 @@ def test_a_job_that_failed_with_an_error_is_not_submitted_again_in_the_same_try(
     assert jobs.runs == [1]
 
 
+@pytest.mark.long
 def test_a_job_that_died_with_its_task_is_submitted_again(jobs: Jobs) -> None:
     jobs.write(
         """

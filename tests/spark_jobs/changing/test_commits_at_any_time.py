@@ -85,6 +85,7 @@ def paired(changes: Iterable[str], commits: Iterable[str], moments: Sequence[Any
     return [(kind_for(pair[0], number // len(moments) + number), *pair) for number, pair in enumerate(pairs)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", sampled(range(POINTS), [0]))
 def test_rows_equal_a_serial_order_of_a_change_and_a_commit_at_a_random_point(
     orders: Orders, catalog: Catalog, seed: int

@@ -83,6 +83,7 @@ def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_
     check_partitions(catalog, NAME)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_given_up", [False, True])
 def test_another_process_of_calve_and_an_update_by_scheme_lose_no_row(
     orders: Orders, catalog: Catalog, catalog_url: str, is_given_up: bool

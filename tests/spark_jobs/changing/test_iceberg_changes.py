@@ -241,10 +241,11 @@ def test_a_change_follows_a_commit_of_another_engine(
     assert session.execute("DELETE FROM orders WHERE id = 1").rows[0][0] == 2
     assert [row[0] for row in rows(session)] == [2, 3, 4, 5, 6, 7]
     session.execute("INSERT INTO orders VALUES (1, 'n1', 'nl', 2024)")
-    others[0] = 3
+    before, others[0] = files(catalog), 3
     with pytest.raises(PlanConflictError, match="another engine has committed to the Iceberg table"):
         session.execute("DELETE FROM orders WHERE id = 1")
     assert [row[0] for row in rows(session)] == [1] * 8 + [2, 3, 4, 5, 6, 7]
+    assert len([path for path in files(catalog) - before if path.suffix == ".parquet"]) == 3, "of the engine alone"
 
 
 @pytest.mark.long

@@ -57,7 +57,7 @@ def inserted(type_name: str, text: str) -> KeyValue | None:
 
 
 def test_a_string_is_one_value_in_loads_and_inserts(spark: SparkSession) -> None:
-    texts = random_texts(effort(400, 10_000), seed=43)
+    texts = random_texts(effort(200, 10_000), seed=43)
     frame = spark.createDataFrame([(text,) for text in texts], "given string")
     given = f.col("given")
     columns, keys = [], []

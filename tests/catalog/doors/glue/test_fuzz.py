@@ -83,7 +83,7 @@ def test_any_request_is_answered(url: str, name: str) -> None:
     headers = {"X-Amz-Target": f"AWSGlue.{name}", "Content-Type": "application/x-amz-json-1.1"}
 
     @given(members=fitting(shape) | ANYTHING)
-    @settings(max_examples=effort(8, 200), suppress_health_check=list(HealthCheck))
+    @settings(max_examples=effort(4, 200), suppress_health_check=list(HealthCheck))
     def send(members: Any) -> None:
         answer = client.post(url, content=json.dumps(members).encode(), headers=headers)
         content = answer.json()
