@@ -24,9 +24,6 @@ from tests.support.spark_cluster import ClusterOfTests
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
-    # Jobs outlive the task that submits them, and are not children to be waited for.
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 DELAYS, ORDERS = "lake.delays", "lake.orders"

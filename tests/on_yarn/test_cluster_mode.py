@@ -20,9 +20,6 @@ from tests.support.index_items import assert_every_partition_has_its_item
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)),
-    # Jobs outlive the task that submits them, and are not children to be waited for.
-    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 TABLE, INDEX, OPERATION = "lake.orders", "by_year", "build"
