@@ -35,25 +35,25 @@ class Result:
 
 
 class State:
-    """The results of parts, in a file."""
+    """The results of parts, in a file, by their titles: a part that is divided changes the numbers of others."""
 
     def __init__(self, path: Path) -> None:
         """Read the results, if there are any."""
         self._path = path
-        self._results: dict[int, Result] = {}
+        self._results: dict[str, Result] = {}
         if path.exists():
-            self._results = {int(number): Result(**values) for number, values in json.loads(path.read_text()).items()}
+            self._results = {title: Result(**values) for title, values in json.loads(path.read_text()).items()}
 
     def missing(self, commit: str | None) -> list[int]:
         """Return the parts that have not passed on a commit, in their order."""
-        passed = {number for number, result in self._results.items() if result.has_passed and result.commit == commit}
-        return [number for number in PARTS if commit is None or number not in passed]
+        passed = {title for title, result in self._results.items() if result.has_passed and result.commit == commit}
+        return [number for number, part in PARTS.items() if commit is None or part.title not in passed]
 
     def record(self, number: int, commit: str | None, *, has_passed: bool, seconds: float) -> None:
         """Replace the result of a part."""
-        self._results[number] = Result(commit, has_passed, round(seconds, 1))
+        self._results[PARTS[number].title] = Result(commit, has_passed, round(seconds, 1))
         self._path.parent.mkdir(exist_ok=True)
-        text = json.dumps({number: asdict(result) for number, result in sorted(self._results.items())}, indent=1)
+        text = json.dumps({title: asdict(result) for title, result in self._results.items()}, indent=1)
         partial = self._path.with_suffix(".part")
         partial.write_text(text)
         partial.replace(self._path)
@@ -61,7 +61,7 @@ class State:
     def table(self) -> Iterator[str]:
         """Yield a line for each part: number, result, minutes, commit and title."""
         for number, part in PARTS.items():
-            result = self._results.get(number)
+            result = self._results.get(part.title)
             if result is None:
                 yield f"{number:4}  not run                           {part.title}"
                 continue

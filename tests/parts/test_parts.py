@@ -105,3 +105,11 @@ def test_results_of_changed_files_count_for_no_commit(repository: Path) -> None:
     assert current_commit(repository) is None
     State(path).record(1, None, has_passed=True, seconds=60)
     assert State(path).missing(None) == [*PARTS]
+
+
+def test_results_stay_with_their_parts_when_numbers_change(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, commit = repository / ".git" / "test-all.json", current_commit(repository)
+    State(path).record(2, commit, has_passed=True, seconds=60)
+    renumbered = dict(enumerate([PARTS[1], Part("a new one", ()), *list(PARTS.values())[1:]], 1))
+    monkeypatch.setattr("tests.parts.state.PARTS", renumbered)
+    assert State(path).missing(commit) == [number for number in renumbered if number != 3]
