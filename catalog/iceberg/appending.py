@@ -15,6 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField
 
 from catalog.errors import ColumnsDifferError
+from catalog.iceberg.avro import manifest_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id, map_unknown
 from catalog.iceberg.manifests import SingleManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
@@ -138,7 +139,7 @@ def known_files(metadata: TableMetadata) -> Iterator[str]:
     io = file_io(metadata.location)
     for manifest in current_manifests(metadata):
         if manifest.content == ManifestContent.DATA:
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            for entry in manifest_entries(io, manifest):
                 yield entry.data_file.file_path
 
 
@@ -161,7 +162,7 @@ def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEnt
         partitions=[],
         key_metadata=None,
     )
-    return file.fetch_manifest_entry(file_io(manifest.path), discard_deleted=False)
+    return manifest_entries(file_io(manifest.path), file, with_deleted=True)
 
 
 def without_files(

@@ -13,7 +13,8 @@ from functools import cached_property
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 
-from catalog.iceberg.entries import Partitioning, read_content, read_entries
+from catalog.iceberg.avro import manifest_entries
+from catalog.iceberg.entries import partition_type_in, read_content, read_entries
 from catalog.iceberg.manifests import Entry
 from catalog.iceberg.metadata import current_manifests, read_metadata
 from catalog.iceberg.named_files import UnreadableFileError, reading
@@ -78,7 +79,7 @@ class Deletes:
         for manifest in manifests:
             if manifest.content == ManifestContent.DELETES:
                 with reading(manifest.manifest_path):
-                    entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                    entries = manifest_entries(io, manifest)
                 listed.append((manifest, [DeleteFile.of(entry) for entry in entries]))
         return cls(listed)
 
@@ -146,7 +147,7 @@ def live_entries(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[Entr
         if manifest.content == ManifestContent.DATA:
             with reading(manifest.manifest_path):
                 content = read_content(manifest)
-                entries = list(read_entries(io, manifest, content, Partitioning.in_manifest(content)))
+                entries = list(read_entries(io, manifest, content, partition_type_in(content)))
             yield from (entry for entry in entries if not entry.is_deleted)
 
 

@@ -20,9 +20,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import StructType
 
-from catalog.iceberg.entries import Partitioning
+from catalog.iceberg.avro import manifest_entries, values_of
 from catalog.iceberg.metadata import FORMAT_VERSION, has_live_files, lineage, read_metadata
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.storage import file_io
@@ -53,7 +52,7 @@ class LiveFile:
     is_read_by_id: bool = False
 
     @classmethod
-    def of(cls, file: DataFile, partitioning: Partitioning) -> LiveFile:
+    def of(cls, file: DataFile, partition: tuple[Any, ...]) -> LiveFile:
         """Return a file of a manifest."""
         return cls(
             file.file_path,
@@ -65,7 +64,7 @@ class LiveFile:
             file.value_counts or {},
             file.null_value_counts or {},
             file.nan_value_counts or {},
-            partitioning.record_of(file),
+            partition,
         )
 
 
@@ -218,9 +217,8 @@ class Versions:
         holder = self.after if base_id is None or self.after.snapshot_by_id(base_id) is not None else self.before
         base = None if base_id is None else holder.snapshot_by_id(base_id)
         earlier = {manifest.manifest_path: manifest for manifest in _manifests(holder, base)}
-        partitioning = Partitioning.of(self.before.spec(), self.before.schema())
-        gone = {file.path for file in _files_of(io, earlier, later, partitioning)}
-        listed = list(_files_of(io, later, earlier, partitioning))
+        gone = {file.path for file in _files_of(io, earlier, later)}
+        listed = list(_files_of(io, later, earlier))
         deletes = list(_delete_paths(io, later, earlier))
         return Difference(before, self.after, *_changes(listed, gone), *facts, _repeated(listed), deletes)
 
@@ -235,10 +233,8 @@ class Versions:
             UnreadableFileError: The current metadata or a manifest is damaged.
             OSError: The file system refused.
         """
-        own_spec = self.after.specs().get(0, self.after.spec())
-        later, partitioning = self._live_manifests(), Partitioning.of(own_spec, self.after.schema())
-        io = file_io(self.after_location)
-        listed, deletes = list(_files_of(io, later, (), partitioning)), list(_delete_paths(io, later, ()))
+        io, later = file_io(self.after_location), self._live_manifests()
+        listed, deletes = list(_files_of(io, later, ())), list(_delete_paths(io, later, ()))
         facts = _delete_files(later.values()), self._other_spec_id(base, later.values())
         return Difference(base, self.after, *_changes(listed, set(paths)), *facts, _repeated(listed), deletes)
 
@@ -268,23 +264,21 @@ def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[Manif
         return snapshot.manifests(file_io(metadata.location))
 
 
-def _files_of(
-    io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str], partitioning: Partitioning
-) -> Iterator[LiveFile]:
+def _files_of(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> Iterator[LiveFile]:
     """Yield the live data files of the manifests that are not among others."""
     for path, manifest in manifests.items():
         if path not in others:
-            yield from _files(io, manifest, partitioning)
+            yield from _files(io, manifest)
 
 
-def _files(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> Iterator[LiveFile]:
+def _files(io: FileIO, manifest: ManifestFile) -> Iterator[LiveFile]:
     if manifest.content != ManifestContent.DATA:
         return
     with reading(manifest.manifest_path):
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        for entry in manifest_entries(io, manifest):
             # Files of another spec are refused, whatever their partition.
-            own = partitioning if manifest.partition_spec_id == 0 else Partitioning(StructType(), ())
-            yield LiveFile.of(entry.data_file, own)
+            partition = values_of(entry.data_file.partition) if manifest.partition_spec_id == 0 else ()
+            yield LiveFile.of(entry.data_file, partition)
 
 
 def _delete_paths(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> Iterator[str]:
@@ -292,7 +286,7 @@ def _delete_paths(io: FileIO, manifests: Mapping[str, ManifestFile], others: Con
     for path, manifest in manifests.items():
         if path not in others and manifest.content == ManifestContent.DELETES:
             with reading(path):
-                for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                for entry in manifest_entries(io, manifest):
                     yield entry.data_file.file_path
 
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from pyiceberg.avro.decoder import BinaryDecoder, StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import Reader
-from pyiceberg.avro.resolver import construct_reader, construct_writer
+from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, StructType
+from pyiceberg.types import StructType
 
 from catalog.files.filesystem import Folder
+from catalog.iceberg.avro import manifest_entries, reader_of, values_of
 from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_data_file
 
 _MAGIC = b"Obj\x01"
@@ -67,66 +67,39 @@ class PathSearch:
         return any(block[1][start : start + length] in self._paths for start in starts for length in self._lengths)
 
 
-class Partitioning(NamedTuple):
-    """The partition fields of a table.
-
-    Attributes:
-        type: Of partition records.
-        source_ids: The field ids of the columns, in the order of the fields.
-    """
-
-    type: StructType
-    source_ids: tuple[int, ...]
-
-    @classmethod
-    def of(cls, spec: PartitionSpec, schema: Schema) -> Partitioning:
-        """Return the partition fields of a spec."""
-        return cls(spec.partition_type(schema), tuple(field.source_id for field in spec.fields))
-
-    @classmethod
-    def in_manifest(cls, content: bytes) -> Partitioning:
-        """Return the partition fields that a manifest names in its header."""
-        header = _metadata(new_decoder(content))
-        fields = [PartitionField.model_validate(field) for field in json.loads(header["partition-spec"])]
-        return cls.of(PartitionSpec(*fields), Schema.model_validate_json(header["schema"]))
-
-    @property
-    def has_doubles(self) -> bool:
-        """Return whether a field is a double, which PyIceberg 0.12's compiled decoder rounds to a float."""
-        return any(isinstance(field.field_type, DoubleType) for field in self.type.fields)
-
-    def record_of(self, file: DataFile) -> tuple[Any, ...]:
-        """Return the partition record of a file that PyIceberg has read."""
-        record = [file.partition[position] for position in range(len(self.source_ids))]
-        for position, field in enumerate(self.type.fields if self.has_doubles else ()):
-            # All rows of the file have the value, so it is a bound, too.
-            exact = (file.lower_bounds or {}).get(self.source_ids[position])
-            if isinstance(field.field_type, DoubleType) and exact is not None:
-                (record[position],) = struct.unpack("<d", exact)
-        return tuple(record)
-
-
-def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partitioning: Partitioning) -> Iterator[Entry]:
-    """Yield the entries of a manifest of data files, with what they inherit.
+def partition_type_in(content: bytes) -> StructType:
+    """Return the type of partition records in a manifest, by its header.
 
     Args:
         content: The manifest's bytes.
     """
+    header = _metadata(new_decoder(content))
+    fields = [PartitionField.model_validate(field) for field in json.loads(header["partition-spec"])]
+    return PartitionSpec(*fields).partition_type(Schema.model_validate_json(header["schema"]))
+
+
+def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partition_type: StructType) -> Iterator[Entry]:
+    """Yield the entries of a manifest of data files, with what they inherit.
+
+    Args:
+        content: The manifest's bytes.
+        partition_type: Of partition records.
+    """
     header = _header(content)
     if header is None or not header.has_own_fields:
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
-            yield _encoded(entry, partitioning)
+        for entry in manifest_entries(io, manifest, with_deleted=True):
+            yield _encoded(entry, partition_type)
         return
-    partitions = construct_reader(partitioning.type) if partitioning.source_ids else None
+    partitions = reader_of(partition_type) if partition_type.fields else None
     for count, block in header.blocks(content):
-        decoder = StreamingBinaryDecoder(block) if partitioning.has_doubles else new_decoder(block)
+        decoder = new_decoder(block)
         for _ in range(count):
             yield _entry(decoder, block, manifest, partitions)
 
 
-def _encoded(entry: ManifestEntry, partitioning: Partitioning) -> Entry:
-    record, output = partitioning.record_of(entry.data_file), BytesIO()
-    construct_writer(partitioning.type).write(BinaryEncoder(output), Record(*record))
+def _encoded(entry: ManifestEntry, partition_type: StructType) -> Entry:
+    record, output = values_of(entry.data_file.partition), BytesIO()
+    construct_writer(partition_type).write(BinaryEncoder(output), Record(*record))
     return Entry(
         entry.status is ManifestEntryStatus.DELETED,
         entry.snapshot_id or 0,
@@ -147,8 +120,7 @@ def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile, partiti
     decoder.skip_int()
     path = decoder.read_utf8()
     decoder.skip_utf8()
-    record = () if partitions is None else partitions.read(decoder)
-    partition = tuple(record[position] for position in range(len(record)))
+    partition = () if partitions is None else values_of(partitions.read(decoder))
     row_count, size_bytes = decoder.read_int(), decoder.read_int()
     for _ in range(_NUMBERS_MAPS):
         _skip(decoder, is_of_bytes=False)

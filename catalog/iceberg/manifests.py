@@ -339,8 +339,8 @@ def encode_metrics(facts: FileFacts) -> bytes:
             _numbers(_KEYS, facts.value_counts),
             _numbers(_KEYS, facts.null_counts),
             _numbers(_KEYS, nans) if nans else _NULL,
-            _bounds(_KEYS, lower) if lower else _NULL,
-            _bounds(_KEYS, upper) if upper else _NULL,
+            _bounds(_KEYS, lower),
+            _bounds(_KEYS, upper),
             _NULL,
             _offsets(offsets) if offsets else _NULL,
             _NULL,
@@ -355,7 +355,6 @@ def encode_data_file(file: DataFile, record: bytes = b"") -> bytes:
     Args:
         record: Its encoded partition record.
     """
-    bounds = [_NULL if values is None else _bounds(_KEYS, values) for values in (file.lower_bounds, file.upper_bounds)]
     key, order = file.key_metadata, file.sort_order_id
     return b"".join(
         (
@@ -369,7 +368,7 @@ def encode_data_file(file: DataFile, record: bytes = b"") -> bytes:
                 _numbers(_KEYS, values or {})
                 for values in (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
             ),
-            *bounds,
+            *(_bounds(_KEYS, values or {}) for values in (file.lower_bounds, file.upper_bounds)),
             _NULL if key is None else _PRESENT + zigzag(len(key)) + key,
             _offsets(file.split_offsets) if file.split_offsets else _NULL,
             _NULL,
@@ -399,6 +398,9 @@ def _numbers(keys: _Keys, numbers: Mapping[int, int]) -> bytes:
 
 
 def _bounds(keys: _Keys, values: Mapping[int, bytes]) -> bytes:
+    # Avro ends a map with a block of no items, so that one of no items would end twice.
+    if not values:
+        return _NULL
     items = [
         keys[field_id] + (_SMALL[len(value)] if len(value) < _SMALL_COUNT else zigzag(len(value))) + value
         for field_id, value in values.items()

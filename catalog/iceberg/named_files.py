@@ -14,18 +14,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
-from pyiceberg.avro.reader import DecimalReader, Reader
-from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
+from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
+from catalog.iceberg.avro import reader_of
 from catalog.iceberg.pointers import Pointer
 from catalog.iceberg.storage import file_io, metadata_error, read_contents, table_folder
 
@@ -376,8 +376,7 @@ def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) 
             raise ValueError(f"it has {len(content):,} bytes, {length:,} are recorded")
         decoder = new_decoder(content)
         header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
-        resolver = _Resolver({}, {})
-        reader: Any = visit_with_partner(header.get_schema(), schema, resolver, _Accessor())  # type: ignore[misc]
+        reader = reader_of(header.get_schema(), schema)
         codec = header.compression_codec()
         while decoder.tell() < len(content):
             count, block = decoder.read_int(), decoder.read_bytes()
@@ -388,34 +387,6 @@ def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) 
                 yield reader.read(rows)
     except _FAILURES as error:
         raise UnreadableFileError(path, f"{type(error).__name__}: {error}") from error
-
-
-class _DecimalReader(DecimalReader):
-    """A reader of decimals, which have a fixed length in manifests; PyIceberg 0.12 skips them as if they named it."""
-
-    def skip(self, decoder: BinaryDecoder) -> None:
-        decoder.skip(self._length)
-
-
-class _Resolver(ReadSchemaResolver):
-    def visit_decimal(self, decimal_type: DecimalType, partner: IcebergType | None) -> Reader:
-        return _DecimalReader(decimal_type.precision, decimal_type.scale)
-
-
-class _Accessor(SchemaPartnerAccessor):
-    """Accessor that treats fields outside the requested schema as missing, including their contents."""
-
-    def field_partner(self, partner: IcebergType | None, field_id: int, field_name: str) -> IcebergType | None:
-        return None if partner is None else super().field_partner(partner, field_id, field_name)
-
-    def list_element_partner(self, partner_list: IcebergType | None) -> IcebergType | None:
-        return None if partner_list is None else super().list_element_partner(partner_list)
-
-    def map_key_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
-        return None if partner_map is None else super().map_key_partner(partner_map)
-
-    def map_value_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
-        return None if partner_map is None else super().map_value_partner(partner_map)
 
 
 def _read_contents(location: str, expired: Expired = Expired(), *, with_log: bool = True) -> _Contents:

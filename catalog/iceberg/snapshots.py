@@ -36,7 +36,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
 from catalog.iceberg.deletes import without_unneeded
-from catalog.iceberg.entries import Partitioning, PathSearch, read_content, read_entries
+from catalog.iceberg.entries import PathSearch, read_content, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
 from catalog.iceberg.manifests import Entry, ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
@@ -356,7 +356,7 @@ class _SnapshotWriter:
         self._at_ms = _time_of(definition, metadata)
         # The metadata's own spec, whose fields keep the names that the columns had when the table was created.
         self._layout = replace(definition.layout, spec=metadata.spec())
-        self._partitioning = Partitioning.of(metadata.spec(), definition.layout.schema)
+        self._partition_type = metadata.spec().partition_type(definition.layout.schema)
         self._folder = f"{definition.location}/{METADATA}"
         self._schema_id = schema_id
         self._id = metadata.new_snapshot_id()
@@ -437,7 +437,7 @@ class _SnapshotWriter:
         return kept
 
     def _entries(self, manifest: ManifestFile, content: bytes) -> list[Entry]:
-        return list(read_entries(self._io, manifest, content, self._partitioning))
+        return list(read_entries(self._io, manifest, content, self._partition_type))
 
     def _merged(self, manifests: list[ManifestFile], writer: ManifestWriter) -> list[ManifestFile]:
         """Return large manifests, and copy the entries of small ones, if there are many manifests."""

@@ -8,7 +8,6 @@ Source: https://iceberg.apache.org/spec/#manifests.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,7 +19,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
-    DoubleType,
     IcebergType,
     IntegerType,
     ListType,
@@ -32,11 +30,11 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import CatalogError, InvalidTableError, MissingFileError, StorageError
+from catalog.iceberg.avro import values_of
 from catalog.iceberg.differences import LiveFile
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.documents.tables import by_id, normalised
-from catalog.iceberg.entries import Partitioning
 from catalog.iceberg.manifest_summaries import FieldSummary, ManifestSummary, SummaryCheck, WrongSummary
 from catalog.iceberg.named_files import UnreadableFileError, avro_rows
 from catalog.iceberg.storage import file_io, storage_failure
@@ -212,14 +210,17 @@ class MetadataTree:
 
     def _entries(self, document: Json, io: FileIO, manifest: _Manifest) -> Iterator[ListedFile]:
         try:
-            partitioning, entries = self._opened(document, io, manifest)
+            partition_type, entries = self._opened(document, io, manifest)
+            has_partition = partition_type is not None
             files = (
-                _listed_file(entry[1], partitioning, manifest.is_current) for entry in entries if entry[0] != _DELETED
+                _listed_file(entry[1], manifest.is_current, has_partition=has_partition)
+                for entry in entries
+                if entry[0] != _DELETED
             )
             if manifest.summary is None:
                 yield from files
                 return
-            check = SummaryCheck(manifest.summary, None if partitioning is None else partitioning.type)
+            check = SummaryCheck(manifest.summary, partition_type)
             for listed in files:
                 self._hide(check.add(listed.file.path, listed.file.row_count, listed.file.partition))
                 yield listed
@@ -238,27 +239,27 @@ class MetadataTree:
             if len(self.hidden) < _SHOWN:
                 self.hidden.append(summary)
 
-    def _opened(self, document: Json, io: FileIO, manifest: _Manifest) -> tuple[Partitioning | None, Iterator[Any]]:
+    def _opened(self, document: Json, io: FileIO, manifest: _Manifest) -> tuple[StructType | None, Iterator[Any]]:
         """Return the entries of a manifest, with partition records if these are wanted, or compared and readable."""
         if self._reads_partitions or manifest.summary is not None:
             try:
-                partitioning = self._partitioning(document, manifest)
-                entries = avro_rows(io, manifest.path, _entry_schema(partitioning.type), manifest.length)
+                partition_type = self._partition_type(document, manifest)
+                entries = avro_rows(io, manifest.path, _entry_schema(partition_type), manifest.length)
                 first = list(islice(entries, 1))
             except (UnreadableFileError, InvalidTableError, ValueError, TypeError, KeyError, NotImplementedError):
                 # If PyIceberg does not know the spec, the records are just not compared.
                 if self._reads_partitions:
                     raise
             else:
-                return partitioning, chain(first, entries)
+                return partition_type, chain(first, entries)
         return None, avro_rows(io, manifest.path, _entry_schema(None), manifest.length)
 
     @staticmethod
-    def _partitioning(document: Json, manifest: _Manifest) -> Partitioning:
+    def _partition_type(document: Json, manifest: _Manifest) -> StructType:
         spec_id = document["default-spec-id"] if manifest.spec_id is None else manifest.spec_id
         spec = by_id(document["partition-specs"], "spec-id", spec_id)
         schema = by_id(document["schemas"], "schema-id", document["current-schema-id"])
-        return Partitioning.of(PartitionSpec.model_validate(spec), Schema.model_validate(schema))
+        return PartitionSpec.model_validate(spec).partition_type(Schema.model_validate(schema))
 
 
 def _entry_schema(partition: StructType | None) -> Schema:
@@ -271,23 +272,13 @@ def _entry_schema(partition: StructType | None) -> Schema:
     )
 
 
-def _listed_file(entry: Any, partitioning: Partitioning | None, is_live: bool) -> ListedFile:
+def _listed_file(entry: Any, is_live: bool, *, has_partition: bool) -> ListedFile:
     content, path, form, rows, size, values, nulls, nans, lower, upper = (entry[number] for number in range(10))
-    record = () if partitioning is None else _record(entry[10], partitioning, lower or {})
+    record = values_of(entry[10]) if has_partition else ()
     file = LiveFile(
         *(path, form.upper(), rows, size, lower or {}, upper or {}, values or {}, nulls or {}, nans or {}), record
     )
     return ListedFile(file, content or DATA, is_live)
-
-
-def _record(partition: Any, partitioning: Partitioning, lower: Mapping[int, bytes]) -> tuple[Any, ...]:
-    record = [partition[position] for position in range(len(partitioning.source_ids))]
-    for position, field in enumerate(partitioning.type.fields if partitioning.has_doubles else ()):
-        # PyIceberg rounds doubles; all rows of the file have the value, so it is a bound, too.
-        exact = lower.get(partitioning.source_ids[position])
-        if isinstance(field.field_type, DoubleType) and exact is not None and record[position] is not None:
-            (record[position],) = struct.unpack("<d", exact)
-    return tuple(record)
 
 
 def _reason(error: UnreadableFileError) -> str:

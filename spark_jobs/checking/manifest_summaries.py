@@ -14,8 +14,8 @@ from spark_jobs.migrating.tasks import run_tasks
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.types import StructType
 
-    from catalog.iceberg.entries import Partitioning
     from catalog.iceberg.manifest_summaries import WrongSummary
 
 _LOCAL_MANIFESTS = 8
@@ -36,7 +36,6 @@ def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongSu
 
 
 def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongSummary]:
-    from catalog.iceberg.entries import Partitioning
     from catalog.iceberg.metadata import current_manifests, read_metadata
     from catalog.iceberg.storage import file_io
 
@@ -46,12 +45,12 @@ def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> lis
     wrong: list[WrongSummary] = []
     for position in positions:
         manifest = manifests[position]
-        partitioning = Partitioning.of(specs[manifest.partition_spec_id], schema)
-        wrong += _wrong(file_io(metadata_location), manifest, partitioning)
+        partition_type = specs[manifest.partition_spec_id].partition_type(schema)
+        wrong += _wrong(file_io(metadata_location), manifest, partition_type)
     return wrong[:SHOWN]
 
 
-def _wrong(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> list[WrongSummary]:
+def _wrong(io: FileIO, manifest: ManifestFile, partition_type: StructType) -> list[WrongSummary]:
     from catalog.iceberg.manifest_summaries import FieldSummary, ManifestSummary, SummaryCheck
 
     summary = ManifestSummary(
@@ -63,20 +62,14 @@ def _wrong(io: FileIO, manifest: ManifestFile, partitioning: Partitioning) -> li
             for field in manifest.partitions or ()
         ],
     )
-    check = SummaryCheck(summary, partitioning.type)
-    hidden = [wrong for file in _files(io, manifest, partitioning) for wrong in check.add(*file)]
+    check = SummaryCheck(summary, partition_type)
+    hidden = [wrong for file in _files(io, manifest) for wrong in check.add(*file)]
     return [*check.counts(), *hidden]
 
 
-def _files(
-    io: FileIO, manifest: ManifestFile, partitioning: Partitioning
-) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
+def _files(io: FileIO, manifest: ManifestFile) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
     """Yield path, row count and partition record of each live file."""
-    from catalog.iceberg.entries import read_content, read_entries
+    from catalog.iceberg.avro import manifest_entries, values_of
 
-    if partitioning.has_doubles:
-        for entry in read_entries(io, manifest, read_content(manifest), partitioning):
-            yield entry.path, entry.row_count, entry.partition
-        return
-    for file in (entry.data_file for entry in manifest.fetch_manifest_entry(io)):
-        yield file.file_path, file.record_count, partitioning.record_of(file)
+    for file in (entry.data_file for entry in manifest_entries(io, manifest)):
+        yield file.file_path, file.record_count, values_of(file.partition)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
+    AvroCompressionCodec,
     DataFile,
     DataFileContent,
     ManifestContent,
@@ -18,6 +19,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     construct_partition_summaries,
+    write_manifest,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -34,7 +36,8 @@ from pyiceberg.types import (
 )
 
 from catalog.files.filesystem import FileInfo
-from catalog.iceberg.entries import Partitioning, PathSearch, read_entries
+from catalog.iceberg.avro import manifest_entries, values_of
+from catalog.iceberg.entries import PathSearch, read_entries
 from catalog.iceberg.footers.facts import FileFacts
 from catalog.iceberg.manifests import ManifestWriter, WrittenManifest, zigzag
 from catalog.model import FileFormat
@@ -283,7 +286,7 @@ def test_copied_entries_keep_their_partitions(
     (manifest,) = writer.manifests
     known = ManifestFile.from_args(sequence_number=7, added_snapshot_id=42)
     content = Path(manifest.path).read_bytes()
-    partitioning = Partitioning.of(LAYOUT.spec, LAYOUT.schema)
+    partitioning = LAYOUT.spec.partition_type(LAYOUT.schema)
     copied = list(read_entries(PyArrowFileIO(), known, content, partitioning))
     assert [entry.partition for entry in copied] == [entry[0] for entry in entries]
     assert [entry.path for entry in copied] == [entry[2].path for entry in entries]
@@ -296,3 +299,50 @@ def test_copied_entries_keep_their_partitions(
     assert [entry.data_file.file_path for entry in read(again)] == [entry[2].path for entry in entries[1:]]
     *_, deleted = read_entries(PyArrowFileIO(), known, Path(again.path).read_bytes(), partitioning)
     assert (deleted.is_deleted, deleted.path) == (True, entries[0][2].path)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    partition=st.tuples(*(st.one_of(st.none(), values) for _, values in KEYS.values())),
+    ratio=st.floats(allow_nan=False),
+    counts=st.none() | COUNTS,
+    bounds=st.none() | BOUNDS,
+    codec=st.sampled_from(["zstandard", "deflate"]),
+)
+def test_entries_of_other_writers_are_copied_as_they_are(
+    partition: tuple[Any, ...],
+    ratio: float,
+    counts: dict[int, int] | None,
+    bounds: dict[int, bytes] | None,
+    codec: AvroCompressionCodec,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """With maps without items, and doubles that no float has, which no bound repeats."""
+    folder, io = tmp_path_factory.mktemp("manifests"), PyArrowFileIO()
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path="/t/a.parquet",
+        file_format="PARQUET",
+        partition=Record(*partition[:-2], ratio, partition[-1]),
+        record_count=3,
+        file_size_in_bytes=100,
+        column_sizes=counts,
+        value_counts=counts,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
+        split_offsets=[4],
+    )
+    output = io.new_output(f"{folder}/engine.avro")
+    with write_manifest(2, LAYOUT.spec, LAYOUT.schema, output, 1, codec) as engine:
+        engine.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=1, data_file=file))
+    known = engine.to_manifest_file()
+    known.sequence_number = 7
+    content = Path(f"{folder}/engine.avro").read_bytes()
+    [entry] = read_entries(io, known, content, LAYOUT.spec.partition_type(LAYOUT.schema))
+    assert entry.partition == values_of(file.partition)
+    with ManifestWriter(LAYOUT, f"{folder}/copied-") as writer:
+        writer.keep(entry)
+    [copied] = manifest_entries(io, ManifestFile.from_args(manifest_path=writer.manifests[0].path, partition_spec_id=0))
+    assert values_of(copied.data_file.partition) == entry.partition
+    assert (copied.data_file.value_counts or {}, copied.data_file.lower_bounds or {}) == (counts or {}, bounds or {})
+    assert (copied.data_file.record_count, copied.data_file.split_offsets) == (3, [4])
