@@ -199,6 +199,9 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     with translated_errors(table):
         recorded = nearest_recorded(connection, table, versions.lineage)
         try:
+            if recorded is not None and versions.before.current_snapshot_id is None:
+                # An engine had removed the branch main, so the catalog has no files, whatever was recorded before that.
+                recorded = replace(recorded, is_latest=False)
             # Without a known ancestor, because an engine expired it, files are compared with the published ones.
             base_id = versions.before.current_snapshot_id if recorded is None else recorded.snapshot_id
             if table.is_stored_as_iceberg:

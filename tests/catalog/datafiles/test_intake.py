@@ -357,6 +357,25 @@ def test_a_roll_back_by_an_engine_brings_back_files_and_partitions(
     assert contents(catalog, TABLE)[1] == sorted([3, *range(10)])
 
 
+def test_rows_are_back_when_an_engine_sets_the_branch_main_again(
+    catalog: Catalog, catalog_url: str, ranges: str
+) -> None:
+    """Engines that replace a table remove the branch first."""
+    before, ids = read_contents(catalog, TABLE), list[int]()
+
+    def remove(table: IcebergTable) -> None:
+        ids.extend(snapshot.snapshot_id for snapshot in table.snapshots())
+        table.manage_snapshots().remove_branch("main").commit()
+
+    engine(catalog_url, remove)
+    assert not any(read_contents(catalog, TABLE).values())
+    engine(catalog_url, lambda table: table.manage_snapshots().create_branch(ids[-1], "main").commit())
+    assert read_contents(catalog, TABLE) == before
+    append(catalog_url, [5])
+    assert read_contents(catalog, TABLE)[1] == sorted([5, *before[1]])
+    assert rows(catalog_url) == sorted([5, *range(40)])
+
+
 @pytest.mark.first_case
 @pytest.mark.parametrize("point", [Point.CHANGED, Point.COMMITTED])
 def test_a_killed_intake_is_repeated(catalog: Catalog, catalog_url: str, ranges: str, point: Point) -> None:
