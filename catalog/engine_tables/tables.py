@@ -22,6 +22,7 @@ from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
 from catalog.engine_tables.places import check_manifest_lists, check_places, folders_of, writing_folders_of
+from catalog.engine_tables.successors import require_successor
 from catalog.errors import (
     CatalogError,
     CommitOutcomeUnknownError,
@@ -214,7 +215,9 @@ class EngineTables(EngineEntries):
         """
         document = self._written_document(location)
         before = self.load(identifier)
-        _require_same_table(identifier, before.document, document, folder)
+        if before.location != expected:
+            raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
+        require_successor(identifier, before, document, folder)
         with self._storage.write() as connection:
             self._claim_folders(connection, identifier, before, document, location)
             names = identifier.namespace.stored, identifier.name
@@ -456,25 +459,6 @@ class EngineTables(EngineEntries):
         except CatalogError as error:
             # The commit has succeeded, which its client must learn.
             log.warning("obsolete metadata files of table %s stay: %s", change.identifier, error)
-
-
-def _require_same_table(identifier: Identifier, before: Json, after: Json, folder: str | None) -> None:
-    """Refuse metadata of another table as those of a table.
-
-    Args:
-        folder: The location that the client names for the table; None for the one that it has.
-    """
-    known, given = before.get("table-uuid"), after.get("table-uuid")
-    if known is not None and str(known).lower() != str(given).lower():
-        raise InvalidRequestError(
-            f"table {identifier} has the uuid {known}, and the metadata that of another table: {given}; commit the "
-            "table's own metadata"
-        )
-    if comparable(after["location"]) not in {comparable(before["location"]), comparable(folder or before["location"])}:
-        raise InvalidRequestError(
-            f"table {identifier} is in {before['location']}, and the metadata are those of a table in "
-            f"{after['location']}; to move the table, name that location in its entry, too"
-        )
 
 
 def _folder_name(identifier: Identifier) -> str:

@@ -121,6 +121,33 @@ def test_an_entry_that_was_read_before_a_commit_does_not_undo_it(entries: Entrie
     assert entries.table(EVENTS) == moved
 
 
+def test_metadata_that_lack_the_current_snapshot_undo_no_commit(entries: Entries) -> None:
+    tables, identifier = entries.catalog.iceberg, identifier_of(TableName("demo", "made"))
+    loaded = tables.create(identifier, NewTable(SCHEMA))
+    written = [str(loaded.location)]
+    for number in (1, 2, 3):
+        manifests = Path(loaded.document["location"], f"metadata/{number}.avro")
+        manifests.touch()
+        update = snapshot(loaded.document, number, manifest_list=str(manifests))
+        [loaded] = tables.commit([Commit(identifier, [], [update, to_ref(number)])])
+        written.append(str(loaded.location))
+    stale, current = written[2:]
+    document = read_document(stale)
+    # Of another client, which has loaded the table before the last commit.
+    [*before, last] = document["snapshots"]
+    other = {**last, "snapshot-id": 4, "sequence-number": 3, "parent-snapshot-id": last["snapshot-id"]}
+    refs = {"main": {"snapshot-id": 4, "type": "branch"}}
+    document |= {"snapshots": [*before, last, other], "current-snapshot-id": 4, "refs": refs, "last-sequence-number": 3}
+    on_stale = current.rpartition("/")[0] + "/00009-stale.metadata.json"
+    Path(on_stale).write_text(json.dumps(document))
+    made = entries.table(TableName("demo", "made"))
+    for metadata in (*written[:3], on_stale):
+        named = {**made.parameters, "metadata_location": metadata, "previous_metadata_location": current}
+        with pytest.raises(InvalidRequestError, match="would undo commits"):
+            entries.alter_table(made.name, replace(made, parameters=named))
+    assert entries.table(made.name) == made
+
+
 def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str]) -> None:
     created = entries.create_table(entry(metadata[0]))
     new = TableName("default", "renamed")
