@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import subprocess
@@ -71,6 +72,8 @@ Tests marked `smoke` run on both.
 
 
 def pytest_unconfigure() -> None:
+    # py4j closes its connections when the interpreter ends, and would log that to streams that are closed already.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     shutil.rmtree(AIRFLOW["AIRFLOW_HOME"], ignore_errors=True)
 
 
