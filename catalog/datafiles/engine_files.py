@@ -20,7 +20,7 @@ from catalog.errors import MissingFileError, UnusableFileError
 from catalog.files.credentials import without_credentials
 from catalog.files.failures import storage_errors
 from catalog.files.filesystem import FileInfo, in_parallel
-from catalog.files.locations import comparable, is_literally_within, is_local, is_within, reach_key
+from catalog.files.locations import OwnFiles, comparable, is_literally_within, is_local
 from catalog.iceberg.differences import Difference, LiveFile
 from catalog.iceberg.footers.columns import FileColumn, has_ids
 from catalog.iceberg.footers.parquet import file_columns
@@ -49,8 +49,9 @@ def usable_files(table: Table, commits: Difference) -> list[LiveFile]:
     """
     if not commits.added:
         return []
+    own = OwnFiles([table.location])
     for file in commits.added:
-        _check_entry(table, file)
+        _check_entry(table, file, own)
     footers, names = FooterParser(), _Names.of(table, commits)
 
     @cache
@@ -76,13 +77,17 @@ def usable_files(table: Table, commits: Difference) -> list[LiveFile]:
     return list(map(usable, commits.added) if is_local(table.location) else in_parallel(usable, commits.added))
 
 
-def _check_entry(table: Table, file: LiveFile) -> None:
+def _check_entry(table: Table, file: LiveFile, own: OwnFiles) -> None:
     """Check what the manifest says about a file.
 
     Raises:
         FilesError: Calve cannot read the file.
     """
     shown = without_credentials(file.path)
+    if "\0" in file.path or file.size_bytes < 0:
+        raise FilesError(
+            f"the data file {shown!r} of {file.size_bytes} bytes has a path or a size that no file can have"
+        )
     if file.format != "PARQUET":
         raise FilesError(f"the data file {shown} is in the format {file.format}, not Parquet")
     if not is_literally_within(file.path, table.location):
@@ -93,7 +98,7 @@ def _check_entry(table: Table, file: LiveFile) -> None:
                 f"the path of the data file {file.path} does not start with {table.location}, as others do"
             )
         raise FilesError(f"the data file {shown} is outside the table's folder, {table.location}")
-    if not is_within(reach_key(file.path), reach_key(table.location)):
+    if file.path not in own:
         raise FilesError(f"the data file {shown} is outside the table's folder, {table.location}: a link leads there")
     for column in table.in_files.columns:
         value_type = parse_column_type(column.type)

@@ -311,10 +311,44 @@ def reach_key(location: str) -> str:
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
-def reached_inside(paths: Iterable[str], folder: str) -> list[str]:
-    """Return the paths of files in a folder, without repetitions, however they are read, and wherever links lead."""
-    root = reach_key(folder)
-    return [path for path in dict.fromkeys(paths) if has_plain_names(path) and is_within(reach_key(path), root)]
+class OwnFiles:
+    """A test whether files are in some folders, in each way that readers take their paths, and wherever links lead.
+
+    Unlike `reach_key`, it decides what may be read or deleted. It resolves each folder once, so a test serves one step,
+    and not the life of a process.
+    """
+
+    def __init__(self, folders: Iterable[str]) -> None:
+        """Resolve the folders."""
+        self._resolved: dict[str, str] = {}
+        # A path is in a folder as both are written, and also as both are decoded.
+        keys = [*map(self._keys, folders)]
+        self._roots = [[literal for literal, _ in keys], [plain for _, plain in keys]]
+
+    def __contains__(self, path: str) -> bool:
+        """Return whether a file is in one of the folders."""
+        return has_plain_names(path) and all(
+            any(is_within(key, root) for root in roots)
+            for key, roots in zip(self._keys(path), self._roots, strict=True)
+        )
+
+    def among(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths of files in the folders, without repetitions."""
+        return [path for path in dict.fromkeys(paths) if path in self]
+
+    def _keys(self, path: str) -> tuple[str, str]:
+        literal, *others = map(self._key, readings(path))
+        return literal, others[0] if others else literal
+
+    def _key(self, path: str) -> str:
+        if not is_local(path):
+            # Options, also in the middle, may lead to another server.
+            return "" if "?" in path else strict_key(path).decode(errors="surrogateescape").rstrip("/")
+        folder, _, name = comparable(path).rpartition("/")
+        if (resolved := self._resolved.get(folder)) is None:
+            resolved = self._resolved[folder] = _real_path(folder).rstrip("/") if folder else ""
+        path = f"{resolved}/{name}"
+        return os.path.realpath(path) if os.path.islink(path) else path
 
 
 @lru_cache(maxsize=1_024)

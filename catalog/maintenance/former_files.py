@@ -7,7 +7,7 @@ and a missing file is no error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,7 +16,7 @@ from sqlalchemy import Row, func, select, tuple_
 from catalog.datafiles.history import forget_files, former_files
 from catalog.errors import CatalogError, UnreadableMetadataError
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.files.locations import complete_path
+from catalog.files.locations import OwnFiles, complete_path
 from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
@@ -95,7 +95,13 @@ class _Deletion:
 
     def run(self, rows: Sequence[_Row]) -> None:
         unneeded = self._unreached({self._path(row): row.size_bytes for row in rows if not row.is_live})
-        outcomes = dict(zip(unneeded, in_parallel(_delete_file, unneeded), strict=True))
+        own = self._own_files(unneeded)
+        outcomes: dict[str, str | None] = {
+            path: f"{path}: a link leads out of the table's folder; remove the link"
+            for path in unneeded
+            if path not in own
+        }
+        outcomes |= zip(own, in_parallel(_delete_file, own), strict=True)
         reached(Point.FILES_DELETED)
         problems = [problem for problem in outcomes.values() if problem is not None]
         self._failure_count += len(problems)
@@ -112,6 +118,10 @@ class _Deletion:
             yield self._blocked
         if self._failure_count:
             yield f"{self._failure_count:,} replaced file(s) could not be deleted: {'; '.join(self._failures)}"
+
+    def _own_files(self, paths: Iterable[str]) -> list[str]:
+        """Return the files in the table's folder; all those of a table that was dropped."""
+        return OwnFiles([self._location]).among(paths) if self._location else [*paths]
 
     def _path(self, row: _Row) -> str:
         return complete_path(self._location, row.path)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 
 from catalog.errors import FilesNeededError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
-from catalog.files.locations import comparable, overlap, reach_key, reached_inside
+from catalog.files.locations import OwnFiles, comparable, overlap, reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import all_pointers, require_metadata
 from catalog.migration.source_entries import PREPARE
@@ -89,7 +89,7 @@ def delete_superseded(storage: Storage, table: Table, before: str) -> int:
     except UnreadableFileError as error:
         log.warning("Files of expired snapshots of %s stay: %s: %s", table.full_name, error.path, error.reason)
         return 0
-    own = [reached_inside(paths, table.location) for paths in steps]
+    own = [OwnFiles([table.location]).among(paths) for paths in steps]
     needed = Reachability(storage).reached(path for paths in own for path in paths)
     count = 0
     for paths in own:
@@ -113,7 +113,7 @@ def delete_unreached(storage: Storage, table: Table, before_ms: int) -> list[str
     visible = [path for path in files if not any(map(is_hidden, path.removeprefix(f"{HIDDEN}/").split("/")))]
     # The pointers are read after the files were listed, so files committed meanwhile are reached.
     written = (f"{table.location}/{path}" for path in visible if not _OF_ATTEMPT.search(path))
-    paths = reached_inside(written, table.location)
+    paths = OwnFiles([table.location]).among(written)
     needed = Reachability(storage).reached(paths)
     unneeded = [path for path in paths if path not in needed]
     _delete(unneeded)
@@ -144,7 +144,7 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
         unknown = _unknown(connection, table, files)
         if not unknown or obstacle(connection, table) is not None:
             return []
-    paths = reached_inside((f"{table.location}/{path}" for path in unknown), table.location)
+    paths = OwnFiles([table.location]).among(f"{table.location}/{path}" for path in unknown)
     unneeded = _without_reached(storage, table, paths)
     if not is_dry_run:
         _delete(unneeded)

@@ -22,7 +22,7 @@ from catalog.datafiles.intake import catch_up, lock_current
 from catalog.datafiles.publishing import expire, find_expired, translated_errors
 from catalog.errors import UnsupportedCommitError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
-from catalog.files.locations import is_within, reach_key
+from catalog.files.locations import OwnFiles, reach_key
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers
 from catalog.maintenance.reports import TableVacuum, Tally, of_former_files
@@ -106,7 +106,8 @@ def _queue_others_files(
     }
     found = expired_files(table.published_location, expired, sizes, lambda path: storage.identity in basename(path))
     start = len(table.location) + 1
-    inside = ((path[start:], size) for path, size in found if _is_inside(path, table.location))
+    own = OwnFiles([table.location])
+    inside = ((path[start:], size) for path, size in found if path.startswith(f"{table.location}/") and path in own)
     # Files of attempts have rows of their own, or belong to a load that is quarantined or not published yet.
     others = ((path, size) for path, size in inside if not _is_of_attempt(storage, path))
     with translated_errors(table):
@@ -120,11 +121,6 @@ def _queue_others_files(
                 else:
                     add_former_files(connection, table, unknown, cutoff_ms)
             reached(Point.PARTLY_COMMITTED)
-
-
-def _is_inside(path: str, location: str) -> bool:
-    """Return whether a file is in a table's folder, however its path is read, and wherever links lead."""
-    return path.startswith(f"{location}/") and is_within(reach_key(path), reach_key(location))
 
 
 def _is_of_attempt(storage: Storage, path: str) -> bool:

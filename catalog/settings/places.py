@@ -19,14 +19,13 @@ from urllib.parse import unquote, urlsplit
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError, SourceFileError
 from catalog.files.credentials import has_credentials, without_credentials
 from catalog.files.locations import (
+    OwnFiles,
     has_options,
     has_plain_names,
     is_local,
     is_plainly_within,
-    is_within,
     location_key,
     problem_of_uri,
-    reach_key,
     strict_key,
 )
 from catalog.settings.environment import default_warehouse, tables_path
@@ -120,10 +119,8 @@ def require_files(paths: Iterable[str], folders: Collection[str], field: str = "
     """
     if allows_everything():
         return
-    own = [reach_key(folder) for folder in folders]
-    outside = [
-        path for path in paths if not (has_plain_names(path) and any(is_within(reach_key(path), root) for root in own))
-    ]
+    own = OwnFiles(folders)
+    outside = [path for path in paths if path not in own]
     for _, error in _find_outside(outside, field):
         raise error
 

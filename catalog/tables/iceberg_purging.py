@@ -12,7 +12,7 @@ from functools import partial
 
 from catalog.errors import CatalogError, FilesNotDeletedError
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.files.locations import comparable, is_local, is_within, reached_inside
+from catalog.files.locations import OwnFiles, comparable, is_local, is_within
 from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -58,7 +58,7 @@ def _purge(storage: Storage, root: str, location: str) -> PurgedFiles:
     reachability = Reachability(storage)
     for batch in batched(_named(location)):
         paths = list(dict.fromkeys(batch))
-        own = {path: None for path in reached_inside(paths, root) if is_within(comparable(path), inside)}
+        own = {path: None for path in OwnFiles([root]).among(paths) if is_within(comparable(path), inside)}
         others = [path for path in paths if path not in own]
         reached = reachability.reached(own)
         unreached = [path for path in own if path not in reached]

@@ -146,10 +146,18 @@ def _commit(value: object, identifier: Identifier) -> Commit:
 
 
 def _require_role(asking: Asking, changes: Sequence[Commit]) -> None:
-    """Refuse to create tables for clients that may only write."""
+    """Refuse to create and to move tables for clients that may only write."""
     for change in changes:
         if is_create(change.requirements):
             asking.client.require(Role.OWNER, f"create table {change.identifier}")
+        elif _moves(asking, change):
+            asking.client.require(Role.OWNER, f"move table {change.identifier} to another folder")
+
+
+def _moves(asking: Asking, change: Commit) -> bool:
+    """Return whether a commit gives a table another location; engines that replace a table name the one that it has."""
+    places = {update.get("location") for update in change.updates if update.get("action") == "set-location"}
+    return bool(places) and places != {asking.catalog.iceberg.load(change.identifier).document["location"]}
 
 
 def _table(loaded: Loaded, snapshots: str = _ALL) -> Answer:

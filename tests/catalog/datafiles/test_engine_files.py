@@ -244,17 +244,41 @@ def test_a_file_whose_path_may_lead_out_of_the_folder_is_refused(hashed: Catalog
     refuse(hashed, re.escape(f"{location}/{way}added.parquet is outside the table's folder"))
 
 
-def test_a_file_in_a_linked_folder_is_refused_and_stays(hashed: Catalog, catalog_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "size"), [("a\0b", 1), ("a", -1)])
+def test_a_file_with_a_path_or_size_that_no_file_can_have_is_refused(
+    hashed: Catalog, catalog_url: str, name: str, size: int
+) -> None:
+    commit_file(catalog_url, f"{hashed.get_table(TABLE).location}/data/{name}", size)
+    refuse(hashed, "a path or a size that no file can have")
+
+
+def test_vacuum_deletes_no_former_file_behind_a_link(hashed: Catalog, catalog_url: str, tmp_path: Path) -> None:
+    path = write(hashed, "data/sub/added.parquet", a=1, c=2)
+    commit_file(catalog_url, path, path.stat().st_size)
+    assert [file.row_count for file in hashed.scan_files(TABLE).files] == [1]
+    engine(catalog_url, lambda table: table.delete())
+    assert not hashed.scan_files(TABLE).files
+    path.parent.rename(tmp_path / "outside")
+    path.parent.symlink_to(tmp_path / "outside")
+    [problem] = hashed.vacuum(grace=timedelta(0)).problems
+    assert "sub/added.parquet: a link leads out of the table's folder" in problem
+    assert (tmp_path / "outside" / "added.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["link", "l%61nk"])
+def test_a_file_in_a_linked_folder_is_refused_and_stays(
+    hashed: Catalog, catalog_url: str, tmp_path: Path, name: str
+) -> None:
     load(hashed, "own", TABLE, [1])
     data, outside = Path(hashed.get_table(TABLE).location, "data"), tmp_path / "outside"
     data.mkdir()
     outside.mkdir()
-    (data / "link").symlink_to(outside)
-    path = write(hashed, "data/link/added.parquet", a=1, c=2)
+    (data / name).symlink_to(outside)
+    path = write(hashed, f"data/{name}/added.parquet", a=1, c=2)
     before = published_snapshots(hashed.get_table(TABLE)).current_id
     assert before is not None
     commit_file(catalog_url, path, path.stat().st_size)
-    refuse(hashed, "link/added.parquet is outside the table's folder, .*: a link leads there")
+    refuse(hashed, "added.parquet is outside the table's folder, .*: a link leads there")
     hashed.roll_backs.to_snapshot(TABLE, before)
     hashed.vacuum(grace=timedelta(0))
     assert (outside / "added.parquet").exists()

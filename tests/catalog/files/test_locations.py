@@ -14,6 +14,7 @@ from catalog import Catalog, Column, NewPartition, Table
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError, LocationNotEmptyError
 from catalog.files.filesystem import Folder
 from catalog.files.locations import (
+    OwnFiles,
     end_of_keys_inside,
     folder_keys,
     keys_above,
@@ -419,3 +420,48 @@ def age(catalog: Catalog) -> None:
 def test_a_location_that_is_too_long_for_the_index_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     with pytest.raises(InvalidTableError, match="2,000 bytes"):
         create(catalog, "demo.t", tmp_path / ("x" * 300) / ("y" * 3000))
+
+
+def test_own_files_are_inside_as_they_are_written_and_decoded_and_wherever_links_lead(tmp_path: Path) -> None:
+    table, foreign = tmp_path / "table", tmp_path / "foreign"
+    for folder in (table / "data", foreign):
+        folder.mkdir(parents=True)
+    own = OwnFiles([str(table)])
+    inside = [f"{table}/data/a.parquet", f"file://{table}/data/day=2024%2D01/a.parquet", f"{table}/data/a%2Fb.parquet"]
+    assert own.among([*inside, inside[0]]) == inside
+    for name in ("link", "l%61nk"):
+        (table / name).symlink_to(foreign)
+    (table / "data" / "b.parquet").symlink_to(foreign / "b.parquet")
+    outside = [
+        f"{table}/link/a",
+        f"{table}/l%61nk/a",
+        f"{table}/data/b.parquet",
+        f"{table}/../foreign/a",
+        f"{foreign}/a",
+    ]
+    assert own.among(outside) == []
+    (table / "data").rename(table / "former")
+    (table / "data").symlink_to(foreign)
+    assert OwnFiles([str(table)]).among(inside) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "hdfs://other:8020/lake/t/a",
+        "viewfs://ours:8020/lake/t/a",
+        "s3://lake/t/a",
+        "hdfs://ours:8020/lake/t2/a",
+        "hdfs://ours:8020/lake/t?endpoint_override=other:80/a",
+    ],
+)
+def test_files_of_other_clusters_are_nobodys_own(path: str) -> None:
+    own = OwnFiles(["hdfs://ours:8020/lake/t"])
+    assert "hdfs://ours:8020/lake/t/a" in own
+    assert "hdfs://ours/lake/t/data/b" in own
+    assert path not in own
+
+
+def test_an_address_with_options_is_no_own_file_of_a_bucket() -> None:
+    own = OwnFiles(["s3://lake/t"])
+    assert own.among(["s3a://lake/t/a", "s3://lake/t?endpoint_override=host:80&scheme=http/a"]) == ["s3a://lake/t/a"]

@@ -49,6 +49,14 @@ def test_roles(guarded: str, catalog: Catalog) -> None:
     assert clients["writer"].post("/namespaces/demo/tables/t", json=change).status_code == 200
     assert clients["writer"].post("/namespaces/demo/tables/new", json=creation).status_code == 403
     assert clients["writer"].delete("/namespaces/demo/tables/t").status_code == 403
+    location = clients["reader"].get("/namespaces/demo/tables/t").json()["metadata"]["location"]
+    for place, name, status in (
+        (location, "writer", 200),
+        (f"{location}-moved", "writer", 403),
+        (f"{location}-moved", "owner", 200),
+    ):
+        moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
+        assert clients[name].post("/namespaces/demo/tables/t", json=moved).status_code == status
     for client in clients.values():
         client.close()
 
