@@ -119,6 +119,28 @@ def catch_up(storage: Storage, definitions: Definitions, table: Table, *, lock_m
         reached(Point.COMMITTED)
 
 
+class _NotMeantError(Exception):
+    """Ends a transaction that is only a trial."""
+
+
+def find_refusal(storage: Storage, definitions: Definitions, table: Table) -> UnsupportedCommitError | None:
+    """Return why Calve cannot take in what other engines have committed; None if it can. Nothing is changed.
+
+    Raises:
+        CatalogError: See `lock_current`.
+    """
+    if table.live_location == table.published_location:
+        return None
+    try:
+        with storage.write() as connection:
+            lock_current(connection, definitions, table)
+            raise _NotMeantError
+    except _NotMeantError:
+        return None
+    except UnsupportedCommitError as error:
+        return error
+
+
 def lock_to_roll_back(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
     """Lock a table as `lock_current`; one that Calve cannot follow keeps the files that it had.
 

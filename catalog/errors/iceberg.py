@@ -263,6 +263,7 @@ class UnsupportedCommitError(ConflictError):
         table: The table, `database.name`.
         finding: The change.
         snapshot_id: The current snapshot; None without one.
+        remedy: What to do.
         can_be_rolled_back: Calve can follow the table again after a roll-back to an earlier snapshot.
     """
 
@@ -272,7 +273,7 @@ class UnsupportedCommitError(ConflictError):
         self, table: str, finding: str, snapshot_id: int | None, remedy: str, *, can_be_rolled_back: bool = False
     ) -> None:
         """Build the message from what was found and what to do."""
-        self.table, self.finding, self.snapshot_id = table, finding, snapshot_id
+        self.table, self.finding, self.snapshot_id, self.remedy = table, finding, snapshot_id, remedy
         self.can_be_rolled_back = can_be_rolled_back
         snapshot = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
         super().__init__(

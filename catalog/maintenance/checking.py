@@ -4,6 +4,7 @@
 | --- | --- |
 | UNREADABLE_METADATA | Iceberg's metadata files, manifest lists and manifests of all snapshots are read |
 | WRONG_SUMMARIES | the current manifest list is compared with the entries of its manifests |
+| COMMIT_NOT_FOLLOWED | what other engines have committed is taken in, in a transaction that is undone |
 | MISSING_FILES, CHANGED_FILES, DOUBLED_FILES, UNKNOWN_FILES | the folders of Iceberg's files are listed |
 | MISSING_FILE_ROWS, EXTRA_FILE_ROWS, DOUBLED_FILE_ROWS, WRONG_FILE_ROWS | file rows are compared with the snapshot |
 | MISSING_PARTITIONS, MISKEYED_PARTITIONS, STALE_COUNTS | partitions are compared with the file rows |
@@ -29,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from catalog.datafiles.intake import find_refusal
 from catalog.errors import CatalogError, ConflictError, TableNotFoundError
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers, require_metadata
 from catalog.indexes.definitions import list_indexes
@@ -137,6 +139,8 @@ class CatalogCheck:
             remedy = f"Register {table.published_location} again by the engine, or DROP TABLE {table.full_name}"
             yield from found(FindingKind.UNREADABLE_METADATA, table, [place], remedy)
             return
+        if table.is_published and (refusal := find_refusal(self._storage, self._definitions, table)) is not None:
+            yield from found(FindingKind.COMMIT_NOT_FOLLOWED, table, [refusal.finding], refusal.remedy)
         if table.is_iceberg and table.metadata_location is None:
             try:
                 require_metadata(table)

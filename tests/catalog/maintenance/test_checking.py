@@ -20,6 +20,7 @@ from catalog.settings.learning_rules import LearningRule
 from catalog.settings.own_rules import freshness_rules
 from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, QualityCheckRow, TableRow
 from tests.support.damage import scheme
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.written_files import Load, hashed_table
 
 TABLE = "demo.t"
@@ -138,6 +139,23 @@ def test_lost_and_orphan_files_of_a_table_with_a_scheme_are_found(catalog: Catal
     files[0].unlink()
     lost = found(catalog.maintenance.check(table.full_name))[FindingKind.MISSING_FILES]
     assert lost.where == (str(files[0].relative_to(table.location)),)
+
+
+def test_a_commit_that_calve_cannot_follow_is_found(catalog: Catalog, catalog_url: str) -> None:
+    catalog.create_database("demo", if_not_exists=True)
+    catalog.create_table("demo.odd", columns=[("v", "int")], partition_keys=[("k", "int")], format="iceberg")
+    before = catalog.get_table("demo.odd").published_location
+    with sql_catalog(catalog_url) as iceberg, iceberg.load_table("demo.odd").update_schema() as update:
+        update.rename_column("k", "kk")
+    report = catalog.maintenance.check()
+    finding = found(report)[FindingKind.COMMIT_NOT_FOLLOWED]
+    assert (finding.table, finding.where) == ("demo.odd", ("its partition key k has changed",))
+    assert "Undo the change by its engine" in finding.remedy
+    assert report.has_damage
+    assert catalog.get_table("demo.odd").published_location == before
+    with sql_catalog(catalog_url) as iceberg, iceberg.load_table("demo.odd").update_schema() as update:
+        update.rename_column("kk", "k")
+    assert FindingKind.COMMIT_NOT_FOLLOWED not in found(catalog.maintenance.check())
 
 
 def test_abandoned_operation_is_found(catalog: Catalog) -> None:
