@@ -96,12 +96,9 @@ class _Deletion:
     def run(self, rows: Sequence[_Row]) -> None:
         unneeded = self._unreached({self._path(row): row.size_bytes for row in rows if not row.is_live})
         own = self._own_files(unneeded)
-        outcomes: dict[str, str | None] = {
-            path: f"{path}: a link leads out of the table's folder; remove the link"
-            for path in unneeded
-            if path not in own
-        }
-        outcomes |= zip(own, in_parallel(_delete_file, own), strict=True)
+        outcomes = dict(zip(own, in_parallel(_delete_file, own), strict=True))
+        for path in unneeded:
+            outcomes.setdefault(path, f"{path}: a link leads out of the table's folder; remove the link")
         reached(Point.FILES_DELETED)
         problems = [problem for problem in outcomes.values() if problem is not None]
         self._failure_count += len(problems)
