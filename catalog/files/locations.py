@@ -328,7 +328,7 @@ class OwnFiles:
     def __contains__(self, path: str) -> bool:
         """Return whether a file is in one of the folders."""
         return has_plain_names(path) and all(
-            any(is_within(key, root) for root in roots)
+            any(_is_plainly_inside(key, root) for root in roots)
             for key, roots in zip(self._keys(path), self._roots, strict=True)
         )
 
@@ -342,13 +342,17 @@ class OwnFiles:
 
     def _key(self, path: str) -> str:
         if not is_local(path):
-            # Options, also in the middle, may lead to another server.
-            return "" if "?" in path else strict_key(path).decode(errors="surrogateescape").rstrip("/")
+            return strict_key(path).decode(errors="surrogateescape").rstrip("/")
         folder, _, name = comparable(path).rpartition("/")
         if (resolved := self._resolved.get(folder)) is None:
             resolved = self._resolved[folder] = _real_path(folder).rstrip("/") if folder else ""
         path = f"{resolved}/{name}"
         return os.path.realpath(path) if os.path.islink(path) else path
+
+
+def _is_plainly_inside(key: str, root: str) -> bool:
+    """Return whether a file is in a folder, without options behind it, which may lead to another server."""
+    return is_within(key, root) and (key.startswith("/") or "?" not in key[len(root) :])
 
 
 @lru_cache(maxsize=1_024)

@@ -464,4 +464,9 @@ def test_files_of_other_clusters_are_nobodys_own(path: str) -> None:
 
 def test_an_address_with_options_is_no_own_file_of_a_bucket() -> None:
     own = OwnFiles(["s3://lake/t"])
-    assert own.among(["s3a://lake/t/a", "s3://lake/t?endpoint_override=host:80&scheme=http/a"]) == ["s3a://lake/t/a"]
+    options = "?endpoint_override=host:80&scheme=http/a"
+    assert own.among(["s3a://lake/t/a", f"s3://lake/t{options}", f"s3://lake/t/b{options}"]) == ["s3a://lake/t/a"]
+    odd = OwnFiles(["s3://lake/t?"])
+    assert odd.among(["s3://lake/t?/a", "s3://lake/t/a", "/etc/passwd", f"s3://lake/t?/b{options}"]) == [
+        "s3://lake/t?/a"
+    ]
