@@ -158,8 +158,8 @@ def _leave_first_cases(items: list[pytest.Item]) -> None:
     seen: set[str] = set()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        is_slow = item.get_closest_marker("first_case") or not {"spark", "catalog_url"}.isdisjoint(fixtures)
-        if not is_slow or item.get_closest_marker("long"):
+        has_one = item.get_closest_marker("first_case") or not {"spark", "catalog_url"}.isdisjoint(fixtures)
+        if not has_one or item.get_closest_marker("long"):
             continue
         function = item.nodeid.partition("[")[0]
         if function in seen:

@@ -119,10 +119,6 @@ def catch_up(storage: Storage, definitions: Definitions, table: Table, *, lock_m
         reached(Point.COMMITTED)
 
 
-class _NotMeantError(Exception):
-    """Ends a transaction that is only a trial."""
-
-
 def find_refusal(storage: Storage, definitions: Definitions, table: Table) -> UnsupportedCommitError | None:
     """Return why Calve cannot take in what other engines have committed; None if it can. Nothing is changed.
 
@@ -131,14 +127,15 @@ def find_refusal(storage: Storage, definitions: Definitions, table: Table) -> Un
     """
     if table.live_location == table.published_location:
         return None
-    try:
-        with storage.write() as connection:
+    with storage.write() as connection:
+        trial = connection.begin_nested()
+        try:
             lock_current(connection, definitions, table)
-            raise _NotMeantError
-    except _NotMeantError:
-        return None
-    except UnsupportedCommitError as error:
-        return error
+        except UnsupportedCommitError as error:
+            return error
+        finally:
+            trial.rollback()
+    return None
 
 
 def lock_to_roll_back(connection: Connection, definitions: Definitions, name: str | Table) -> Table:

@@ -22,7 +22,7 @@ def require_successor(identifier: Identifier, before: Loaded, after: Json, folde
     _require_same_table(identifier, before.document, after, folder)
     known, given = (document.get("last-sequence-number", 0) for document in (before.document, after))
     current = before.document.get("current-snapshot-id")
-    is_known = current in (None, -1, *(snapshot["snapshot-id"] for snapshot in after.get("snapshots") or ()))
+    is_known = current in (None, *(snapshot["snapshot-id"] for snapshot in after.get("snapshots") or ()))
     # A commit may also expire the snapshot that it replaces.
     is_logged = before.location in [entry["metadata-file"] for entry in after.get("metadata-log") or ()]
     if given < known or not (is_known or is_logged):

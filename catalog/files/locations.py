@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from catalog.files.credentials import CLUSTER_SCHEMES, HARMLESS_OPTIONS, decoded
@@ -306,9 +306,7 @@ def reach_key(location: str) -> str:
     location = comparable(decoded(location))
     if remote := _REMOTE.fullmatch(location):
         return f"{_root(remote[1], remote[2])}{posixpath.normpath(f'/{remote[3]}').lstrip('/')}".rstrip("/")
-    folder, _, name = re.sub("^//", "/", location).rpartition("/")
-    path = f"{_real_folder(folder)}/{name}"
-    return os.path.realpath(path) if os.path.islink(path) else path
+    return _without_links(location, _kept_folder)
 
 
 class OwnFiles:
@@ -320,7 +318,7 @@ class OwnFiles:
 
     def __init__(self, folders: Iterable[str]) -> None:
         """Resolve the folders."""
-        self._resolved: dict[str, str] = {}
+        self._real_folder = cache(_real_folder)
         # A path is in a folder as both are written, and also as both are decoded.
         keys = [*map(self._keys, folders)]
         self._roots = [[literal for literal, _ in keys], [plain for _, plain in keys]]
@@ -343,11 +341,7 @@ class OwnFiles:
     def _key(self, path: str) -> str:
         if not is_local(path):
             return strict_key(path).decode(errors="surrogateescape").rstrip("/")
-        folder, _, name = comparable(path).rpartition("/")
-        if (resolved := self._resolved.get(folder)) is None:
-            resolved = self._resolved[folder] = _real_path(folder).rstrip("/") if folder else ""
-        path = f"{resolved}/{name}"
-        return os.path.realpath(path) if os.path.islink(path) else path
+        return _without_links(comparable(path), self._real_folder)
 
 
 def _is_plainly_inside(key: str, root: str) -> bool:
@@ -355,9 +349,18 @@ def _is_plainly_inside(key: str, root: str) -> bool:
     return is_within(key, root) and (key.startswith("/") or "?" not in key[len(root) :])
 
 
-@lru_cache(maxsize=1_024)
+def _without_links(path: str, real_folder: Callable[[str], str]) -> str:
+    """Return a local path with links resolved; that of its folder is `real_folder`'s answer."""
+    folder, _, name = re.sub("^//", "/", path).rpartition("/")
+    path = f"{real_folder(folder)}/{name}"
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
 def _real_folder(folder: str) -> str:
     return _real_path(folder).rstrip("/") if folder else ""
+
+
+_kept_folder = lru_cache(maxsize=1_024)(_real_folder)
 
 
 def folders_above(key: str) -> Iterator[str]:

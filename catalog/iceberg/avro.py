@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from pyiceberg.avro.decoder import BinaryDecoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import DecimalReader, DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
@@ -41,7 +41,7 @@ def reader_of(written: Schema | StructType, read: Schema | StructType | None = N
     Args:
         read: The fields to read, with their types; None for all.
     """
-    return _resolved(written, read or written, _Resolver({}, {}))
+    return _resolved(written, written if read is None else read, _Resolver({}, {}))
 
 
 def manifest_entries(io: FileIO, manifest: ManifestFile, *, with_deleted: bool = False) -> list[ManifestEntry]:
@@ -70,7 +70,11 @@ def _resolved(written: Schema | StructType, read: Schema | StructType, resolver:
 
 class _Manifest(AvroFile[ManifestEntry]):
     def __enter__(self) -> _Manifest:
-        super().__enter__()
+        # Instead of PyIceberg's, which takes as long to create a reader as to read a short manifest with it.
+        with self.input_file.open() as opened:
+            self.decoder = new_decoder(opened.read())
+        self.header = self._read_header()
+        self.schema = self.header.get_schema()
         enums: dict[int, Callable[..., Enum]] = {0: ManifestEntryStatus, _FORMAT: FileFormat, _CONTENT: DataFileContent}
         assert self.read_schema is not None
         self.reader = _resolved(self.schema, self.read_schema, _Resolver({-1: ManifestEntry, 2: DataFile}, enums))

@@ -89,10 +89,11 @@ def delete_superseded(storage: Storage, table: Table, before: str) -> int:
     except UnreadableFileError as error:
         log.warning("Files of expired snapshots of %s stay: %s: %s", table.full_name, error.path, error.reason)
         return 0
-    own = [OwnFiles([table.location]).among(paths) for paths in steps]
-    needed = Reachability(storage).reached(path for paths in own for path in paths)
+    own = OwnFiles([table.location])
+    files = [own.among(paths) for paths in steps]
+    needed = Reachability(storage).reached(path for paths in files for path in paths)
     count = 0
-    for paths in own:
+    for paths in files:
         count += _delete([path for path in paths if path not in needed])
         reached(Point.FILES_DELETED)
     return count

@@ -22,9 +22,7 @@ from tests.support.index_items import assert_every_partition_has_its_item
 from tests.support.object_store import ObjectStore
 from tests.support.spark_cluster import ClusterOfTests
 
-pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
-]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 
 DELAYS, ORDERS = "lake.delays", "lake.orders"
 STATEMENTS = f"""

@@ -18,9 +18,7 @@ from tests.support.command_lines import CommandLines
 from tests.support.iceberg_tables import COLUMNS, KEYS
 from tests.support.index_items import assert_every_partition_has_its_item
 
-pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)),
-]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 TABLE, INDEX, OPERATION = "lake.orders", "by_year", "build"
 

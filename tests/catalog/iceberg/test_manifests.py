@@ -286,8 +286,8 @@ def test_copied_entries_keep_their_partitions(
     (manifest,) = writer.manifests
     known = ManifestFile.from_args(sequence_number=7, added_snapshot_id=42)
     content = Path(manifest.path).read_bytes()
-    partitioning = LAYOUT.spec.partition_type(LAYOUT.schema)
-    copied = list(read_entries(PyArrowFileIO(), known, content, partitioning))
+    partition_type = LAYOUT.spec.partition_type(LAYOUT.schema)
+    copied = list(read_entries(PyArrowFileIO(), known, content, partition_type))
     assert [entry.partition for entry in copied] == [entry[0] for entry in entries]
     assert [entry.path for entry in copied] == [entry[2].path for entry in entries]
     with ManifestWriter(LAYOUT, f"{folder}/metadata/2-") as writer:
@@ -297,7 +297,7 @@ def test_copied_entries_keep_their_partitions(
     (again,) = writer.manifests
     assert again.partitions == manifest.partitions
     assert [entry.data_file.file_path for entry in read(again)] == [entry[2].path for entry in entries[1:]]
-    *_, deleted = read_entries(PyArrowFileIO(), known, Path(again.path).read_bytes(), partitioning)
+    *_, deleted = read_entries(PyArrowFileIO(), known, Path(again.path).read_bytes(), partition_type)
     assert (deleted.is_deleted, deleted.path) == (True, entries[0][2].path)
 
 

@@ -77,7 +77,7 @@ def test_a_file_that_others_may_read_or_change_is_refused(keys: Path, mode: int)
         ),
         ("clients: {a: &k {role: reader, certificate: A}, b: *k}", "two clients have the certificate 'A'"),
         ("clients: {", "is not YAML"),
-        ("clients: {a: " + "[" * 500, "is not YAML"),
+        ("clients: {a: " + "[" * 5000, "is not YAML"),
     ],
 )
 def test_a_wrong_file_is_refused_without_showing_a_secret(keys: Path, text: str, message: str) -> None:
