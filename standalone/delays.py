@@ -7,6 +7,7 @@ from typing import Any
 
 from catalog import Catalog
 from catalog.datafiles.partitions import SchemePartition
+from catalog.datafiles.pruning import FileScan
 from catalog.schemes.model import DEFAULT_PARTITION
 from standalone import histogram
 from standalone.guide import DemoError, Guide
@@ -84,7 +85,8 @@ def _show(guide: Guide, partitions: Sequence[SchemePartition]) -> None:
 
 def _read(guide: Guide, catalog: Catalog) -> int:
     """Print the rows and files that a query reads; return the number of rows."""
-    scan = catalog.scan_files(TABLE, _WHERE)
+    scan = catalog.explain_partitions(TABLE, _WHERE)
+    assert isinstance(scan, FileScan)
     read = scan.read
     guide.say(
         f"WHERE {_WHERE} ({_MEANING}): reads {read.row_count:,} rows in {read.file_count} of {scan.files_total} files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,4 +37,5 @@ def test_the_demo_ends_well_and_prints_what_it_found(
         "Next steps",
     ):
         assert expected in printed
+    assert len(re.findall(r"rows in \d+ of \d+ files\b", printed)) == 2
     assert catalog.get_table(demo.TABLE).is_iceberg
