@@ -8,7 +8,6 @@ was (`add_files`), has only its names: Iceberg's readers find its columns by the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,10 +21,11 @@ from catalog.files.failures import storage_errors
 from catalog.files.filesystem import FileInfo, in_parallel
 from catalog.files.locations import OwnFiles, comparable, is_literally_within, is_local
 from catalog.iceberg.differences import Difference, LiveFile
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.footers.columns import FileColumn, has_ids
 from catalog.iceberg.footers.parquet import file_columns
 from catalog.iceberg.footers.parquet_footers import FileSchema, FooterParser, reading_footer
-from catalog.iceberg.metadata import NAME_MAPPING
+from catalog.iceberg.layout import mapped_ids
 from catalog.iceberg.types import fields_inside
 from catalog.model import Table
 from catalog.tables.columns import TableColumns
@@ -130,8 +130,8 @@ class _Names:
     def of(cls, table: Table, commits: Difference) -> _Names:
         text = commits.after.properties.get(NAME_MAPPING, "[]")
         try:
-            mapped = {name: field.get("field-id", 0) for field in json.loads(text) for name in field["names"]}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            mapped = {path[0]: field_id for path, field_id in mapped_ids(text).items() if len(path) == 1}
+        except ValueError as error:
             raise FilesError(f"the property {NAME_MAPPING} is not a name mapping of Iceberg: {text[:80]}") from error
         keys = {key.id: key.name for key in table.partition_keys} if table.is_stored_as_iceberg else {}
         types = {field.field_id: field.field_type for field in commits.after.schema().fields}

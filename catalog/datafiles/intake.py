@@ -28,7 +28,14 @@ from catalog.datafiles.history import (
     restore,
 )
 from catalog.datafiles.pruning import partitions_of_file
-from catalog.datafiles.publishing import ensure_recorded, own_properties, published_definition, translated_errors
+from catalog.datafiles.publishing import (
+    ensure_recorded,
+    own_properties,
+    publish,
+    published_definition,
+    published_layout,
+    translated_errors,
+)
 from catalog.datafiles.refusals import warn
 from catalog.errors import (
     CatalogLockedError,
@@ -243,7 +250,28 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     is_recorded = recorded is not None and recorded.is_latest and recorded.snapshot_id == commits.snapshot_id
     if commits.snapshot_id is not None and not is_recorded:
         record_revision(connection, table, commits.snapshot_id, table.scheme)
-    return definitions.get_table(table.full_name, connection)
+    table = definitions.get_table(table.full_name, connection)
+    if _has_moved_names(table, commits):
+        publish(connection, table)
+        return definitions.get_table(table.full_name, connection)
+    return table
+
+
+def _has_moved_names(table: Table, commits: Difference) -> bool:
+    """Return whether other engines have given a column names that another column has in files without field ids.
+
+    Iceberg's libraries do so where a column gets the name of a dropped one, whose values would come back.
+
+    Source: Iceberg's `MappingUtil.update`.
+    """
+    from catalog.iceberg.documents.tables import NAME_MAPPING
+    from catalog.iceberg.layout import mapped_ids
+
+    given = commits.after.properties.get(NAME_MAPPING, "[]")
+    if given == commits.before.properties.get(NAME_MAPPING):
+        return False
+    own = mapped_ids(published_layout(table).name_mapping())
+    return not own.items() <= mapped_ids(given).items()
 
 
 def _base(connection: Connection, table: Table) -> Base:

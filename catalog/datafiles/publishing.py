@@ -338,7 +338,7 @@ def published_definition(connection: Connection, table: Table) -> Definition:
 
 def own_properties(table: Table) -> frozenset[str]:
     """Return the names of the properties that Calve sets in the metadata of a table with a partition scheme."""
-    from catalog.iceberg.metadata import NAME_MAPPING
+    from catalog.iceberg.documents.tables import NAME_MAPPING
 
     return frozenset((SCHEME_PROPERTY, _DELETION, NAME_MAPPING, *_metrics_properties(table)))
 

@@ -40,7 +40,7 @@ from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.documents.shapes import check_table, check_view
-from catalog.iceberg.documents.tables import normalised, written
+from catalog.iceberg.documents.tables import NAME_MAPPING, normalised, written
 from catalog.iceberg.documents.updates import apply_updates
 from catalog.iceberg.documents.views import apply_view_updates, new_view
 from catalog.iceberg.own_folders import folders_elsewhere, keep_folders
@@ -371,7 +371,27 @@ class EngineTables(EngineEntries):
         document = None if base is None else base.document
         location = None if base is None else base.location
         updated = apply_updates(document, _with_location(self, commit, base), location=location)
+        if document is not None and updated is not None:
+            self._keep_names(commit.identifier, document, updated)
         return _Prepared(commit.identifier, base, updated)
+
+    def _keep_names(self, identifier: Identifier, before: Json, after: Json) -> None:
+        """Keep the names that columns of a table which Calve follows have in files without field ids.
+
+        Iceberg's libraries change them with the name of each column, and thus give the values of a dropped column to
+        the next one of its name. Calve publishes the names of new columns when it follows the commit.
+        """
+        names = before["properties"].get(NAME_MAPPING)
+        if names is None or after["properties"].get(NAME_MAPPING) == names:
+            return
+        with self._storage.read() as connection:
+            if self._published_location(connection, identifier) is not None:
+                after["properties"] = {**after["properties"], NAME_MAPPING: names}
+
+    def _published_location(self, connection: Connection, identifier: Identifier) -> str | None:
+        """Return the metadata up to which Calve has followed a table; None for a table that it does not follow."""
+        table_id = self._own_id(connection, identifier)
+        return connection.scalar(select(TableRow.published_location).where(TableRow.id == table_id))
 
     def default_location(self, identifier: Identifier) -> str:
         """Return the location of a new table whose client names none."""
@@ -428,8 +448,7 @@ class EngineTables(EngineEntries):
         version, new = before["format-version"], after["format-version"]
         if new == version:
             return
-        followed = select(TableRow.published_location).where(TableRow.id == self._own_id(connection, identifier))
-        if connection.scalar(followed) is not None:
+        if self._published_location(connection, identifier) is not None:
             raise InvalidRequestError(
                 f"table {identifier} has the format version {version}, which Calve follows; leave out the upgrade to "
                 f"{new}, which cannot be undone"

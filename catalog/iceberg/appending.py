@@ -16,9 +16,10 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField
 
 from catalog.errors import ColumnsDifferError
 from catalog.iceberg.avro import manifest_entries
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.layout import Layout, highest_mapped_id, map_unknown
 from catalog.iceberg.manifests import SingleManifestWriter, WrittenManifest
-from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
+from catalog.iceberg.metadata import current_manifests
 from catalog.iceberg.metrics import metrics_modes
 from catalog.iceberg.storage import file_io
 

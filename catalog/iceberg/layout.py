@@ -420,6 +420,27 @@ def highest_mapped_id(name_mapping: str) -> int:
     return max(ids(json.loads(name_mapping)), default=0)
 
 
+def mapped_ids(name_mapping: str) -> dict[tuple[str, ...], int]:
+    """Return the field ids of a name mapping by the paths that the fields have in files.
+
+    Raises:
+        ValueError: The text is not a name mapping.
+    """
+    try:
+        return dict(_mapped_ids(json.loads(name_mapping)))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"this is not a name mapping: {name_mapping[:80]}") from error
+
+
+def _mapped_ids(
+    entries: Iterable[dict[str, Any]], outer: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    for entry in entries:
+        for name in entry["names"]:
+            yield (*outer, name), entry.get("field-id", 0)
+            yield from _mapped_ids(entry.get("fields", ()), (*outer, name))
+
+
 def _warnings(table: Table, fields: Sequence[NestedField], lossy: Mapping[Loss, Sequence[str]]) -> Iterator[str]:
     for loss, names in lossy.items():
         if names:

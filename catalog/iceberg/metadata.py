@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
 
 from catalog.errors import UnsupportedFormatError
 from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.layout import highest_mapped_id
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.storage import file_io, read_contents
@@ -38,9 +39,6 @@ from catalog.iceberg.storage import file_io, read_contents
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
     from catalog.iceberg.manifests import WrittenManifest
-
-NAME_MAPPING = "schema.name-mapping.default"
-"""The table property with which readers resolve columns in files without field ids."""
 
 FORMAT_VERSION: Final = 2
 

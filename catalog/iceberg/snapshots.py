@@ -36,13 +36,13 @@ from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
 from catalog.iceberg.deletes import without_unneeded
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.entries import PathSearch, read_content, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
 from catalog.iceberg.manifests import Entry, ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
     CODEC,
     FORMAT_VERSION,
-    NAME_MAPPING,
     VERSION,
     current_manifests,
     dashed,

@@ -141,7 +141,8 @@ class Flipper:
     ) -> _Report:
         """Add files to an Iceberg table on its current metadata, as engines do; retry after conflicting commits."""
         from catalog.iceberg.appending import completed_mapping, fits, layout_digest, mapping_of
-        from catalog.iceberg.metadata import NAME_MAPPING, AddedFiles, read_metadata, write_append
+        from catalog.iceberg.documents.tables import NAME_MAPPING
+        from catalog.iceberg.metadata import AddedFiles, read_metadata, write_append
 
         request = operation.parsed_request
         stage = operation.report["stage"]

@@ -11,6 +11,9 @@ from catalog.errors import InvalidTableError
 from catalog.iceberg.documents.schemas import FIRST_PARTITION_FIELD_ID, UNSORTED, Json
 
 MAIN: Final = "main"
+NAME_MAPPING: Final = "schema.name-mapping.default"
+"""The table property with which readers resolve columns in files without field ids."""
+
 DEFAULT_VERSION: Final = 2
 HIGHEST_VERSION: Final = 3
 LINEAGE_VERSION: Final = 3

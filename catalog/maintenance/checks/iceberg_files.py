@@ -23,7 +23,8 @@ from catalog.datafiles.pruning import partitions_of_file
 from catalog.errors import PartitionValueError
 from catalog.files.filesystem import in_parallel
 from catalog.files.locations import complete_path, reach_key
-from catalog.iceberg.metadata import NAME_MAPPING
+from catalog.iceberg.documents.tables import NAME_MAPPING
+from catalog.iceberg.layout import mapped_ids
 from catalog.iceberg.pointers import Pointer, find_pointer
 from catalog.iceberg.trees import DATA, ListedFile, MetadataTree
 from catalog.maintenance.checks.contents import ContentReader, Expected
@@ -358,8 +359,8 @@ def _names_in_files(tree: MetadataTree) -> dict[str, int]:
     """Return the field ids of columns by their names in files without field ids."""
     text = (tree.document or {}).get("properties", {}).get(NAME_MAPPING, "[]")
     try:
-        return {name: field["field-id"] for field in json.loads(text) if "field-id" in field for name in field["names"]}
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return {path[0]: field_id for path, field_id in mapped_ids(text).items() if len(path) == 1 and field_id}
+    except ValueError:
         return {}
 
 

@@ -117,13 +117,14 @@ def test_a_file_without_ids_is_refused_if_its_name_has_another_meaning_for_icebe
     hashed: Catalog, catalog_url: str
 ) -> None:
     load(hashed, "own", TABLE, [1])
+    path = write(hashed, a=1, c=2)
 
     def commit(table: IcebergTable) -> None:
         with table.update_schema() as update:
             update.delete_column("a")
         with table.update_schema() as update:
             update.add_column("a", IntegerType())
-        table.add_files([str(write(hashed, a=1, c=2))])
+        table.add_files([str(path)])
 
     engine(catalog_url, commit)
     refuse(hashed, "its column a has none of the names")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, UUIDType
+from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, StringType, UUIDType
 
 from catalog import Catalog, Column
 from catalog.errors import UnsupportedCommitError
@@ -21,7 +23,7 @@ from catalog.tables.schemes import scheme_from_properties
 from tests.catalog.datafiles.test_intake import TABLE, engine, rows
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import load
-from tests.support.published import check_published
+from tests.support.published import check_published, duckdb_reader, published
 
 pytestmark = pytest.mark.smoke
 
@@ -66,6 +68,35 @@ def test_columns_follow_those_of_engines_by_their_ids(catalog: Catalog, catalog_
     catalog.alter_table(TABLE, add_columns=[("b", "date")])
     check_published(catalog, TABLE)
     assert [column.id for column in catalog.get_table(TABLE).columns if column.name == "b"] == [6]
+
+
+@pytest.mark.parametrize("change", ["add", "rename"])
+def test_values_of_a_dropped_column_do_not_come_back_under_its_name(
+    catalog: Catalog, catalog_url: str, change: str
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("o", "string"), ("s", "string"), ("c", "int")], scheme=scheme)
+    path = Path(catalog.get_table(TABLE).location, "without_ids.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"o": ["kept"], "s": ["dropped"], "c": pa.array([1], pa.int32())}), path)
+    engine(catalog_url, lambda table: table.add_files([str(path)]))
+    catalog.alter_table(TABLE, drop_columns=["s"])
+
+    def commit(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            if change == "add":
+                update.add_column("s", StringType())
+            else:
+                update.rename_column("o", "s")
+
+    engine(catalog_url, commit)
+    assert len(catalog.scan_files(TABLE).files) == 1
+    check_published(catalog, TABLE)
+    expected = {"o": "kept", "s": None, "c": 1} if change == "add" else {"s": "kept", "c": 1}
+    read = published(catalog, TABLE)
+    assert read.scan().to_arrow().to_pylist() == [expected]
+    query = f"SELECT s FROM iceberg_scan('{read.metadata_location}')"
+    assert duckdb_reader().execute(query).fetchall() == [(expected["s"],)]
 
 
 def test_ids_and_names_of_columns_that_engines_had_for_a_while_are_not_used_again(

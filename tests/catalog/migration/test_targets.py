@@ -28,8 +28,9 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.iceberg.appending import completed_mapping
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.layout import layout_of
-from catalog.iceberg.metadata import NAME_MAPPING, read_metadata
+from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
 from catalog.operations.records import OperationKind, OperationState

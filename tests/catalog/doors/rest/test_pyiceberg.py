@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
@@ -62,6 +63,29 @@ def test_a_table_is_written_changed_and_dropped(catalog: Catalog, rest: RestCata
     assert not location.exists()
     with pytest.raises(NoSuchTableError):
         rest.load_table("demo.remarks")
+
+
+def test_values_of_a_dropped_column_do_not_come_back_with_the_commit_of_its_name(
+    catalog: Catalog, rest: RestCatalog
+) -> None:
+    make_scheme_table(catalog)
+    table = rest.load_table("demo.visits")
+    path = Path(table.location().removeprefix("file://"), "without_ids.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"note": ["dropped", "deleted"], "id": pa.array([1, 3], pa.int64())}), path)
+    table.add_files([str(path)])
+    catalog.alter_table("demo.visits", drop_columns=["note"])
+    table.refresh()
+    with table.update_schema() as update:
+        update.add_column("note", StringType())
+    again = rest.load_table("demo.visits")
+    assert again.scan().to_arrow()["note"].to_pylist() == [None, None]
+    again.append(pa.table({"id": pa.array([2], pa.int64()), "note": ["new"]}))
+    again.delete("id = 3")
+    read = rest.load_table("demo.visits").scan().to_arrow().sort_by("id")
+    assert read["note"].to_pylist() == [None, "new"]
+    assert len(catalog.scan_files("demo.visits").files) == 2
+    assert rest.load_table("demo.visits").scan().to_arrow().sort_by("id") == read
 
 
 def test_statements_and_the_catalog_see_an_engines_table(catalog: Catalog, rest: RestCatalog) -> None:
