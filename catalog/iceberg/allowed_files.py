@@ -12,6 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from catalog.files.locations import comparable
+from catalog.iceberg.avro import snapshot_manifests
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.iceberg.storage import file_io, table_folder
@@ -52,4 +53,4 @@ def require_allowed_metadata(
 
 def _metadata_files(snapshot: Snapshot, metadata_location: str) -> list[str]:
     io = file_io(metadata_location)
-    return [snapshot.manifest_list, *(manifest.manifest_path for manifest in snapshot.manifests(io))]
+    return [snapshot.manifest_list, *(manifest.manifest_path for manifest in snapshot_manifests(io, snapshot))]

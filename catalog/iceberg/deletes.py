@@ -13,8 +13,8 @@ from functools import cached_property
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 
-from catalog.iceberg.avro import manifest_entries
-from catalog.iceberg.entries import partition_type_in, read_content, read_entries
+from catalog.iceberg.avro import manifest_entries, read_content
+from catalog.iceberg.entries import partition_type_in, read_entries
 from catalog.iceberg.manifests import Entry
 from catalog.iceberg.metadata import current_manifests, read_metadata
 from catalog.iceberg.named_files import UnreadableFileError, reading
@@ -146,7 +146,7 @@ def live_entries(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[Entr
     for manifest in manifests:
         if manifest.content == ManifestContent.DATA:
             with reading(manifest.manifest_path):
-                content = read_content(manifest)
+                content = read_content(io, manifest.manifest_path)
                 entries = list(read_entries(io, manifest, content, partition_type_in(content)))
             yield from (entry for entry in entries if not entry.is_deleted)
 

@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
-from catalog.iceberg.avro import manifest_entries, values_of
+from catalog.iceberg.avro import manifest_entries, snapshot_manifests, values_of
 from catalog.iceberg.metadata import FORMAT_VERSION, has_live_files, lineage, read_metadata
 from catalog.iceberg.named_files import reading
 from catalog.iceberg.storage import file_io
@@ -261,7 +261,7 @@ def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[Manif
     if snapshot is None:
         return []
     with reading(snapshot.manifest_list):
-        return snapshot.manifests(file_io(metadata.location))
+        return snapshot_manifests(file_io(metadata.location), snapshot)
 
 
 def _files_of(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> Iterator[LiveFile]:

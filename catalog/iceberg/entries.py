@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_writer
@@ -26,23 +24,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
 
-from catalog.files.filesystem import Folder
-from catalog.iceberg.avro import manifest_entries, reader_of, values_of
+from catalog.iceberg.avro import AvroContainer, Decoder, manifest_entries, reader_of, values_of
 from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_data_file
 
-_MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16
 _DELETED = 2
 _SEARCHED_FOLDERS = 100
 _NUMBERS_MAPS, _BOUNDS_MAPS = 4, 2
 """Maps from a field id to a number (sizes and counts), and to bytes (bounds), in this order."""
-
-
-def read_content(manifest: ManifestFile) -> bytes:
-    """Return the bytes of a manifest."""
-    folder, _, name = manifest.manifest_path.rpartition("/")
-    with Folder(folder).open(name) as file:
-        return bytes(file.read())
 
 
 class PathSearch:
@@ -58,8 +46,7 @@ class PathSearch:
 
     def is_possible_in(self, content: bytes) -> bool:
         """Return whether a manifest may have an entry of one of the files."""
-        header = _header(content)
-        return header is None or self._folder is None or any(map(self._is_in, header.blocks(content)))
+        return self._folder is None or any(map(self._is_in, AvroContainer(content).blocks()))
 
     def _is_in(self, block: tuple[int, bytes]) -> bool:
         assert self._folder is not None
@@ -73,7 +60,7 @@ def partition_type_in(content: bytes) -> StructType:
     Args:
         content: The manifest's bytes.
     """
-    header = _metadata(new_decoder(content))
+    header = AvroContainer(content).metadata
     fields = [PartitionField.model_validate(field) for field in json.loads(header["partition-spec"])]
     return PartitionSpec(*fields).partition_type(Schema.model_validate_json(header["schema"]))
 
@@ -85,16 +72,17 @@ def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partition_t
         content: The manifest's bytes.
         partition_type: Of partition records.
     """
-    header = _header(content)
-    if header is None or not header.has_own_fields:
+    container = AvroContainer(content)
+    if not _has_own_fields(container.metadata):
         for entry in manifest_entries(io, manifest, with_deleted=True):
             yield _encoded(entry, partition_type)
         return
     partitions = reader_of(partition_type) if partition_type.fields else None
-    for count, block in header.blocks(content):
-        decoder = new_decoder(block)
+    for count, block in container.blocks():
+        decoder = Decoder(block)
         for _ in range(count):
             yield _entry(decoder, block, manifest, partitions)
+        decoder.require_end()
 
 
 def _encoded(entry: ManifestEntry, partition_type: StructType) -> Entry:
@@ -113,7 +101,7 @@ def _encoded(entry: ManifestEntry, partition_type: StructType) -> Entry:
     )
 
 
-def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile, partitions: Reader | None) -> Entry:
+def _entry(decoder: Decoder, block: bytes, manifest: ManifestFile, partitions: Reader | None) -> Entry:
     status = decoder.read_int()
     snapshot_id, sequence_number, file_sequence_number = (_optional(decoder) for _ in range(3))
     start = decoder.tell()
@@ -148,11 +136,11 @@ def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile, partiti
     )
 
 
-def _optional(decoder: BinaryDecoder) -> Any:
+def _optional(decoder: Decoder) -> Any:
     return decoder.read_int() if decoder.read_int() else None
 
 
-def _skip(decoder: BinaryDecoder, *, is_of_bytes: bool) -> None:
+def _skip(decoder: Decoder, *, is_of_bytes: bool) -> None:
     """Skip an optional map whose keys are numbers; Avro has none such, so it is an array of pairs."""
     if not decoder.read_int():
         return
@@ -163,52 +151,9 @@ def _skip(decoder: BinaryDecoder, *, is_of_bytes: bool) -> None:
             decoder.read_ints(2 * count)
 
 
-class _Header(NamedTuple):
-    """The beginning of a manifest.
-
-    Attributes:
-        has_own_fields: Entries have the fields of Calve's manifests, in the same order.
-        length: In bytes.
-    """
-
-    has_own_fields: bool
-    is_compressed: bool
-    sync: bytes
-    length: int
-
-    def blocks(self, content: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of entries and the decompressed bytes of each block."""
-        decoder = new_decoder(content[self.length :])
-        end = len(content) - self.length
-        while decoder.tell() < end:
-            count, block = decoder.read_int(), decoder.read_bytes()
-            if decoder.read(_SYNC_BYTES) != self.sync:
-                raise ValueError("a block of the manifest does not end with the sync marker of its header")
-            yield count, zlib.decompress(block, -zlib.MAX_WBITS) if self.is_compressed else block
-
-
-def _header(content: bytes) -> _Header | None:
-    """Return the header of a manifest; None if its blocks are compressed in another way than Calve's."""
-    decoder = new_decoder(content)
-    header = _metadata(decoder)
-    sync = decoder.read(_SYNC_BYTES)
-    codec = header.get("avro.codec", b"null")
-    if codec not in (b"deflate", b"null"):
-        return None
-    is_own = header.get("format-version") == b"2" and _field_names(header["avro.schema"]) == (ENTRY_FIELDS, FILE_FIELDS)
-    return _Header(is_own, codec == b"deflate", sync, decoder.tell())
-
-
-def _metadata(decoder: BinaryDecoder) -> dict[str, bytes]:
-    """Return the metadata at the beginning of an Avro file."""
-    if decoder.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("the manifest is not an Avro file")
-    metadata: dict[str, bytes] = {}
-    while count := decoder.read_int():
-        for _ in range(count):
-            name = decoder.read_utf8()
-            metadata[name] = decoder.read_bytes()
-    return metadata
+def _has_own_fields(header: Mapping[str, bytes]) -> bool:
+    """Return whether the entries of a manifest have the fields of Calve's manifests, in the same order."""
+    return header.get("format-version") == b"2" and _field_names(header["avro.schema"]) == (ENTRY_FIELDS, FILE_FIELDS)
 
 
 def _field_names(schema: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -30,6 +30,7 @@ from pyiceberg.table.update import (
 )
 
 from catalog.errors import UnsupportedFormatError
+from catalog.iceberg.avro import snapshot_manifests
 from catalog.iceberg.clock import now_ms
 from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.layout import highest_mapped_id
@@ -186,8 +187,7 @@ def read_metadata(location: str) -> TableMetadata:
 
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
     """Return the manifests of the current snapshot; an empty list without one."""
-    snapshot = metadata.current_snapshot()
-    return [] if snapshot is None else snapshot.manifests(file_io(metadata.location))
+    return snapshot_manifests(file_io(metadata.location), metadata.current_snapshot())
 
 
 def _append_snapshot(
@@ -199,8 +199,7 @@ def _append_snapshot(
     sequence_number = metadata.next_sequence_number()
     path = f"{folder}/snap-{snapshot_id}-0-{uuid4()}.avro"
     listed = [manifest_file(manifest, metadata, snapshot_id) for manifest in manifests]
-    if parent is not None:
-        listed += parent.manifests(io)
+    listed += snapshot_manifests(io, parent)
     with write_manifest_list(
         FORMAT_VERSION,
         io.new_output(path),

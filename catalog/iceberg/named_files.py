@@ -14,9 +14,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
-from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
@@ -25,13 +22,13 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
-from catalog.iceberg.avro import reader_of
+from catalog.iceberg.avro import AvroContainer, read_content, reader_of, written_schema
 from catalog.iceberg.pointers import Pointer
 from catalog.iceberg.storage import file_io, metadata_error, read_contents, table_folder
+from catalog.settings.places import require_files
 
 log = logging.getLogger(__name__)
 
-_SYNC_BYTES = 16
 _DELETED = 2
 _MANIFEST_LIST = Schema(NestedField(500, "manifest_path", StringType(), required=True))
 _ADDED_MANIFESTS = Schema(
@@ -266,7 +263,7 @@ def logged_files(location: str) -> Iterator[str]:
         UnreadableFileError: The metadata are damaged.
     """
     seen: set[str] = set()
-    for path in (location, *_logged(_readable_document(location))):
+    for path in (location, *_own_logged(location)):
         # An engine may have deleted what only earlier metadata name.
         damage = nullcontext if path == location else _skipping_damaged
         with damage():
@@ -339,6 +336,17 @@ class _ExpiredMetadata:
                     yield entry["statistics-path"]
 
 
+def _own_logged(location: str) -> Iterator[str]:
+    """Yield the earlier metadata files in the log of some metadata that a table may have."""
+    for path in _logged(_readable_document(location)):
+        try:
+            require_files([path], [table_folder(location)], "metadata file")
+        except LocationNotAllowedError as error:
+            log.warning("%s names an earlier one that is not read: %s", without_credentials(location), error)
+        else:
+            yield path
+
+
 def _logged(document: Mapping[str, Any]) -> list[str]:
     return [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
 
@@ -359,9 +367,7 @@ def _manifests(contents: _Contents, io: FileIO) -> Iterator[str]:
 
 
 def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) -> Iterator[Any]:
-    """Yield the rows of an Avro file with only some of its fields; a truncated file is an error.
-
-    PyIceberg's own reader treats a truncated file as a shorter one, and skips neither lists nor maps.
+    """Yield the rows of an Avro file with only some of its fields.
 
     Args:
         length: The bytes that the file must have; None for any number.
@@ -370,21 +376,8 @@ def avro_rows(io: FileIO, path: str, schema: Schema, length: int | None = None) 
         UnreadableFileError: The file is missing or damaged.
     """
     try:
-        with io.new_input(path).open() as opened:
-            content = opened.read()
-        if length is not None and len(content) != length:
-            raise ValueError(f"it has {len(content):,} bytes, {length:,} are recorded")
-        decoder = new_decoder(content)
-        header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
-        reader = reader_of(header.get_schema(), schema)
-        codec = header.compression_codec()
-        while decoder.tell() < len(content):
-            count, block = decoder.read_int(), decoder.read_bytes()
-            if decoder.read(_SYNC_BYTES) != header.sync:
-                raise ValueError("a block does not end with the sync marker of the header")
-            rows = new_decoder(block if codec is None else codec.decompress(block))
-            for _ in range(count):
-                yield reader.read(rows)
+        container = AvroContainer(read_content(io, path, length))
+        yield from container.records(lambda written: reader_of(written_schema(written), schema))
     except _FAILURES as error:
         raise UnreadableFileError(path, f"{type(error).__name__}: {error}") from error
 

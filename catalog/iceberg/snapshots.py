@@ -35,9 +35,10 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
+from catalog.iceberg.avro import read_content
 from catalog.iceberg.deletes import without_unneeded
 from catalog.iceberg.documents.tables import NAME_MAPPING
-from catalog.iceberg.entries import PathSearch, read_content, read_entries
+from catalog.iceberg.entries import PathSearch, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
 from catalog.iceberg.manifests import Entry, ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
@@ -418,7 +419,7 @@ class _SnapshotWriter:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
-                content = read_content(manifest)
+                content = read_content(self._io, manifest.manifest_path)
                 entries = self._entries(manifest, content) if search.is_possible_in(content) else []
             if not any(entry.path in removed and not entry.is_deleted for entry in entries):
                 kept.append(manifest)
@@ -449,7 +450,7 @@ class _SnapshotWriter:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
-                entries = self._entries(manifest, read_content(manifest))
+                entries = self._entries(manifest, read_content(self._io, manifest.manifest_path))
             for entry in entries:
                 if not entry.is_deleted:
                     writer.keep(entry)

@@ -8,19 +8,23 @@ Source: https://orc.apache.org/specification/ORCv1/ and `orc_proto.proto`.
 
 from __future__ import annotations
 
-import zlib
 from functools import cache
 from typing import Any, NamedTuple
 
-import pyarrow
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from catalog.iceberg.compression import unpacked
 
 MISSING_TEXT = b"\xff"
 """Default of a missing minimum or maximum; no UTF-8 string has this byte."""
 
 _MOST, _LEAST = str(2**63 - 1), str(-(2**63))
 _NONE, _ZLIB, _SNAPPY, _LZO, _LZ4, _ZSTD, _BROTLI = range(7)
+_CODECS = {_ZLIB: "deflate", _SNAPPY: "snappy", _ZSTD: "zstandard"}
 _CHUNK_HEADER = 3
+_MOST_BYTES = 256 << 20
+"""Maximum size of a footer, decompressed."""
+
 _PACKAGE = "calve_orc"
 
 # Field number, name, type, default.
@@ -178,43 +182,21 @@ def _parse(message: Any, encoded: bytes) -> Any:
 
 
 def _decompress(content: bytes, compression: int, block_size: int) -> bytes:
-    parts, position = [], 0
+    if compression not in _CODECS and compression != _LZ4:
+        raise ValueError(f"its footer uses compression method {compression}; zlib, snappy, lz4 and zstd are supported")
+    parts, position, length = list[bytes](), 0, 0
     while position < len(content):
         header = int.from_bytes(content[position : position + _CHUNK_HEADER], "little")
         start = position + _CHUNK_HEADER
         position = start + (header >> 1)
         if position > len(content):
             raise ValueError("a compressed part of its footer is truncated")
-        part = content[start:position]
-        parts.append(part if header & 1 else _decompressed(part, compression, block_size))
+        part, most = content[start:position], min(block_size, _MOST_BYTES - length)
+        if not header & 1:
+            part = _decompress_lz4(part, most) if compression == _LZ4 else unpacked(_CODECS[compression], part, most)
+        parts.append(part)
+        length += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _decompressed(part: bytes, compression: int, block_size: int) -> bytes:
-    try:
-        if compression == _ZLIB:
-            return zlib.decompress(part, -zlib.MAX_WBITS)
-        if compression == _ZSTD:
-            return bytes(pyarrow.CompressedInputStream(pyarrow.BufferReader(part), "zstd").read())
-        if compression == _SNAPPY:
-            return bytes(pyarrow.Codec("snappy").decompress(part, _snappy_length(part, block_size), asbytes=True))
-    except (zlib.error, pyarrow.ArrowException, OSError) as error:
-        raise ValueError(str(error)) from None
-    if compression == _LZ4:
-        return _decompress_lz4(part, block_size)
-    raise ValueError(f"its footer uses compression method {compression}; zlib, snappy, lz4 and zstd are supported")
-
-
-def _snappy_length(part: bytes, block_size: int) -> int:
-    """Return the decompressed length of a block, which is stored at its start."""
-    length = 0
-    for number, byte in enumerate(part[:5]):
-        length |= (byte & 0x7F) << 7 * number
-        if byte < 0x80:
-            if length > block_size:
-                break
-            return length
-    raise ValueError("a compressed part of its footer has an invalid length")
 
 
 def _decompress_lz4(part: bytes, block_size: int) -> bytes:

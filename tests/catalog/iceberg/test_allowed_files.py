@@ -134,6 +134,22 @@ def test_no_file_of_metadata_is_opened_by_iceberg_in_another_folder(
     require_allowed_metadata(moved, folders)
 
 
+def test_earlier_metadata_in_another_folder_are_not_read(location: str, tmp_path: Path) -> None:
+    path = Path(location.removeprefix("file://"))
+    foreign = tmp_path / "secret" / "v0.metadata.json"
+    foreign.parent.mkdir()
+    secret = {"format-version": 2, "statistics": [{"snapshot-id": 1, "statistics-path": "SECRET"}]}
+    foreign.write_text(json.dumps(secret))
+    document = json.loads(path.read_text())
+    known = len(list(logged_files(location)))
+    document["metadata-log"] = [{"metadata-file": str(foreign), "timestamp-ms": 1}, *document["metadata-log"]]
+    path.write_text(json.dumps(document))
+    named = list(logged_files(location))
+    assert "SECRET" not in named
+    # Its name is one of the files that the metadata have.
+    assert len(named) == known + 1
+
+
 @pytest.mark.parametrize("kind", ["scheme", "iceberg", "migrated"])
 def test_tables_below_their_database_need_no_setting(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
