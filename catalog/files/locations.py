@@ -21,6 +21,12 @@ U = TypeVar("U")
 LONGEST_KEY = 2_000
 """Maximum bytes of an indexed location; PostgreSQL's indexes allow about 2,700."""
 
+LONGEST_PATH = 4_096
+"""Maximum bytes of a path on a local disk: no file has a longer one, so there are no links to resolve.
+
+Source: `PATH_MAX` in Linux's `limits.h`.
+"""
+
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
 _STORES = frozenset({"s3", *_SAME_SCHEMES, *_SAME_SCHEMES.values()})
@@ -54,8 +60,10 @@ def location_key(location: str) -> bytes:
 
 
 def _real_path(path: str) -> str:
-    """Return an absolute local path without links; that of a name which no disk can have, because of a NUL, too."""
-    return posixpath.normpath(posixpath.join(os.getcwd(), path)) if "\0" in path else os.path.realpath(path)
+    """Return an absolute local path without links; one that no disk can have is returned as it is written."""
+    if "\0" in path or len(path) > LONGEST_PATH:
+        return posixpath.normpath(posixpath.join(os.getcwd(), path))
+    return os.path.realpath(path)
 
 
 def strict_key(location: str) -> bytes:
@@ -351,7 +359,10 @@ def _is_plainly_inside(key: str, root: str) -> bool:
 
 def _without_links(path: str, real_folder: Callable[[str], str]) -> str:
     """Return a local path with links resolved; that of its folder is `real_folder`'s answer."""
-    folder, _, name = re.sub("^//", "/", path).rpartition("/")
+    path = re.sub("^//", "/", path)
+    if len(path) > LONGEST_PATH:
+        return path
+    folder, _, name = path.rpartition("/")
     path = f"{real_folder(folder)}/{name}"
     return os.path.realpath(path) if os.path.islink(path) else path
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from sqlalchemy import and_, delete, insert, select
 
-from catalog.files.locations import folders_above, is_within, reach_key
+from catalog.files.locations import LONGEST_KEY, folders_above, is_within, reach_key
 from catalog.iceberg.named_files import UnreadableFileError, added_paths, home
 from catalog.iceberg.pointers import Pointer
 from catalog.storage import Storage
@@ -21,6 +21,9 @@ from catalog.storage.schema import IcebergPlacesRow, IcebergTableRow
 
 _MOST_FOLDERS = 100
 """Of more folders of a table, parents are kept."""
+
+_MOST_NAMES = 100
+"""Names in the path of a folder; of a longer path, the folder around is kept: all folders around it need memory."""
 
 _BUCKET = len("//")
 """The number of slashes in the shortest folder that is kept, a bucket."""
@@ -120,7 +123,14 @@ def _folders_outside(paths: Iterable[str], own: str) -> Iterator[str]:
     for path in paths:
         if not is_within(reach_key(path), own):
             # Another user's name and password is no other place.
-            yield _USER.sub(r"\1", path.rpartition("/")[0])
+            yield _near(_USER.sub(r"\1", path.rpartition("/")[0]))
+
+
+def _near(folder: str) -> str:
+    """Return a folder, or one around it if a writer has made the path longer than it needs to be."""
+    if len(folder) > LONGEST_KEY:
+        folder = folder[:LONGEST_KEY].rpartition("/")[0]
+    return "/".join(folder.split("/")[:_MOST_NAMES])
 
 
 def _keep(storage: Storage, places: dict[Pointer, _Places]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 
@@ -207,6 +208,22 @@ def test_files_behind_links_are_not_purged(catalog: Catalog, catalog_url: str, t
     catalog.drop_table("lake.linked", purge=True)
     assert secret.exists()
     assert sorted(path.name for path in (tmp_path / "linked").rglob("*")) == ["data", "file.parquet", "folder"]
+
+
+def test_a_long_path_of_one_table_does_not_delay_a_purge_of_another(
+    catalog: Catalog, catalog_url: str, tmp_path: Path
+) -> None:
+    catalog.create_database("lake")
+    make_iceberg(catalog_url, "lake.long", f"{tmp_path}/long", [write_rows(f"{tmp_path}/long/data", [1])])
+    with sql_catalog(catalog_url) as iceberg:
+        for path in (f"/tmp/{'a/' * 40_000}x.parquet", f"s3://bucket/{'b' * 40_000}/{'c/' * 40_000}x.parquet"):
+            commit_path(iceberg.load_table("lake.long"), path, 1)
+    table = catalog.create_table(NAME, columns=COLUMNS)
+    write_rows(table.location, [1])
+    tracemalloc.start()
+    catalog.drop_table(NAME, purge=True)
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
 
 
 @pytest.fixture
