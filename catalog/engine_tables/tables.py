@@ -52,7 +52,7 @@ from catalog.iceberg.pointers import (
 )
 from catalog.model.identifiers import TableName
 from catalog.operations.tables import name_lock, refuse_awaited_name
-from catalog.settings.places import require_location
+from catalog.settings.places import require_location, require_own_folder
 from catalog.storage.locks import hold
 from catalog.storage.schema import TableRow
 from catalog.tables.entries import TableEntries
@@ -73,6 +73,22 @@ class _Prepared:
     base: Loaded | None
     document: Json | None
     location: str | None = None
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the table after the change, its location first."""
+        return [] if self.document is None else folders_of(self.document)
+
+    @property
+    def new_folders(self) -> list[str]:
+        """Those that the table does not have before."""
+        known = set[str]() if self.base is None else set(folders_of(self.base.document))
+        return [folder for folder in self.folders if folder not in known]
+
+    @property
+    def moves(self) -> bool:
+        """Whether the location of an existing table changes."""
+        return self.base is not None and comparable(self.base.document["location"]) != comparable(self.folders[0])
 
     @property
     def result(self) -> Loaded:
@@ -309,26 +325,34 @@ class EngineTables(EngineEntries):
 
         Raises:
             LocationInUseError: One is.
+            LocationNotAllowedError: One is the warehouse, or overlaps a folder of sources.
             InvalidRequestError: The location of a table that Calve manages would change.
         """
-        table_id = self._own_id(connection, identifier)
-        known = set[str]()
-        if before is not None:
-            known = set(folders_of(before.document))
-            old, new = before.document["location"], after["location"]
-            if table_id is not None and comparable(old) != comparable(new):
-                raise InvalidRequestError(
-                    f"table {identifier} is managed by Calve, and its location cannot become {new}; keep {old}"
-                )
-        if folders := [folder for folder in folders_of(after) if folder not in known]:
+        change = _Prepared(identifier, before, after)
+        if change.new_folders:
             hold(connection, LOCATIONS)
-            stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
-            for folder in folders:
-                claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
+        self._refuse_folders(connection, change, former)
         if location is not None:
             elsewhere = folders_elsewhere(location, folders_of(after))
-            if before is None or elsewhere or folders_elsewhere(str(before.location), known):
+            if before is None or elsewhere or folders_elsewhere(str(before.location), folders_of(before.document)):
                 keep_folders(connection, identifier.namespace.stored, identifier.name, elsewhere)
+
+    def _refuse_folders(self, connection: Connection, change: _Prepared, former: str | None = None) -> None:
+        """Check the folders that metadata name and those before do not, as `_claim_folders`, for this moment only."""
+        if not change.new_folders and not change.moves:
+            return
+        identifier = change.identifier
+        table_id = self._own_id(connection, identifier)
+        if change.moves and table_id is not None:
+            assert change.base is not None
+            raise InvalidRequestError(
+                f"table {identifier} is managed by Calve, and its location cannot become "
+                f"{change.folders[0]}; keep {change.base.document['location']}"
+            )
+        stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
+        for folder in change.new_folders:
+            require_own_folder(folder)
+            claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -405,6 +429,7 @@ class EngineTables(EngineEntries):
         """
         changed = [change for change in prepared if change.document is not None]
         results: list[Loaded] = []
+        self._refuse_early([] if is_view else changed)
         try:
             for change in changed:
                 assert change.document is not None
@@ -432,6 +457,13 @@ class EngineTables(EngineEntries):
             if change.base is not None and not is_view:
                 self._delete_obsolete(change)
         return results
+
+    def _refuse_early(self, changed: Sequence[_Prepared]) -> None:
+        """Refuse changes that would be refused after their metadata are written: what is refused writes nothing."""
+        for change in changed:
+            if change.new_folders:
+                with self._storage.read() as connection:
+                    self._refuse_folders(connection, change)
 
     def _claim_change(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
         assert change.document is not None

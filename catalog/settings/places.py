@@ -28,7 +28,7 @@ from catalog.files.locations import (
     problem_of_uri,
     strict_key,
 )
-from catalog.settings.environment import default_warehouse, tables_path
+from catalog.settings.environment import default_warehouse, quality_pages, tables_path
 
 if TYPE_CHECKING:
     from catalog.files.filesystem import FileInfo
@@ -123,6 +123,29 @@ def require_files(paths: Iterable[str], folders: Collection[str], field: str = "
     outside = [path for path in paths if path not in own]
     for _, error in _find_outside(outside, field):
         raise error
+
+
+def require_own_folder(location: str, field: str = "location") -> None:
+    """Check that a folder can become a table's own, in which engines delete files that the table does not name.
+
+    Args:
+        field: Name of the location in messages.
+
+    Raises:
+        LocationNotAllowedError: It is, or contains, the warehouse, or overlaps a folder of sources or quality pages.
+    """
+    warehouse, shown = default_warehouse(), without_credentials(location)
+    others = dict.fromkeys(_places(warehouse or ""), "the warehouse") if warehouse else {}
+    shared = {place: f"the source {source!r} of a load" for source in _listed_sources() for place in _places(source)}
+    shared |= dict.fromkeys(_places(quality_pages()), "the pages of quality checks")
+    for place in _places(location):
+        inside = next((name for root, name in (others | shared).items() if _is_within(root, place)), None)
+        around = max((root for root in [*shared, *others] if _is_within(place, root)), key=_length, default=None)
+        if inside is not None or around in shared.keys() - others.keys():
+            name = shared[around] if inside is None and around is not None else inside
+            raise LocationNotAllowedError(
+                f"{field} {shown!r} is not a table's own folder: {name} is there; choose another folder"
+            )
 
 
 def require_no_password(location: str, field: str) -> None:
@@ -344,6 +367,10 @@ def _places(location: str) -> Iterator[Place]:
         else:
             folder, _, options = text.partition("?")
             yield strict_key(folder), options
+
+
+def _length(place: Place) -> int:
+    return len(place[0])
 
 
 def _is_within(place: Place, root: Place) -> bool:

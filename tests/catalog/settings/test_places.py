@@ -15,6 +15,7 @@ from catalog.settings.places import (
     require_endpoint,
     require_host,
     require_location,
+    require_own_folder,
     require_properties,
 )
 from catalog.statements.engine import Engine
@@ -369,3 +370,34 @@ def test_statements_take_no_foreign_location(warehouse: Path, catalog_url: str, 
 def test_an_import_asks_no_foreign_host(warehouse: Path, catalog_url: str, source: str) -> None:
     with Catalog.open(catalog_url) as catalog, pytest.raises(LocationNotAllowedError):
         catalog.imports.plan(source)
+
+
+@pytest.mark.parametrize(
+    ("location", "finding"),
+    [
+        ("{warehouse}", "the warehouse is there"),
+        ("file:{warehouse}/../warehouse", "the warehouse is there"),
+        ("{warehouse}/..", "is there"),
+        ("{warehouse}/../landing", r"the source '.*/landing/?' of a load is there"),
+        ("{warehouse}/../landing/deeper", r"the source '.*/landing/?' of a load is there"),
+        ("{warehouse}/_calve", "the pages of quality checks is there"),
+        ("{warehouse}/_calve/quality/x", "the pages of quality checks is there"),
+    ],
+)
+def test_a_shared_folder_is_no_tables_own(warehouse: Path, location: str, finding: str) -> None:
+    with pytest.raises(LocationNotAllowedError, match=finding):
+        require_own_folder(location.format(warehouse=warehouse))
+
+
+@pytest.mark.parametrize("location", ["{warehouse}/a", "{warehouse}/../elsewhere", "s3://lake/sales"])
+def test_a_folder_in_the_warehouse_or_elsewhere_can_be_a_tables_own(warehouse: Path, location: str) -> None:
+    require_own_folder(location.format(warehouse=warehouse))
+
+
+def test_a_warehouse_among_sources_can_have_tables(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(warehouse.parent, "tables.yaml").write_text(
+        f"tables:\n  shop.t:\n    source: {warehouse.parent}/*.csv\n    keys: {{k: int}}\n"
+    )
+    require_own_folder(f"{warehouse}/a")
+    with pytest.raises(LocationNotAllowedError, match="of a load is there"):
+        require_own_folder(f"{warehouse.parent}/a")

@@ -73,6 +73,26 @@ def test_tables_of_engines_have_folders_of_their_own(
     assert http.get("/namespaces/demo/tables/second").json()["metadata"]["location"] == second["location"]
 
 
+def test_no_table_is_in_a_folder_of_source_files(
+    http: httpx.Client, create: Create, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(f"tables:\n  shop.t:\n    source: {landing}/*.csv\n    keys: {{k: int}}\n")
+    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    create()
+    change = {"requirements": [], "updates": [set_property("write.data.path", str(landing))]}
+    for answer in (
+        create("new", location=str(landing)),
+        create("new", properties={"write.metadata.path": f"{landing}/deeper"}),
+        http.post("/namespaces/demo/tables/t", json=change),
+    ):
+        assert error_of(answer) == (400, "BadRequestException")
+        assert f"the source '{landing}" in answer.text
+    assert not list(landing.iterdir())
+
+
 def test_a_folder_is_free_again_after_its_table_is_dropped(http: httpx.Client, create: Create) -> None:
     location = create("first").json()["metadata"]["location"]
     assert create("first2", location=f"{location}2").status_code == 200
