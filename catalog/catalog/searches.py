@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection
 
 from catalog.catalog.tables import TableMethods
-from catalog.errors import InvalidTableError
+from catalog.errors import CatalogLockedError, InvalidTableError
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.batches import PartitionBatch, PartitionKey
 
@@ -195,11 +195,19 @@ class SearchMethods(TableMethods):
         return self._counted(search, table, expression)
 
     def _take_in(self, table: str) -> None:
-        """Take in what other engines have committed to a table stored as Iceberg."""
-        from catalog.datafiles.intake import reading_current
+        """Take in what other engines have committed to a table stored as Iceberg; log a warning if it is held.
 
-        with reading_current(self.storage, self._definitions, table):
-            pass
+        Raises:
+            UnsupportedCommitError: Calve cannot follow a commit, so its partitions are not known.
+        """
+        from catalog.datafiles.intake import READER_MS, catch_up
+        from catalog.datafiles.refusals import warn
+
+        definition = self._definitions.get_hive_table(table)
+        try:
+            catch_up(self.storage, self._definitions, definition, lock_ms=READER_MS)
+        except CatalogLockedError as error:
+            warn(error)
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         search = partial(self._scanner.scan, table, expression, use_indexes=use_indexes, state=state)

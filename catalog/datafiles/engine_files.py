@@ -8,7 +8,7 @@ was (`add_files`), has only its names: Iceberg's readers find its columns by the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -137,10 +137,10 @@ class _Names:
         types = {field.field_id: field.field_type for field in commits.after.schema().fields}
         return cls(TableColumns.of(table).owners, mapped, keys, types)
 
-    def problem_of(self, columns: Iterable[FileColumn]) -> str | None:
+    def problem_of(self, columns: Sequence[FileColumn]) -> str | None:
         """Return why Calve cannot read a file with these columns; None if it can."""
         if has_ids(columns):
-            ids = {column.field_id for column in columns}
+            ids = [column.field_id for column in columns]
             if (other := self._other_inside(columns)) is not None:
                 return (
                     f"has the field {other}, which is not in the table under this name and id, and Calve reads fields "
@@ -154,7 +154,10 @@ class _Names:
                     f"has no field ids, and its column {other} has none of the names that columns of the table have in "
                     f"files, which are {names}; write it by an engine instead of adding it, or with these names"
                 )
-            ids = {self._without_id(column) for column in columns}
+            ids = [self._without_id(column) for column in columns]
+        if (twice := next((field_id for field_id in ids if field_id and ids.count(field_id) > 1), None)) is not None:
+            names = ", ".join(column.name for column, own in zip(columns, ids, strict=True) if own == twice)
+            return f"has one column of the table more than once, as {names}; readers disagree which of them counts"
         lacking = next((name for key_id, name in self.keys.items() if key_id not in ids), None)
         return None if lacking is None else f"lacks the partition key {lacking}; write it with all partition keys"
 

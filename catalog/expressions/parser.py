@@ -62,7 +62,7 @@ start: condition
     | FALSE                                         -> false
     | operand OPERATOR operand                      -> comparison
     | operand OPERATOR truth                        -> comparison
-    | operand [NOT] BETWEEN operand AND operand     -> between
+    | operand [NOT] BETWEEN member AND member       -> between
     | operand [NOT] IN "(" member ("," member)* ")" -> in_list
     | operand [NOT] LIKE operand [ESCAPE operand]   -> like
     | operand IS [NOT] NULL                         -> is_null

@@ -186,7 +186,8 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
                 values[field_id], nulls[field_id] = count, 0
             continue
         values[field_id] = rows
-        nulls[field_id] = rows - count
+        # A writer may have recorded another number than there can be.
+        nulls[field_id] = max(rows - count, 0)
         if is_floating and known.floating.sum == known.floating.sum:
             nans[field_id] = 0
         if bounds_of is None or not count:

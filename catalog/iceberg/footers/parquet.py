@@ -209,8 +209,10 @@ def _facts_of_one(
     upper_bounds: dict[int, bytes] = {}
     chunks = group.chunks
     for position, field_id, how, unpack, is_bound in leaves:
-        counts[field_id], sizes[field_id], null_count, low, high = chunks[position]
-        if null_count is None:
+        count, sizes[field_id], null_count, low, high = chunks[position]
+        counts[field_id] = count
+        # A writer may have recorded another number than there can be.
+        if null_count is None or not 0 <= null_count <= count:
             # Iceberg assumes that bounds without a null count cover all rows: a metadata-only delete would also remove
             # the nulls.
             continue
@@ -244,7 +246,7 @@ def _facts_of_many(
         chunks = [group.chunks[leaf.position] for group in groups]
         values, bytes_, null_counts, _, _ = zip(*chunks, strict=True)
         counts[leaf.field_id], sizes[leaf.field_id] = sum(values), sum(bytes_)
-        if None in null_counts:
+        if any(known is None or not 0 <= known <= count for count, known in zip(values, null_counts, strict=True)):
             continue
         nulls[leaf.field_id] = sum(null_counts)
         try:

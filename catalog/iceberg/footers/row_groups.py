@@ -138,7 +138,10 @@ def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
     for _ in range(count):
         group, position = _read_row_group(footer, position, shapes)
         groups.append(group)
-    return unzigzag(rows), groups, position
+    rows = unzigzag(rows)
+    if rows < 0 or any(values < 0 or size < 0 for group in groups for values, size, *_ in group.chunks):
+        raise ValueError("it has negative counts")
+    return rows, groups, position
 
 
 def _list_length(footer: bytes, position: int) -> tuple[int, int]:
@@ -245,7 +248,7 @@ def read_chunk(footer: bytes, position: int, width: int | None) -> tuple[Chunk, 
     high = statistics.get(5, None if width is None else statistics.get(1))
     low = statistics.get(6, None if width is None else statistics.get(2))
     values, size, nulls = described[5], described[7], statistics.get(3)
-    if not all(isinstance(number, int) for number in (values, size, nulls or 0)):
+    if not all(isinstance(number, int) for number in (values, size, 0 if nulls is None else nulls)):
         raise TypeError("a column's counts are not numbers")
     are_bytes = isinstance(low, bytes) and isinstance(high, bytes)
     if not are_bytes or (width is not None and not len(low) == len(high) == width):

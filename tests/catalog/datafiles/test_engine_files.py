@@ -113,6 +113,13 @@ def test_a_file_without_ids_and_with_another_column_is_refused(
     refuse(hashed, finding)
 
 
+def test_a_file_with_two_columns_of_one_field_is_refused(hashed: Catalog, catalog_url: str) -> None:
+    hashed.alter_table(TABLE, change_columns={"a": ("d", "int")})
+    path = write(hashed, "data/added.parquet", a=1, d=2, c=3)
+    commit_file(catalog_url, path, path.stat().st_size)
+    refuse(hashed, "has one column of the table more than once, as a, d; readers disagree")
+
+
 def test_a_file_without_ids_is_refused_if_its_name_has_another_meaning_for_iceberg(
     hashed: Catalog, catalog_url: str
 ) -> None:

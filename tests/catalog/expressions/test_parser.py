@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -54,6 +55,23 @@ def is_matched(expression: str, *values: KeyValue | None) -> bool:
 @pytest.mark.parametrize("text", [None, "", "  \n"])
 def test_an_empty_expression_means_all(text: str | None) -> None:
     assert parse_expression(text, TABLE) == ALL
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_of_false", "is_of_true"),
+    [
+        ("b between false and true", True, True),
+        ("b between true and true", False, True),
+        ("b not between false and false", False, True),
+        ("b between false and true and true", True, True),
+        ("b in (true) or b = false", True, True),
+    ],
+)
+def test_truth_values_are_bounds_of_boolean_keys(expression: str, is_of_false: bool, is_of_true: bool) -> None:
+    table = replace(TABLE, partition_keys=(Column("b", "boolean"),))
+    condition: Filter[KeyValue | None] = Filter(parse_expression(expression, table), {0: lambda value: value})
+    values = [table.key_types[0].parse(text) for text in ("false", "true")]
+    assert list(condition.mask({0: values})) == [is_of_false, is_of_true]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import struct
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from catalog.errors import FileProblem, UnusableFileError
 from catalog.iceberg import bounds
 from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.model import FileFormat
+from tests.catalog.iceberg.footers.test_refused_parquet import require_possible
 from tests.support.iceberg_files import file_info, layout
 
 UTC = datetime.UTC
@@ -294,3 +296,14 @@ def test_a_column_that_does_not_fit_is_refused(
 def test_what_is_no_orc_file_is_named(content: bytes, problem: FileProblem, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(content)
     assert problem_of(tmp_path / "f", {"a": LongType()}) is problem
+
+
+def test_no_byte_of_a_footer_makes_impossible_counts(tmp_path: Path) -> None:
+    columns = {"a": pyarrow.array([1, None]), "b": pyarrow.array(["x", "y"])}
+    path = write(tmp_path / "f", columns, compression="uncompressed")
+    content = path.read_bytes()
+    for position in range(len(b"ORC"), len(content)):
+        others = (0, 1, 0x7F, 0x80, content[position] ^ 1, content[position] ^ 8)
+        path.write_bytes(content[:position] + bytes([others[position % len(others)]]) + content[position + 1 :])
+        with suppress(UnusableFileError):
+            require_possible(read(path, {"a": LongType(), "b": StringType()}))

@@ -24,6 +24,7 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import FileProblem, UnusableFileError
+from catalog.iceberg.footers.facts import FileFacts
 from tests.catalog.iceberg.footers.test_parquet import problem_of, read, write
 
 
@@ -53,6 +54,14 @@ def test_a_column_that_does_not_fit_is_named_with_both_types(
     assert error.problem is problem
     assert "'Col'" in str(error)
     assert str(kind) in str(error)
+
+
+def require_possible(facts: FileFacts) -> None:
+    """Check that a file can have such counts."""
+    assert facts.row_count >= 0
+    assert min([*facts.value_counts.values(), *facts.column_sizes.values()], default=0) >= 0
+    for field_id, nulls in facts.null_counts.items():
+        assert 0 <= nulls <= facts.value_counts[field_id]
 
 
 def _with_ids(ids: dict[str, int | None]) -> pyarrow.Table:
@@ -153,4 +162,17 @@ def test_a_damaged_footer_is_a_clear_error_at_most(
         content[data.draw(st.integers(len(content) - 8 - length, len(content) - 9))] = data.draw(st.integers(0, 255))
     (folder / "f").write_bytes(content)
     with suppress(UnusableFileError):
-        read(folder / "f", {"a": LongType(), "b": StringType()})
+        require_possible(read(folder / "f", {"a": LongType(), "b": StringType()}))
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_no_byte_of_a_footer_makes_impossible_counts(tmp_path: Path, group: int) -> None:
+    columns = {"a": pyarrow.array([1, None]), "b": pyarrow.array(["x", "y"]), "c": pyarrow.array([1.5, 2.5])}
+    path = write(tmp_path / "f", columns, row_group_size=group)
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    for position in range(len(content) - 8 - length, len(content) - 8):
+        others = (0, 1, 0x18, 0x7F, 0x80, content[position] ^ 1, content[position] ^ 0x10)
+        path.write_bytes(content[:position] + bytes([others[position % len(others)]]) + content[position + 1 :])
+        with suppress(UnusableFileError):
+            require_possible(read(path, {"a": LongType(), "b": StringType(), "c": FloatType()}))
