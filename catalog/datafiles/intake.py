@@ -29,11 +29,10 @@ from catalog.datafiles.history import (
 )
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import (
+    correct_names,
     ensure_recorded,
     own_properties,
-    publish,
     published_definition,
-    published_layout,
     translated_errors,
 )
 from catalog.datafiles.refusals import warn
@@ -251,27 +250,9 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
     if commits.snapshot_id is not None and not is_recorded:
         record_revision(connection, table, commits.snapshot_id, table.scheme)
     table = definitions.get_table(table.full_name, connection)
-    if _has_moved_names(table, commits):
-        publish(connection, table)
+    if correct_names(connection, table, commits.before.properties, commits.after.properties):
         return definitions.get_table(table.full_name, connection)
     return table
-
-
-def _has_moved_names(table: Table, commits: Difference) -> bool:
-    """Return whether other engines have given a column names that another column has in files without field ids.
-
-    Iceberg's libraries do so where a column gets the name of a dropped one, whose values would come back.
-
-    Source: Iceberg's `MappingUtil.update`.
-    """
-    from catalog.iceberg.documents.tables import NAME_MAPPING
-    from catalog.iceberg.layout import mapped_ids
-
-    given = commits.after.properties.get(NAME_MAPPING, "[]")
-    if given == commits.before.properties.get(NAME_MAPPING):
-        return False
-    own = mapped_ids(published_layout(table).name_mapping())
-    return not own.items() <= mapped_ids(given).items()
 
 
 def _base(connection: Connection, table: Table) -> Base:

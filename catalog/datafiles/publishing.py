@@ -13,7 +13,7 @@ import json
 import logging
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -119,6 +119,37 @@ def publish(
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(delete_file_count=count))
     if has_new_files and written.snapshot_id is not None:
         record_revision(connection, table, written.snapshot_id, table.scheme)
+
+
+def correct_names(connection: Connection, table: Table, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Publish a table if others have given a column names that another one has in files without field ids.
+
+    Iceberg's libraries do so where a column gets the name of a dropped one, whose values would come back.
+
+    Args:
+        before, after: The properties of the table's metadata before and after their commits.
+
+    Returns:
+        Whether it was published.
+
+    Raises:
+        CatalogError: As for `publish`.
+
+    Source: Iceberg's `MappingUtil.update`.
+    """
+    from catalog.iceberg.documents.tables import NAME_MAPPING
+    from catalog.iceberg.layout import mapped_ids
+
+    given = after.get(NAME_MAPPING, "[]")
+    if given == before.get(NAME_MAPPING):
+        return False
+    known = dict[tuple[str, ...], int]()
+    with suppress(ValueError):
+        known = mapped_ids(given)
+    if mapped_ids(published_layout(table).name_mapping()).items() <= known.items():
+        return False
+    publish(connection, table)
+    return True
 
 
 def ensure_recorded(connection: Connection, table: Table) -> None:

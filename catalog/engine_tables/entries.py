@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 from uuid import uuid4
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
+from catalog.engine_tables.claims import own_id
 from catalog.engine_tables.model import Loaded
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.namespaces import Namespaces
@@ -22,7 +23,6 @@ from catalog.operations.records import Operation, OperationKind
 from catalog.operations.tables import name_lock, refuse_awaited_name
 from catalog.storage import Storage
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, TableRow
 from catalog.tables.definitions import Definitions
 from catalog.tables.dropping import finish_drop
 from catalog.tables.own_files import PurgedFiles
@@ -114,18 +114,10 @@ class EngineEntries:
             f"{_label(entry.is_view)} with same name already exists: {identifier}; choose another name"
         )
 
-    def _is_own(self, connection: Connection, identifier: Identifier) -> bool:
-        """Return whether Calve itself manages a table or view of this name."""
-        return self._own_id(connection, identifier) is not None
-
     @staticmethod
-    def _own_id(connection: Connection, identifier: Identifier) -> int | None:
-        """Return the id of a table or view of this name that Calve itself manages; None if there is none."""
-        name = identifier.table
-        if name is None:
-            return None
-        own = select(TableRow.id).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        return connection.scalar(own.where(TableRow.name == name.name, DatabaseRow.name == name.database))
+    def _is_own(connection: Connection, identifier: Identifier) -> bool:
+        """Return whether Calve itself manages a table or view of this name."""
+        return own_id(connection, identifier) is not None
 
     # --- Renames and drops --------------------------------------------------------------------------------------------
 

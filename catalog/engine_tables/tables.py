@@ -17,11 +17,12 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, select
 
+from catalog.engine_tables.claims import claim_folders, new_folders, own_id, refuse_folders
 from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
-from catalog.engine_tables.places import check_manifest_lists, check_places, folders_of, writing_folders_of
+from catalog.engine_tables.places import check_manifest_lists, check_places, writing_folders_of
 from catalog.engine_tables.successors import require_successor
 from catalog.errors import (
     CatalogError,
@@ -33,7 +34,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.files.folders import has_only_empty_folders, make_folders
-from catalog.files.locations import comparable, is_local
+from catalog.files.locations import is_local
 from catalog.iceberg.documents.consistency import check_consistency
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
@@ -43,7 +44,6 @@ from catalog.iceberg.documents.shapes import check_table, check_view
 from catalog.iceberg.documents.tables import NAME_MAPPING, normalised, written
 from catalog.iceberg.documents.updates import apply_updates
 from catalog.iceberg.documents.views import apply_view_updates, new_view
-from catalog.iceberg.own_folders import folders_elsewhere, keep_folders
 from catalog.iceberg.pointers import (
     check_length,
     insert_pointer,
@@ -52,12 +52,12 @@ from catalog.iceberg.pointers import (
 )
 from catalog.model.identifiers import TableName
 from catalog.operations.tables import name_lock, refuse_awaited_name
-from catalog.settings.places import require_location, require_own_folder
+from catalog.settings.places import require_location
 from catalog.storage.locks import hold
 from catalog.storage.schema import TableRow
 from catalog.tables.entries import TableEntries
 from catalog.tables.normalising import normalise_location
-from catalog.tables.ownership import LOCATIONS, claim_held_location
+from catalog.tables.ownership import LOCATIONS
 
 log = logging.getLogger(__name__)
 
@@ -73,22 +73,6 @@ class _Prepared:
     base: Loaded | None
     document: Json | None
     location: str | None = None
-
-    @property
-    def folders(self) -> list[str]:
-        """The folders of the table after the change, its location first."""
-        return [] if self.document is None else folders_of(self.document)
-
-    @property
-    def new_folders(self) -> list[str]:
-        """Those that the table does not have before."""
-        known = set[str]() if self.base is None else set(folders_of(self.base.document))
-        return [folder for folder in self.folders if folder not in known]
-
-    @property
-    def moves(self) -> bool:
-        """Whether the location of an existing table changes."""
-        return self.base is not None and comparable(self.base.document["location"]) != comparable(self.folders[0])
 
     @property
     def result(self) -> Loaded:
@@ -193,7 +177,7 @@ class EngineTables(EngineEntries):
         with self._storage.write() as connection:
             entry = find(connection, identifier)
             if entry is not None and overwrite and not entry.is_view and not self._is_own(connection, identifier):
-                self._claim_folders(connection, identifier, None, document, location)
+                claim_folders(connection, identifier, None, document, location)
                 if not move_pointer(connection, entry.database, entry.name, entry.location, location):
                     raise ConflictError(f"{identifier}: another commit came first; register the metadata again")
             else:
@@ -235,7 +219,7 @@ class EngineTables(EngineEntries):
             raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
         require_successor(identifier, before, document, folder)
         with self._storage.write() as connection:
-            self._claim_folders(connection, identifier, before, document, location)
+            claim_folders(connection, identifier, before, document, location)
             names = identifier.namespace.stored, identifier.name
             if not move_pointer(connection, *names, expected, location):
                 raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
@@ -260,9 +244,7 @@ class EngineTables(EngineEntries):
         """
         document = self._written_document(location)
         with self._storage.write() as connection:
-            self._claim_folders(
-                connection, Identifier.of(Namespace.of([name.database]), name.name), None, document, location
-            )
+            claim_folders(connection, Identifier.of(Namespace.of([name.database]), name.name), None, document, location)
         entries.become_iceberg(name, location, properties, former)
 
     def _new_document(self, identifier: Identifier, new: NewTable) -> Json:
@@ -306,53 +288,7 @@ class EngineTables(EngineEntries):
         if identifier.table is not None:
             refuse_awaited_name(connection, str(identifier.table))
         if not is_view:
-            self._claim_folders(connection, identifier, None, document, location, former)
-
-    def _claim_folders(
-        self,
-        connection: Connection,
-        identifier: Identifier,
-        before: Loaded | None,
-        after: Json,
-        location: str | None,
-        former: str | None = None,
-    ) -> None:
-        """Check that no folder which new metadata of a table name, and those before do not, is one of another table.
-
-        Args:
-            location: Of the new metadata, whose folders become the table's; None if they are not written.
-            former: As for `_claim`.
-
-        Raises:
-            LocationInUseError: One is.
-            LocationNotAllowedError: One is the warehouse, or overlaps a folder of sources.
-            InvalidRequestError: The location of a table that Calve manages would change.
-        """
-        change = _Prepared(identifier, before, after)
-        if change.new_folders:
-            hold(connection, LOCATIONS)
-        self._refuse_folders(connection, change, former)
-        if location is not None:
-            elsewhere = folders_elsewhere(location, folders_of(after))
-            if before is None or elsewhere or folders_elsewhere(str(before.location), folders_of(before.document)):
-                keep_folders(connection, identifier.namespace.stored, identifier.name, elsewhere)
-
-    def _refuse_folders(self, connection: Connection, change: _Prepared, former: str | None = None) -> None:
-        """Check the folders that metadata name and those before do not, as `_claim_folders`, for this moment only."""
-        if not change.new_folders and not change.moves:
-            return
-        identifier = change.identifier
-        table_id = self._own_id(connection, identifier)
-        if change.moves and table_id is not None:
-            assert change.base is not None
-            raise InvalidRequestError(
-                f"table {identifier} is managed by Calve, and its location cannot become "
-                f"{change.folders[0]}; keep {change.base.document['location']}"
-            )
-        stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
-        for folder in change.new_folders:
-            require_own_folder(folder)
-            claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
+            claim_folders(connection, identifier, None, document, location, former)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -414,7 +350,7 @@ class EngineTables(EngineEntries):
 
     def _published_location(self, connection: Connection, identifier: Identifier) -> str | None:
         """Return the metadata up to which Calve has followed a table; None for a table that it does not follow."""
-        table_id = self._own_id(connection, identifier)
+        table_id = own_id(connection, identifier)
         return connection.scalar(select(TableRow.published_location).where(TableRow.id == table_id))
 
     def default_location(self, identifier: Identifier) -> str:
@@ -461,16 +397,17 @@ class EngineTables(EngineEntries):
     def _refuse_early(self, changed: Sequence[_Prepared]) -> None:
         """Refuse changes that would be refused after their metadata are written: what is refused writes nothing."""
         for change in changed:
-            if change.new_folders:
+            assert change.document is not None
+            if new_folders(change.base, change.document):
                 with self._storage.read() as connection:
-                    self._refuse_folders(connection, change)
+                    refuse_folders(connection, change.identifier, change.base, change.document)
 
     def _claim_change(self, connection: Connection, change: _Prepared, *, is_view: bool) -> None:
         assert change.document is not None
         if change.base is None:
             self._claim(connection, change.identifier, change.document, is_view=is_view, location=change.location)
         elif not is_view:
-            self._claim_folders(connection, change.identifier, change.base, change.document, change.location)
+            claim_folders(connection, change.identifier, change.base, change.document, change.location)
             self._require_followed_version(connection, change.identifier, change.base.document, change.document)
 
     def _require_followed_version(

@@ -312,6 +312,17 @@ def test_a_name_mapping_that_is_none_is_refused_and_replaced(hashed: Catalog, ca
         assert iceberg.load_table(TABLE).properties["schema.name-mapping.default"].startswith("[")
 
 
+def test_a_name_mapping_that_is_none_is_replaced_where_nothing_depends_on_it(hashed: Catalog, catalog_url: str) -> None:
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"schema.name-mapping.default": "oops"})
+
+    engine(catalog_url, commit)
+    assert not hashed.scan_files(TABLE).files
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.load_table(TABLE).properties["schema.name-mapping.default"].startswith("[")
+
+
 def test_metadata_whose_snapshots_are_their_own_ancestors_end(hashed: Catalog, catalog_url: str) -> None:
     load(hashed, "own", TABLE, [1])
     with sql_catalog(catalog_url) as iceberg:
