@@ -51,6 +51,8 @@ _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4
 _LONGEST_INTEGER = 10
+_MORE, _NEGATIVE = 0x80, 0x01
+"""Bits of a byte of an encoded integer: another byte follows; of the first byte: it is negative."""
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _CONTENT, _FORMAT, _LISTED_CONTENT, _SUMMARY = 134, 101, 517, 508
 
@@ -65,7 +67,7 @@ class Decoder(BinaryDecoder):
         """Start at the first byte."""
         # Integers end at a byte below 128.
         inner = new_decoder(contents + b"\0")
-        self._size = len(contents)
+        self._contents, self._size = contents, len(contents)
         self._read, self._skip, self._read_ints = inner.read, inner.skip, inner.read_ints
         self.read_int = inner.read_int  # type: ignore[method-assign]
         self.tell = inner.tell  # type: ignore[method-assign]
@@ -123,6 +125,24 @@ class Decoder(BinaryDecoder):
         for _ in range(check(count)):
             key = read_int()
             dest[key] = read(check(read_int()))
+
+    def skip_int_bytes_dict(self, count: int) -> None:
+        """Skip as many pairs of an integer and bytes; in the bytes themselves, because most lengths are below 64."""
+        contents, position = self._contents, self.tell()
+        try:
+            for _ in range(self._check(count)):
+                while contents[position] & _MORE:
+                    position += 1
+                length = contents[position + 1]
+                if length & (_MORE | _NEGATIVE):
+                    self.skip(position + 1 - self.tell())
+                    self.skip_bytes()
+                    position = self.tell()
+                else:
+                    position += 2 + (length >> 1)
+        except IndexError:
+            raise EOFError(f"a map ends at {position:,} of {self._size:,}") from None
+        self.skip(position - self.tell())
 
     def skip(self, n: int) -> None:
         """Skip n bytes."""

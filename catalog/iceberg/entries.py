@@ -146,7 +146,7 @@ def _skip(decoder: Decoder, *, is_of_bytes: bool) -> None:
         return
     while count := decoder.read_int():
         if is_of_bytes:
-            decoder.read_int_bytes_dict(count, {})
+            decoder.skip_int_bytes_dict(count)
         else:
             decoder.read_ints(2 * count)
 

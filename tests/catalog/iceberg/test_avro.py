@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.schema import Schema
@@ -158,6 +159,8 @@ LENGTHS = [bytes([length]) for length in (1, 0x13, 0x14, 0x7E)] + [b"\xfe\xff\xf
         lambda decoder: decoder.skip(decoder.read_int()),
         lambda decoder: decoder.read_ints(decoder.read_int()),
         lambda decoder: decoder.read_int_bytes_dict(decoder.read_int(), {}),
+        lambda decoder: decoder.skip_int_bytes_dict(decoder.read_int()),
+        lambda decoder: decoder.skip_int_bytes_dict(1) or decoder.skip_int_bytes_dict(1),
     ],
 )
 @pytest.mark.parametrize("length", LENGTHS)
@@ -196,6 +199,24 @@ def test_random_reads_stay_within_random_bytes(contents: bytes, steps: list[str]
         assert decoder.tell() <= len(contents) + 1
         decoder.require_end()
         assert decoder.tell() == len(contents)
+
+
+@given(st.dictionaries(st.integers(-(2**40), 2**40), st.binary(max_size=200), max_size=6), st.binary(max_size=3))
+def test_a_map_that_is_skipped_is_one_that_is_read(values: dict[int, bytes], rest: bytes) -> None:
+    output = BytesIO()
+    encoder = BinaryEncoder(output)
+    for key, value in values.items():
+        encoder.write_int(key)
+        encoder.write_bytes(value)
+    whole = output.getvalue() + rest
+    reading, skipping, read = Decoder(whole), Decoder(whole), dict[int, bytes]()
+    reading.read_int_bytes_dict(len(values), read)
+    skipping.skip_int_bytes_dict(len(values))
+    assert read == values
+    assert reading.tell() == skipping.tell() == len(whole) - len(rest)
+    for length in range(len(whole) - len(rest)):
+        with pytest.raises(EOFError):
+            Decoder(whole[:length]).skip_int_bytes_dict(len(values))
 
 
 def test_a_record_that_is_longer_than_its_block_is_damaged() -> None:
