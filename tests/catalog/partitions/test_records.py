@@ -139,7 +139,8 @@ def test_partitions_that_the_catalog_cannot_have_are_refused(
 ) -> None:
     with engine(catalog_url) as iceberg:
         iceberg.append(rows((5, value, 1)))
-    assert len(names(catalog)) == 3
+    with pytest.raises(UnsupportedCommitError, match=r"stands for null|index 'by_month'"):
+        names(catalog)
     with pytest.raises(UnsupportedCommitError, match=r"stands for null|index 'by_month'"):
         append(catalog, "two", table, {("JFK", "1"): [6]})
 
