@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from catalog.datafiles.history import close_rows, move_rows, next_revision
+from catalog.datafiles.history import close_rows, move_rows, next_revision, with_paths
 from catalog.indexes.keys import after_prefix
 from catalog.model import Table
 from catalog.schemes.model import NULL_RANGE
@@ -296,9 +296,8 @@ def delete_files(connection: Connection, table: Table, paths: Iterable[str]) -> 
     Args:
         paths: Relative to the table's location.
     """
-    row = DataFileRow
     return sum(
-        connection.execute(delete(row).where(row.table_id == table.id, among(connection, row.path, chunk))).rowcount
+        connection.execute(delete(DataFileRow).where(with_paths(connection, DataFileRow, table, chunk))).rowcount
         for chunk in batched(paths)
     )
 

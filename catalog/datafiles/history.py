@@ -267,6 +267,20 @@ def former_files(
     )
 
 
+def with_paths(
+    connection: Connection, row: type[DataFileRow | FormerFileRow], table: Table, paths: Sequence[str]
+) -> ColumnElement[bool]:
+    """Return the condition that rows are those of some files of a table.
+
+    Args:
+        paths: Relative to the table's location; not more than fit into one statement.
+    """
+    # An index on the path exists for live files only. SQLite, without statistics, would prefer that on the table, and
+    # read all rows of the table: an expression is no column of an index.
+    of_table = row.table_id + 0 if row is DataFileRow else row.table_id
+    return and_(of_table == table.id, among(connection, row.path, paths))
+
+
 def unknown_files(connection: Connection, table: Table, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the files, of some, that no row of a table names.
 
@@ -275,7 +289,7 @@ def unknown_files(connection: Connection, table: Table, sizes: Mapping[str, int]
     """
     unknown = dict(sizes)
     for row in (DataFileRow, FormerFileRow):
-        named = select(row.path).where(row.table_id == table.id, among(connection, row.path, list(sizes)))
+        named = select(row.path).where(with_paths(connection, row, table, list(sizes)))
         for path in connection.scalars(named):
             unknown.pop(path, None)
     return unknown

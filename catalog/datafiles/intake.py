@@ -26,6 +26,7 @@ from catalog.datafiles.history import (
     record_revision,
     recorded_revisions,
     restore,
+    with_paths,
 )
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.datafiles.publishing import (
@@ -51,7 +52,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.schemes.model import UNPLACED
 from catalog.settings.places import require_files, require_properties
 from catalog.storage import Storage
-from catalog.storage.bulk import among, batched
+from catalog.storage.bulk import batched
 from catalog.storage.schema import DataFileRow, TableRow
 from catalog.tables.columns import TableColumns, with_columns
 from catalog.tables.definitions import Definitions
@@ -395,8 +396,8 @@ def _refuse_repeated(connection: Connection, table: Table, commits: Difference) 
     """
     repeated = commits.repeated
     for chunk in batched(file.path.removeprefix(f"{table.location}/") for file in commits.added):
-        known = DataFileRow.table_id == table.id, among(connection, DataFileRow.path, chunk)
-        if (path := connection.scalar(select(DataFileRow.path).where(*known).limit(1))) is not None:
+        known = select(DataFileRow.path).where(with_paths(connection, DataFileRow, table, chunk))
+        if (path := connection.scalar(known.limit(1))) is not None:
             repeated = f"{table.location}/{path}"
     if repeated is not None:
         raise _refusal(table, commits, f"the snapshot has the data file {repeated} more than once")
@@ -477,12 +478,11 @@ def _follow_partitions(
 
 def _remove(connection: Connection, table: Table, paths: Sequence[str]) -> None:
     """Remove the rows of files that other engines have removed."""
-    row = DataFileRow
     ids = [
         file_id
         for chunk in batched(paths)
         for file_id in connection.scalars(
-            select(row.id).where(row.table_id == table.id, among(connection, row.path, chunk))
+            select(DataFileRow.id).where(with_paths(connection, DataFileRow, table, chunk))
         )
     ]
     retire_files(connection, table, ids)

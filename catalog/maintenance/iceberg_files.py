@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection, select
 
+from catalog.datafiles.history import with_paths
 from catalog.errors import FilesNeededError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
 from catalog.files.locations import OwnFiles, comparable, overlap, reach_key
@@ -23,7 +24,7 @@ from catalog.model import GRACE, Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
-from catalog.storage.bulk import among, batched
+from catalog.storage.bulk import batched
 from catalog.storage.schema import DataFileRow, FormerFileRow, OperationRow
 from catalog.tables.iceberg_purging import delete_with_checksum
 from catalog.tables.neighbours import find_neighbour
@@ -191,8 +192,7 @@ def _unknown(connection: Connection, table: Table, paths: Iterable[str]) -> list
     unknown = dict.fromkeys(paths)
     for batch in batched(list(unknown)):
         for row in (DataFileRow, FormerFileRow):
-            query = select(row.path).where(row.table_id == table.id, among(connection, row.path, batch))
-            for path in connection.scalars(query):
+            for path in connection.scalars(select(row.path).where(with_paths(connection, row, table, batch))):
                 unknown.pop(path, None)
     return list(unknown)
 

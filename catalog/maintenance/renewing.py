@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 
 from catalog.datafiles.engine_files import FilesError, usable_files
 from catalog.datafiles.files import NewFile, delete_files, insert_files
-from catalog.datafiles.history import record_revision
+from catalog.datafiles.history import record_revision, with_paths
 from catalog.datafiles.intake import lock_current, placed_files
 from catalog.datafiles.pruning import partitions_of_file
 from catalog.errors import UnreadableMetadataError, VerificationFailedError
@@ -34,7 +34,7 @@ from catalog.partitions.renewing import renew_counts, renew_identities
 from catalog.partitions.snapshots import UNPARTITIONED, partition_ids
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
-from catalog.storage.bulk import among, batched
+from catalog.storage.bulk import batched
 from catalog.storage.schema import DataFileRow
 from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
@@ -174,9 +174,9 @@ class _FileRenewal:
 
     def _old_rows(self, files: Iterable[LiveFile]) -> dict[str, _OldRow]:
         row, old = DataFileRow, dict[str, _OldRow]()
-        query = select(row.path, row.partition_id, row.operation_number).where(row.table_id == self._table.id)
+        query = select(row.path, row.partition_id, row.operation_number)
         for chunk in batched(self._path(file.path) for file in files):
-            known = query.where(among(self._connection, row.path, chunk))
+            known = query.where(with_paths(self._connection, row, self._table, chunk))
             for path, partition_id, number in self._connection.execute(known):
                 old[path] = _OldRow(partition_id, number)
         return old

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from catalog import Catalog, Column, Table
 from catalog.datafiles import history
@@ -224,3 +224,19 @@ def _files(connection: Any, table: Table) -> list[tuple[int, int, str]]:
     row = DataFileRow
     query = select(row.id, row.partition_id, row.path).where(row.table_id == table.id)
     return [tuple(found) for found in connection.execute(query)]
+
+
+@pytest.mark.smoke
+def test_files_are_found_by_their_paths_and_not_among_all_of_the_table(catalog: Catalog) -> None:
+    table = ranged(catalog, "demo.t")
+    with catalog.storage.write() as connection:
+        if catalog.storage.is_postgresql:
+            # It would read a table without rows as a whole.
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        for query in (select(DataFileRow.id), delete(DataFileRow)):
+            named = query.where(history.with_paths(connection, DataFileRow, table, ["a", "b"]))
+            sql = named.compile(connection, compile_kwargs={"literal_binds": True, "render_postcompile": True})
+            explain = "EXPLAIN" if catalog.storage.is_postgresql else "EXPLAIN QUERY PLAN"
+            plan = str(connection.exec_driver_sql(f"{explain} {str(sql).replace('%', '%%')}").all())
+            assert "ix_calve_data_file_path" in plan
+            assert "ix_calve_data_file_table_id" not in plan
