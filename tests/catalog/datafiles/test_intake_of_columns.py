@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, StringType, UUIDType
 
 from catalog import Catalog, Column
-from catalog.errors import UnsupportedCommitError
+from catalog.errors import StorageError, UnsupportedCommitError
+from catalog.iceberg.layout import mapped_ids
 from catalog.statements.session import Session
 from catalog.tables.columns import is_plain_layout
 from catalog.tables.schemes import scheme_from_properties
@@ -97,6 +99,30 @@ def test_values_of_a_dropped_column_do_not_come_back_under_its_name(
     assert read.scan().to_arrow().to_pylist() == [expected]
     query = f"SELECT s FROM iceberg_scan('{read.metadata_location}')"
     assert duckdb_reader().execute(query).fetchall() == [(expected["s"],)]
+
+
+def test_a_reader_that_may_not_write_metadata_reads_on(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("s", "string"), ("c", "int")], scheme=scheme)
+    load(catalog, "first", TABLE, [1])
+    catalog.alter_table(TABLE, drop_columns=["s"])
+
+    def commit(table: IcebergTable) -> None:
+        with table.update_schema() as update:
+            update.add_column("s", StringType())
+
+    engine(catalog_url, commit)
+    with monkeypatch.context() as patched:
+        patched.setattr("catalog.datafiles.publishing.publish", Mock(side_effect=StorageError("/t is read-only")))
+        assert len(catalog.scan_files(TABLE).files) == 1
+    assert "keeps the name mapping of an engine for now: /t is read-only" in caplog.text
+    load(catalog, "second", TABLE, [2])
+    check_published(catalog, TABLE)
+    names = mapped_ids(published(catalog, TABLE).properties["schema.name-mapping.default"])
+    ids = {column.name: column.id for column in catalog.get_table(TABLE).columns}
+    assert names["s",] != ids["s"]
 
 
 def test_ids_and_names_of_columns_that_engines_had_for_a_while_are_not_used_again(
