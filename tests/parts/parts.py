@@ -59,13 +59,14 @@ _IN_ORDER = [
         ),
     ),
     Part(
-        "catalog, from maintenance to types",
+        "catalog, from maintenance to types, without partitions",
         _below(
             _CATALOG,
-            *("maintenance", "metastores", "migration", "model", "operations", "partitions", "rebalancing"),
-            *("schemes", "settings", "statements", "storage", "tables", "types"),
+            *("maintenance", "metastores", "migration", "model", "operations", "rebalancing", "schemes"),
+            *("settings", "statements", "storage", "tables", "types"),
         ),
     ),
+    Part("catalog: partitions", (f"{_CATALOG}partitions",)),
     Part(
         "Airflow's tasks and pages, set-up, documentation, benchmarks",
         ("tests/plugins", "tests/dags", "tests/standalone", "tests/docs", "tests/benchmarks", "tests/parts"),

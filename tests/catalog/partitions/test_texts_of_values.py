@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -36,15 +36,21 @@ def tables(catalog: Catalog) -> dict[str, tuple[str, str]]:
     return names
 
 
+def comparable(type_name: str, texts: Iterable[str]) -> list[str]:
+    """Return the strings that tables with and without an index treat alike.
+
+    Indexes of chars admit no control characters, which other partitions may have.
+    """
+    return [text for text in texts if text.strip() and (min(text) >= " " or not type_name.startswith("char"))]
+
+
 def test_a_value_is_found_with_and_without_an_index_or_refused(
     catalog: Catalog, tables: dict[str, tuple[str, str]]
 ) -> None:
     # An empty string is null.
     every = [text for text in random_texts(effort(100, 10_000), seed=44) if text.strip()]
-    # Indexes of chars admit no control characters.
-    printed = [text for text in every if min(text) >= " "]
     for name, both in tables.items():
-        key_type, refused, texts = parse_key_type(name), [], printed if name.startswith("char") else every
+        key_type, refused, texts = parse_key_type(name), [], comparable(name, every)
         for table in both:
             result = catalog.add_partitions(
                 table, map(NewPartition, [[text] for text in texts]), if_not_exists=True, on_invalid=OnInvalid.SKIP
@@ -66,7 +72,7 @@ def test_each_entry_refuses_the_same_strings(
 ) -> None:
     for name, both in tables.items():
         key_type, fitting = parse_key_type(name), []
-        for text in filter(str.strip, VALUES[:: effort(5, 1)]):
+        for text in comparable(name, VALUES[:: effort(5, 1)]):
             try:
                 key_type.parse(text)
                 fitting.append(f"PARTITION (k={quoted(text)})")
