@@ -70,6 +70,29 @@ def holds(document: JSON | None, requirement: JSON) -> bool:
     return bool(document[field] == requirement[field])
 
 
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        {"type": "assert-create"},
+        {"type": "assert-table-uuid", "uuid": str(UUID(int=7))},
+        *({"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": other} for other in (2, None)),
+        {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": 1},
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2},
+        {"type": "assert-current-schema-id", "current-schema-id": 1},
+        {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 1_000},
+        {"type": "assert-default-spec-id", "default-spec-id": 1},
+        {"type": "assert-default-sort-order-id", "default-sort-order-id": 1},
+    ],
+)
+def test_a_commit_on_other_metadata_is_refused(requirement: JSON) -> None:
+    document = new_document(SCHEMA, "/t", spec=None, order=None, properties={})
+    document["refs"] = {"main": {"snapshot-id": 1, "type": "branch"}}
+    check_requirements(document, [{"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": 1}])
+    assert not holds(document, requirement)
+    with pytest.raises(RequirementFailedError, match="Requirement failed: "):
+        check_requirements(document, [requirement])
+
+
 @given(documents(), st.lists(requirements, max_size=4))
 def test_a_commit_may_proceed_iff_all_requirements_hold(document: JSON | None, wanted: list[JSON]) -> None:
     if all(holds(document, requirement) for requirement in wanted):
