@@ -200,14 +200,10 @@ class SearchMethods(TableMethods):
         Raises:
             UnsupportedCommitError: Calve cannot follow a commit, so its partitions are not known.
         """
-        from catalog.datafiles.intake import READER_MS, catch_up
-        from catalog.datafiles.refusals import warn
+        from catalog.datafiles.intake import catch_up_or_warn
 
         definition = self._definitions.get_hive_table(table)
-        try:
-            catch_up(self.storage, self._definitions, definition, lock_ms=READER_MS)
-        except CatalogLockedError as error:
-            warn(error)
+        catch_up_or_warn(self.storage, self._definitions, definition, (CatalogLockedError,))
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         search = partial(self._scanner.scan, table, expression, use_indexes=use_indexes, state=state)

@@ -170,15 +170,10 @@ class TableMethods(Core):
             return _as_engines_see_it(table)
         if table.live_location == table.published_location:
             return table
-        from catalog.datafiles.intake import READER_MS, catch_up
-        from catalog.datafiles.refusals import warn
+        from catalog.datafiles.intake import catch_up_or_warn
 
-        try:
-            catch_up(self.storage, self._definitions, table, lock_ms=READER_MS)
-        except (UnsupportedCommitError, UnreadableMetadataError, StorageError, CatalogLockedError) as error:
-            if is_strict:
-                raise
-            warn(error)
+        errors = (UnsupportedCommitError, UnreadableMetadataError, StorageError, CatalogLockedError)
+        catch_up_or_warn(self.storage, self._definitions, table, () if is_strict else errors)
         return self._definitions.get_table(name)
 
     @cached_property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,6 +35,8 @@ from catalog.storage.bulk import among, batched, insert_rows
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import DataFileRow, FormerFileRow, RevisionRow, TableRow
 from catalog.tables.schemes import scheme_from_json
+
+File = TypeVar("File")
 
 _FACTS = ("table_id", "partition_id", "path", "row_count", "size_bytes", "statistics", "operation_number")
 """The columns that data file rows and former file rows have in common, besides ids and revisions."""
@@ -281,15 +284,26 @@ def with_paths(
     return and_(of_table == table.id, among(connection, row.path, paths))
 
 
-def unknown_files(connection: Connection, table: Table, sizes: Mapping[str, int]) -> dict[str, int]:
+def file_ids(connection: Connection, table: Table, paths: Iterable[str]) -> list[int]:
+    """Return the ids of a table's files, by their paths relative to its location; those without a row are left out."""
+    return [
+        file_id
+        for chunk in batched(paths)
+        for file_id in connection.scalars(
+            select(DataFileRow.id).where(with_paths(connection, DataFileRow, table, chunk))
+        )
+    ]
+
+
+def unknown_files(connection: Connection, table: Table, files: Mapping[str, File]) -> dict[str, File]:
     """Return the files, of some, that no row of a table names.
 
     Args:
-        sizes: Relative path → size; not more than fit into one statement.
+        files: Relative path → anything; not more than fit into one statement.
     """
-    unknown = dict(sizes)
+    unknown = dict(files)
     for row in (DataFileRow, FormerFileRow):
-        named = select(row.path).where(with_paths(connection, row, table, list(sizes)))
+        named = select(row.path).where(with_paths(connection, row, table, list(files)))
         for path in connection.scalars(named):
             unknown.pop(path, None)
     return unknown

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, select, update
 from catalog.datafiles.files import NewFile, insert_files, retire_files
 from catalog.datafiles.history import (
     Recorded,
+    file_ids,
     nearest_recorded,
     record_changed_partitions,
     record_revision,
@@ -38,6 +39,7 @@ from catalog.datafiles.publishing import (
 )
 from catalog.datafiles.refusals import warn
 from catalog.errors import (
+    CatalogError,
     CatalogLockedError,
     ConflictError,
     InvalidRequestError,
@@ -126,6 +128,23 @@ def catch_up(storage: Storage, definitions: Definitions, table: Table, *, lock_m
         reached(Point.COMMITTED)
 
 
+def catch_up_or_warn(
+    storage: Storage, definitions: Definitions, table: Table, errors: tuple[type[CatalogError], ...]
+) -> None:
+    """Take in what other engines have committed, for a reader, who does not wait for writers.
+
+    Args:
+        errors: Those that are logged as warnings, because the reader can go on.
+
+    Raises:
+        CatalogError: As for `catch_up`, unless it is among the errors.
+    """
+    try:
+        catch_up(storage, definitions, table, lock_ms=READER_MS)
+    except errors as error:
+        warn(error)
+
+
 def find_refusal(storage: Storage, definitions: Definitions, table: Table) -> UnsupportedCommitError | None:
     """Return why Calve cannot take in what other engines have committed; None if it can. Nothing is changed.
 
@@ -188,12 +207,10 @@ def reading_current(
         if table.live_location == table.published_location:
             yield connection, table
             return
-    try:
-        catch_up(storage, definitions, table, lock_ms=None if is_strict else READER_MS)
-    except (UnsupportedCommitError, CatalogLockedError) as error:
-        if is_strict:
-            raise
-        warn(error)
+    if is_strict:
+        catch_up(storage, definitions, table)
+    else:
+        catch_up_or_warn(storage, definitions, table, (UnsupportedCommitError, CatalogLockedError))
     with storage.read() as connection:
         yield connection, definitions.get_hive_table(name, connection)
 
@@ -478,11 +495,4 @@ def _follow_partitions(
 
 def _remove(connection: Connection, table: Table, paths: Sequence[str]) -> None:
     """Remove the rows of files that other engines have removed."""
-    ids = [
-        file_id
-        for chunk in batched(paths)
-        for file_id in connection.scalars(
-            select(DataFileRow.id).where(with_paths(connection, DataFileRow, table, chunk))
-        )
-    ]
-    retire_files(connection, table, ids)
+    retire_files(connection, table, file_ids(connection, table, paths))

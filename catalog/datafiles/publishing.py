@@ -25,6 +25,7 @@ from catalog.datafiles.history import has_recorded, record_revision
 from catalog.errors import PlanConflictError, StorageError
 from catalog.files.failures import storage_errors
 from catalog.files.filesystem import Folder
+from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, hold_pointer, insert_pointer, move_pointer, rename_pointer
 from catalog.model import Table
@@ -137,7 +138,6 @@ def correct_names(connection: Connection, table: Table, before: Mapping[str, str
 
     Source: Iceberg's `MappingUtil.update`.
     """
-    from catalog.iceberg.documents.tables import NAME_MAPPING
     from catalog.iceberg.layout import mapped_ids
 
     given = after.get(NAME_MAPPING, "[]")
@@ -373,8 +373,6 @@ def published_definition(connection: Connection, table: Table) -> Definition:
 
 def own_properties(table: Table) -> frozenset[str]:
     """Return the names of the properties that Calve sets in the metadata of a table with a partition scheme."""
-    from catalog.iceberg.documents.tables import NAME_MAPPING
-
     return frozenset((SCHEME_PROPERTY, _DELETION, NAME_MAPPING, *_metrics_properties(table)))
 
 

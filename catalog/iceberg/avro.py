@@ -255,6 +255,11 @@ def read_content(io: FileIO, path: str, length: int | None = None) -> bytes:
     return content
 
 
+def manifest_content(io: FileIO, manifest: ManifestFile) -> bytes:
+    """Return the bytes of a manifest, as many as its entry in the manifest list says; raises like `read_content`."""
+    return read_content(io, manifest.manifest_path, manifest.manifest_length)
+
+
 def snapshot_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Return the entries of a snapshot's manifest list; none without a snapshot."""
     if snapshot is None or not snapshot.manifest_list:
@@ -268,7 +273,15 @@ def manifest_entries(io: FileIO, manifest: ManifestFile, *, with_deleted: bool =
     Args:
         with_deleted: Also those of files that a commit has removed.
     """
-    content = read_content(io, manifest.manifest_path, manifest.manifest_length)
+    return entries_in(manifest_content(io, manifest), manifest, with_deleted=with_deleted)
+
+
+def entries_in(content: bytes, manifest: ManifestFile, *, with_deleted: bool = False) -> list[ManifestEntry]:
+    """Return the entries of a manifest that was read, as `manifest_entries`.
+
+    Args:
+        content: The manifest's bytes.
+    """
     return [
         _inherit_from_manifest(entry, manifest)
         for entry in AvroContainer(content).records(_entry_reader)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 
-from catalog.iceberg.avro import manifest_entries, read_content
+from catalog.iceberg.avro import manifest_content, manifest_entries
 from catalog.iceberg.entries import partition_type_in, read_entries
 from catalog.iceberg.manifests import Entry
 from catalog.iceberg.metadata import current_manifests, read_metadata
@@ -146,8 +146,8 @@ def live_entries(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[Entr
     for manifest in manifests:
         if manifest.content == ManifestContent.DATA:
             with reading(manifest.manifest_path):
-                content = read_content(io, manifest.manifest_path)
-                entries = list(read_entries(io, manifest, content, partition_type_in(content)))
+                content = manifest_content(io, manifest)
+                entries = list(read_entries(manifest, content, partition_type_in(content)))
             yield from (entry for entry in entries if not entry.is_deleted)
 
 

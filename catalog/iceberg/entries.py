@@ -17,14 +17,13 @@ from typing import Any
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_writer
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
 
-from catalog.iceberg.avro import AvroContainer, Decoder, manifest_entries, reader_of, values_of
+from catalog.iceberg.avro import AvroContainer, Decoder, entries_in, reader_of, values_of
 from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_data_file
 
 _DELETED = 2
@@ -65,7 +64,7 @@ def partition_type_in(content: bytes) -> StructType:
     return PartitionSpec(*fields).partition_type(Schema.model_validate_json(header["schema"]))
 
 
-def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partition_type: StructType) -> Iterator[Entry]:
+def read_entries(manifest: ManifestFile, content: bytes, partition_type: StructType) -> Iterator[Entry]:
     """Yield the entries of a manifest of data files, with what they inherit.
 
     Args:
@@ -74,7 +73,7 @@ def read_entries(io: FileIO, manifest: ManifestFile, content: bytes, partition_t
     """
     container = AvroContainer(content)
     if not _has_own_fields(container.metadata):
-        for entry in manifest_entries(io, manifest, with_deleted=True):
+        for entry in entries_in(content, manifest, with_deleted=True):
             yield _encoded(entry, partition_type)
         return
     partitions = reader_of(partition_type) if partition_type.fields else None

@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
-from catalog.iceberg.avro import read_content
+from catalog.iceberg.avro import manifest_content
 from catalog.iceberg.deletes import without_unneeded
 from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.entries import PathSearch, read_entries
@@ -419,7 +419,7 @@ class _SnapshotWriter:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
-                content = read_content(self._io, manifest.manifest_path)
+                content = manifest_content(self._io, manifest)
                 entries = self._entries(manifest, content) if search.is_possible_in(content) else []
             if not any(entry.path in removed and not entry.is_deleted for entry in entries):
                 kept.append(manifest)
@@ -438,7 +438,7 @@ class _SnapshotWriter:
         return kept
 
     def _entries(self, manifest: ManifestFile, content: bytes) -> list[Entry]:
-        return list(read_entries(self._io, manifest, content, self._partition_type))
+        return list(read_entries(manifest, content, self._partition_type))
 
     def _merged(self, manifests: list[ManifestFile], writer: ManifestWriter) -> list[ManifestFile]:
         """Return large manifests, and copy the entries of small ones, if there are many manifests."""
@@ -450,7 +450,7 @@ class _SnapshotWriter:
                 kept.append(manifest)
                 continue
             with reading(manifest.manifest_path):
-                entries = self._entries(manifest, read_content(self._io, manifest.manifest_path))
+                entries = self._entries(manifest, manifest_content(self._io, manifest))
             for entry in entries:
                 if not entry.is_deleted:
                     writer.keep(entry)

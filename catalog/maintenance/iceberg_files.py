@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from sqlalchemy import Connection, select
 
-from catalog.datafiles.history import with_paths
+from catalog.datafiles.history import unknown_files
 from catalog.errors import FilesNeededError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
 from catalog.files.locations import OwnFiles, comparable, overlap, reach_key
@@ -25,7 +25,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
-from catalog.storage.schema import DataFileRow, FormerFileRow, OperationRow
+from catalog.storage.schema import OperationRow
 from catalog.tables.iceberg_purging import delete_with_checksum
 from catalog.tables.neighbours import find_neighbour
 from catalog.tables.own_files import is_own_file
@@ -143,7 +143,7 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
         if file.modified_at_ms <= cutoff_ms and not _is_judged_elsewhere(storage, file.path)
     }
     with storage.read() as connection:
-        unknown = _unknown(connection, table, files)
+        unknown = [path for batch in batched(files.items()) for path in unknown_files(connection, table, dict(batch))]
         if not unknown or obstacle(connection, table) is not None:
             return []
     paths = OwnFiles([table.location]).among(f"{table.location}/{path}" for path in unknown)
@@ -185,16 +185,6 @@ def _is_judged_elsewhere(storage: Storage, path: str) -> bool:
     if any(map(is_hidden, path.split("/"))):
         return True
     return bool(_OF_ATTEMPT.search(path)) or (storage.identity in path and is_own_file(path, storage.identity))
-
-
-def _unknown(connection: Connection, table: Table, paths: Iterable[str]) -> list[str]:
-    """Return the files, relative to a table's location, of which the catalog has no row."""
-    unknown = dict.fromkeys(paths)
-    for batch in batched(list(unknown)):
-        for row in (DataFileRow, FormerFileRow):
-            for path in connection.scalars(select(row.path).where(with_paths(connection, row, table, batch))):
-                unknown.pop(path, None)
-    return list(unknown)
 
 
 def _delete(paths: Collection[str]) -> int:

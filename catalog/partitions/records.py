@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from catalog.datafiles.files import NewFile
-from catalog.datafiles.history import with_paths
+from catalog.datafiles.history import file_ids
 from catalog.errors import PartitionValueError
 from catalog.iceberg.differences import LiveFile
 from catalog.iceberg.values import text_of
@@ -21,8 +21,6 @@ from catalog.model import Table
 from catalog.model.partition_names import NULL_TEXTS
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.snapshots import UNPARTITIONED, add_partition_files, replace_files
-from catalog.storage.bulk import batched
-from catalog.storage.schema import DataFileRow
 from catalog.tables.definitions import Definitions
 from catalog.types.key_types import KeyValueError
 
@@ -91,11 +89,4 @@ def values_of(table: Table, record: Sequence[Any]) -> tuple[str | None, ...]:
 
 def _remove(connection: Connection, table: Table, paths: Iterable[str]) -> int:
     """Remove files, and the partitions that have no other files; return the number of these partitions."""
-    ids = [
-        file_id
-        for chunk in batched(sorted(paths))
-        for file_id in connection.scalars(
-            select(DataFileRow.id).where(with_paths(connection, DataFileRow, table, chunk))
-        )
-    ]
-    return replace_files(connection, table, ids)[1]
+    return replace_files(connection, table, file_ids(connection, table, sorted(paths)))[1]

@@ -191,7 +191,7 @@ def _decompress(content: bytes, compression: int, block_size: int) -> bytes:
         position = start + (header >> 1)
         if position > len(content):
             raise ValueError("a compressed part of its footer is truncated")
-        part, most = content[start:position], min(block_size, _MOST_BYTES - length)
+        part, most = content[start:position], max(0, min(block_size, _MOST_BYTES - length))
         if not header & 1:
             part = _decompress_lz4(part, most) if compression == _LZ4 else unpacked(_CODECS[compression], part, most)
         parts.append(part)

@@ -287,7 +287,7 @@ def test_copied_entries_keep_their_partitions(
     known = ManifestFile.from_args(sequence_number=7, added_snapshot_id=42)
     content = Path(manifest.path).read_bytes()
     partition_type = LAYOUT.spec.partition_type(LAYOUT.schema)
-    copied = list(read_entries(PyArrowFileIO(), known, content, partition_type))
+    copied = list(read_entries(known, content, partition_type))
     assert [entry.partition for entry in copied] == [entry[0] for entry in entries]
     assert [entry.path for entry in copied] == [entry[2].path for entry in entries]
     with ManifestWriter(LAYOUT, f"{folder}/metadata/2-") as writer:
@@ -297,7 +297,7 @@ def test_copied_entries_keep_their_partitions(
     (again,) = writer.manifests
     assert again.partitions == manifest.partitions
     assert [entry.data_file.file_path for entry in read(again)] == [entry[2].path for entry in entries[1:]]
-    *_, deleted = read_entries(PyArrowFileIO(), known, Path(again.path).read_bytes(), partition_type)
+    *_, deleted = read_entries(known, Path(again.path).read_bytes(), partition_type)
     assert (deleted.is_deleted, deleted.path) == (True, entries[0][2].path)
 
 
@@ -338,7 +338,7 @@ def test_entries_of_other_writers_are_copied_as_they_are(
     known = engine.to_manifest_file()
     known.sequence_number = 7
     content = Path(f"{folder}/engine.avro").read_bytes()
-    [entry] = read_entries(io, known, content, LAYOUT.spec.partition_type(LAYOUT.schema))
+    [entry] = read_entries(known, content, LAYOUT.spec.partition_type(LAYOUT.schema))
     assert entry.partition == values_of(file.partition)
     with ManifestWriter(LAYOUT, f"{folder}/copied-") as writer:
         writer.keep(entry)
