@@ -180,13 +180,18 @@ def lake(
 
 
 def make_tables(lake: Lake, table_format: str) -> None:
-    """Create two tables with two files in most partitions."""
+    """Create two tables with two files in most partitions, and no folders of earlier versions.
+
+    `check` deletes these, so that a killed operation would not find what an undisturbed one does.
+    """
     statements = []
     for table in ("t", "undisturbed"):
         statements.append(f"CREATE TABLE {table} (n int, v int) PARTITIONED BY (c int) {FORMATS[table_format]}")
         for rows in (BEFORE[:10], BEFORE[10:]):
             statements.append(f"INSERT INTO {table} VALUES {', '.join(map(str, rows))}")
     lake.run({"statements": statements})
+    for table in ("t", "undisturbed"):
+        check(lake, table, BEFORE)
 
 
 def rows_of(lake: Lake, name: str) -> list[Row]:
@@ -260,7 +265,6 @@ def test_an_operation_that_is_killed_is_undone_or_done_again(lake: Lake, mode: s
     source = lake.write("landing/new.csv", "n,v,c\n" + "".join(f"{n},{v},{c}\n" for n, v, c in NEW))
     make_tables(lake, table_format)
     places = lake.run(what.work("undisturbed", source, "undisturbed"))["places"]
-    # On S3, where a commit leaves the files that it has copied, for the next operation to delete.
     assert not lake.is_on_s3 or set(places) >= set(PLACES.get((mode, table_format), ()))
     commits = (number for number, place in enumerate(places) if place.endswith(f": {Point.COMMITTED}"))
     committed = next(commits, len(places))

@@ -23,7 +23,6 @@ PLACES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("load merge", "hive"): (
         "catalog.operations.journal Operations.begin: journaled",
         "catalog.operations.jobs Jobs.attempt: started",
-        "catalog.loading.loading Loading.discard_staging: withdrawn",
         *_PUBLISHED,
     ),
     ("delete", "iceberg"): (
@@ -75,6 +74,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "catalog.importing.imports Imports._import: committed",
     ),
     "tests/catalog/loading/test_publishing.py": (
+        "catalog.loading.loading Loading.discard_staging: withdrawn",
         "catalog.loading.publishing withdraw: moves-undone",
         "catalog.loading.publishing withdraw: staged-data-deleted",
         "catalog.maintenance.staging discard_old_staging: withdrawn",
