@@ -39,7 +39,8 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, IcebergType, StructType
+from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType, UnknownType
+from pyiceberg.utils.decimal import decimal_required_bytes
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from catalog.iceberg.compression import unpacked
@@ -323,12 +324,39 @@ def _resolved(written: Schema | StructType, read: Schema | StructType, resolver:
     return reader
 
 
+def _require_bytes(item: IcebergType) -> None:
+    """Check that items of a list or map take bytes: the number of others, which a few bytes give, has no limit."""
+    if _takes_no_bytes(item):
+        raise ValueError(f"it has items of type {item}, which take no bytes")
+
+
+def _takes_no_bytes(written: IcebergType) -> bool:
+    match written:
+        case StructType(fields=fields):
+            return all(field.required and _takes_no_bytes(field.field_type) for field in fields)
+        case FixedType():
+            return len(written) == 0
+        case DecimalType(precision=precision):
+            return decimal_required_bytes(precision) == 0
+    return isinstance(written, UnknownType)
+
+
 class _DecimalReader(DecimalReader):
     def skip(self, decoder: BinaryDecoder) -> None:
         decoder.skip(self._length)
 
 
 class _Resolver(ReadSchemaResolver):
+    def list(self, list_type: ListType, expected_list: IcebergType | None, element_reader: Reader) -> Reader:
+        _require_bytes(list_type.element_type)
+        return super().list(list_type, expected_list, element_reader)
+
+    def map(
+        self, map_type: MapType, expected_map: IcebergType | None, key_reader: Reader, value_reader: Reader
+    ) -> Reader:
+        _require_bytes(StructType(map_type.key_field, map_type.value_field))
+        return super().map(map_type, expected_map, key_reader, value_reader)
+
     def visit_decimal(self, decimal_type: DecimalType, partner: IcebergType | None) -> Reader:
         return _DecimalReader(decimal_type.precision, decimal_type.scale)
 

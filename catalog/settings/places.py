@@ -64,6 +64,14 @@ _READER_OPTIONS = frozenset(
 _CLASS_PROPERTIES = frozenset(("write.location-provider.impl", "write.py-location-provider.impl"))
 """Properties by which Iceberg, and PyIceberg, load a class that decides where they write files of a table."""
 
+_CLIENT_PROPERTY = re.compile(
+    r"(py-)?io-impl|token|credential|uri|oauth2-server-uri"
+    r"|client\.(factory|region|(access-key|secret-access-key|role-arn|role-session)\b.*|session-token)"
+    r"|client\.(assume-role|credentials-provider)\b.*|(option\.)?fs\..*|(s3|s3a|gcs|adls|hdfs|hf)\..*"
+)
+"""Properties that PyIceberg, and Spark's readers, take from a table instead of their own configuration: the class that
+reads files, addresses, keys, and who signs requests. Sources: `pyiceberg.io`, `RestCatalog._load_file_io`."""
+
 Place = tuple[bytes, str]
 """The key of a location (`catalog.files.locations.strict_key`) and its options, such as an endpoint."""
 
@@ -229,7 +237,7 @@ def _folders_below(location: str, folder: str) -> Iterator[str]:
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
-    """Check that no property of a table redirects readers or writers to other files.
+    """Check that no property of a table redirects readers or writers to other files or servers, or has them load code.
 
     Raises:
         LocationNotAllowedError: One does.
@@ -239,6 +247,11 @@ def require_properties(properties: Mapping[str, str | None]) -> None:
             raise LocationNotAllowedError(
                 f"property {name!r} would have writers load the class {value!r}, which puts files where it likes; "
                 "remove it, and set write.data.path for a folder of data files"
+            )
+        if value and _CLIENT_PROPERTY.fullmatch(name.strip().lower()) and not allows_everything():
+            raise LocationNotAllowedError(
+                f"property {name!r} would tell the clients of all readers which code, servers or keys to use; remove "
+                "it, and set it in the configuration of your own client"
             )
         if value is not None and name.strip().lower() in _READER_OPTIONS:
             raise LocationNotAllowedError(

@@ -208,6 +208,10 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
 def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
     try:
         types = [parse_type(encoded) for encoded in tail.footer.types]
+        parts = [part for own in types for part in own.subtypes]
+        if len(set(parts)) < len(parts):
+            # Walked as a tree, they would be visited again and again.
+            raise ValueError("one of its types is part of two others")
         root = _file_column("", types, 0)
     except (ValueError, IndexError, RecursionError) as error:
         text = f"its ORC footer cannot be read: {error}; write the file again"

@@ -133,6 +133,32 @@ def test_a_block_with_more_records_than_bytes_is_refused() -> None:
         list(AvroContainer(content).blocks())
 
 
+EMPTY = {"type": "record", "name": "empty", "fields": []}
+NOTHING: dict[str, Any] = {
+    "a record without fields": EMPTY,
+    "a record with nothing in it": {**EMPTY, "name": "r", "fields": [{"name": "e", "type": EMPTY, "field-id": 8}]},
+    "bytes of length zero": {"type": "fixed", "name": "f", "size": 0},
+    "nulls": "null",
+}
+
+
+@pytest.mark.parametrize("item", NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize("is_map", [False, True])
+def test_items_that_take_no_bytes_are_refused(item: Any, is_map: bool) -> None:
+    pairs = {"type": "record", "name": "pair", "fields": []}
+    pairs["fields"] = [{"name": name, "type": item, "field-id": number} for number, name in ((6, "key"), (7, "value"))]
+    odd = {"type": "array", "items": pairs if is_map else item, "element-id": 9} | (
+        {"logicalType": "map"} if is_map else {}
+    )
+    header = json.dumps(
+        {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "odd", "type": odd, "field-id": 901}]}
+    ).encode()
+    content = b"Obj\x01\x04" + b"".join(map(_text, (b"avro.schema", header, b"avro.codec", b"null"))) + b"\0"
+    content += bytes(16) + _number(1) + _text(_text(b"/a") + _number(1 << 60) + b"\0") + bytes(16)
+    with pytest.raises(ValueError, match="which take no bytes"):
+        paths(content)
+
+
 def test_damaged_blocks_have_an_error() -> None:
     content = bytearray(container())
     for position in range(200, len(content), 101):

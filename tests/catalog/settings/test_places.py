@@ -128,6 +128,38 @@ def test_a_property_that_loads_a_class_of_writers_is_refused(name: str) -> None:
     require_properties({name: ""})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("py-io-impl", " IO-Impl", "uri", "token", "s3.endpoint", "S3.signer.uri", "s3.secret-access-key"),
+        *("client.factory", "client.role-arn", "client.assume-role.arn", "adls.sas-token.x", "gcs.service.host"),
+        *("option.fs.s3a.endpoint", "Option.fs.file.impl", "fs.s3a.secret.key", "hdfs.host"),
+    ],
+)
+@pytest.mark.usefixtures("warehouse")
+def test_a_property_that_configures_the_clients_of_all_readers_is_refused(name: str) -> None:
+    with pytest.raises(LocationNotAllowedError, match="configuration of your own client") as refusal:
+        require_properties({name: "planted"})
+    assert "planted" not in str(refusal.value)
+    require_properties({name: ""})
+
+
+@pytest.mark.usefixtures("warehouse")
+def test_properties_of_other_names_are_not_taken_for_those_of_clients() -> None:
+    names = (
+        "client",
+        "client.id",
+        "uris",
+        "tokens",
+        "write.token",
+        "s3",
+        "owner.uri",
+        "comment",
+        "read.split.target-size",
+    )
+    require_properties(dict.fromkeys(names, "x"))
+
+
 @pytest.mark.parametrize("name", ["write.data.path", "write.metadata.path", "path"])
 @pytest.mark.parametrize(
     "location",

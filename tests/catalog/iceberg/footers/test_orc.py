@@ -298,6 +298,16 @@ def test_what_is_no_orc_file_is_named(content: bytes, problem: FileProblem, tmp_
     assert problem_of(tmp_path / "f", {"a": LongType()}) is problem
 
 
+def test_types_that_are_part_of_several_others_are_damage(tmp_path: Path) -> None:
+    """Each of 60 structs has the next type twice, which are 2 ** 60 columns."""
+    structs = b"".join(b"\x22\x0c\x08\x0c\x12\x02%c%c\x1a\x01a\x1a\x01b" % (part, part) for part in range(1, 61))
+    footer = b"\x08\x03\x10\x03" + structs + b"\x22\x02\x08\x04\x30\x00"
+    tail = b"\x08" + bytes([len(footer) & 0x7F | 0x80, len(footer) >> 7]) + b"\x10\x00\x82\xf4\x03\x03ORC"
+    (tmp_path / "f").write_bytes(b"ORC" + footer + tail + bytes([len(tail)]))
+    with pytest.raises(UnusableFileError, match="one of its types is part of two others"):
+        read(tmp_path / "f", {"a": LongType()})
+
+
 def test_no_byte_of_a_footer_makes_impossible_counts(tmp_path: Path) -> None:
     columns = {"a": pyarrow.array([1, None]), "b": pyarrow.array(["x", "y"])}
     path = write(tmp_path / "f", columns, compression="uncompressed")
