@@ -26,7 +26,7 @@ from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.seen import Digests, Seen
-from catalog.partitions.versions import find_unsettled, is_version
+from catalog.partitions.versions import find_homes, find_unsettled, is_version
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -252,7 +252,12 @@ class _Repair:
             known = self._registered(connection, identities)
             purged = {paths[location]: purge for location, purge in find_purged(connection, paths)}
             unsettled = find_unsettled(connection, self._table, identities)
-        taken = self._taken(paths)
+            homes = find_homes(connection, self._table, paths)
+        by_path = dict(zip((folder.path for folder in batch), identities, strict=True))
+        # Among them are those of renamed partitions, whose files wait for their folders.
+        taken = self._taken(paths) | {
+            paths[version.home] for version in homes if by_path[paths[version.home]] != version.identity
+        }
         at_home, new = [], dict[bytes, _PartitionFolder]()
         for folder, identity in zip(batch, identities, strict=True):
             row = known.get(identity)

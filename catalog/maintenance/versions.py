@@ -27,6 +27,7 @@ from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.folder_files import others_than, visible_files
+from catalog.partitions.folders import used_by_others
 from catalog.partitions.staged import reserving_attempts
 from catalog.partitions.versions import delete_empty_above, file_counts, forget_versions, move_home, set_state
 from catalog.storage import Storage
@@ -68,6 +69,13 @@ class _Copy:
 def _stays(folder: str, foreign: Sequence[str]) -> str:
     reason = f"{folder} has {len(foreign):,} file(s) that Calve did not write, such as {foreign[0]}"
     return f"{reason}; move them elsewhere"
+
+
+def _used(version: _Row, owners: Mapping[str, str]) -> str:
+    return (
+        f"the files of {version.location} cannot be put into {version.home}, because {owners[version.home]} has it, "
+        "too; give one of them another location"
+    )
 
 
 class Versions:
@@ -158,7 +166,11 @@ class Versions:
     def _settle(self, versions: Sequence[_Row], attempt: tuple[str, str, int]) -> int:
         with self._storage.read() as connection:
             counts = file_counts(connection, self._table, [version.location for version in versions])
-        copies = list(in_parallel(partial(self._compare, counts), versions))
+            used = used_by_others(connection, self._table, [version.home for version in versions])
+        taken = [version for version in versions if version.home in used]
+        replaced = [version.location for version in taken if version.location not in counts]
+        self._problems += [_used(version, used) for version in taken if version.location in counts]
+        copies = list(in_parallel(partial(self._compare, counts), (one for one in versions if one.home not in used)))
         needed = self._needed([copy.version.home for copy in copies if copy.obsolete])
         done = [copy for copy in copies if copy.problem is None and copy.version.home not in needed]
         self._problems += [copy.problem for copy in copies if copy.problem is not None]
@@ -172,6 +184,7 @@ class Versions:
             table = self._definitions.lock_table(connection, self._table, exclusive=False)
             move_home(connection, table, {copy.version.location: copy.version.home for copy in done})
             set_state(connection, [copy.version.location for copy in done], VersionState.SETTLED)
+            set_state(connection, replaced, VersionState.REPLACED)
             reached(Point.CHANGED)
         obsolete = [file.size_bytes for copy in done for file in copy.obsolete]
         retired = TableVacuum(self._table.full_name, retired_files=len(obsolete), retired_bytes=sum(obsolete))

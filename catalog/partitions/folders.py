@@ -19,8 +19,14 @@ from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, 
 from catalog.errors import LocationInUseError, LocationTakenError
 from catalog.files.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
-from catalog.model.partition_names import folder_start, folder_template, parse_partition_path, partition_path
+from catalog.model.partition_names import (
+    folder_start,
+    folder_template,
+    parse_partition_path,
+    partition_path,
+)
 from catalog.operations.staging import REJECTED, STAGING, VERSIONS
+from catalog.partitions.versions import find_homes, has_versions
 from catalog.storage.bulk import among, batched, list_of_texts, listed
 from catalog.storage.schema import (
     OperationRow,
@@ -31,6 +37,7 @@ from catalog.storage.schema import (
     VersionState,
 )
 from catalog.storage.values import ValueEncoder
+from catalog.tables.neighbours import neighbours
 from catalog.tables.purged_folders import refuse_purged
 
 RESERVED = (STAGING, REJECTED, VERSIONS)
@@ -167,16 +174,41 @@ def refuse_shared_folders(
 
     Raises:
         LocationTakenError: A location overlaps another partition of the table, or one that a load is about to add.
-        LocationInUseError: A location lies in a working folder of operations.
+        LocationInUseError: A location lies in a working folder of operations, or waits to be settled
+            (`catalog.partitions.versions`).
         FolderBeingPurgedError: A purge is deleting the files there.
     """
     own = [location for location in locations if location is not None]
+    by_default = [values for values, location in zip(packed, locations, strict=True) if location is None]
+    if has_versions(connection, table):
+        LocationInUseError.raise_first(_unsettled(connection, table, own, by_default))
     if own:
         refuse_purged(connection, table.full_name, own)
         LocationInUseError.raise_first(_problems(connection, table, folder_keys(own)))
-    if len(own) < len(locations):
-        by_default = [values for values, location in zip(packed, locations, strict=True) if location is None]
+    if by_default:
         _refuse_taken(connection, table, by_default)
+
+
+def _unsettled(
+    connection: Connection, table: Table, locations: Sequence[str], packed: Sequence[str]
+) -> Iterator[LocationInUseError]:
+    """Yield the errors of folders whose files vacuum will exchange for those of a version.
+
+    Args:
+        locations: Custom locations of partitions.
+        packed: The values of partitions in default folders.
+    """
+    keys, nodes = folder_keys(locations), name_nodes(locations)
+    folders = [text for key in keys for text in spellings(key, nodes)]
+    folders += (table.default_partition_location(table.partition_name(values)) for values in packed)
+    for version in find_homes(connection, table, folders):
+        owner = f"partition {table.partition_name(version.packed_values)}"
+        reason = (
+            f"the files of {owner} there were replaced, and are not exchanged yet: read its location again, or set "
+            f"this one after `calve vacuum {table.full_name}`, which exchanges the files of changes that are older "
+            "than the grace period"
+        )
+        yield LocationInUseError(table.full_name, version.home, owner, version.location, reason=reason)
 
 
 def _problems(connection: Connection, table: Table, keys: Mapping[bytes, str]) -> Iterator[LocationInUseError]:
@@ -209,6 +241,35 @@ def _overlaps(
             if start in paths:
                 owner, default = f"partition {paths[start]}", table.default_partition_location(paths[start])
                 yield LocationTakenError(table.full_name, keys[key], owner, default)
+
+
+def used_by_others(connection: Connection, table: Table, folders: Sequence[str]) -> dict[str, str]:
+    """Return the folders, among homes of a table's versions, that another table has, or a partition of any table.
+
+    Returns:
+        Folder → the name of the other.
+    """
+    near = neighbours(connection, folders, without_table=table.id)
+    used = {one.folder: f"table {one.table}" for one in near if not one.path}
+    row = PartitionRow
+    for batch in batched(folders):
+        query = select(row.location, row.packed_values).where(
+            row.table_id + 0 == table.id, among(connection, row.location, batch)
+        )
+        own = {location or "": table.partition_name(packed) for location, packed in connection.execute(query)}
+        used |= {location: f"partition {name} of {table.full_name}" for location, name in own.items()}
+    keys = folder_keys(folders)
+    inside = compare_folders(table, keys).inside
+    by_identity = {folder.identity: keys[key] for key, folder in inside.items()}
+    for identities in batched(by_identity):
+        live = select(row.identity, row.packed_values).where(
+            row.table_id == table.id, row.location.is_(None), among(connection, row.identity, identities)
+        )
+        for identity, packed in connection.execute(live):
+            name, folder = table.partition_name(packed), by_identity[bytes(identity)]
+            if table.default_partition_location(name) == folder:
+                used[folder] = f"partition {name} of {table.full_name}"
+    return used
 
 
 def taken_default_folders(connection: Connection, table: Table, packed: Sequence[str]) -> Mapping[str, tuple[str, str]]:
@@ -311,7 +372,19 @@ def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _L
         parameters = {"folders": list_of_texts(connection, batch), "table_id": table.id}
         for folder, location, other in connection.execute(_inside_query(connection.dialect.name), parameters):
             taken[inside[folder]] = table.partition_name(other), location
-    return taken
+    return taken | _homes_of_others(connection, table, packed)
+
+
+def _homes_of_others(connection: Connection, table: Table, packed: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the partitions to whose default folders vacuum will copy the files of others; see `_taken`."""
+    if not has_versions(connection, table):
+        return {}
+    template = folder_template(table.location, table.key_names)
+    by_folder = {template % tuple(values.split("/")): values for values in packed}
+    found = find_homes(connection, table, by_folder)
+    # A partition that was dropped and comes back gets a version, which has the same home.
+    others = [version for version in found if version.packed_values != by_folder[version.home]]
+    return {by_folder[other.home]: (table.partition_name(other.packed_values), other.home) for other in others}
 
 
 @cache

@@ -75,13 +75,29 @@ def find_versions(connection: Connection, locations: Iterable[str]) -> Mapping[s
     return found
 
 
+def has_versions(connection: Connection, table: Table) -> bool:
+    """Return whether partitions of a table have, or had lately, versions."""
+    return bool(connection.scalar(select(exists().where(PartitionVersionRow.table_id == table.id))))
+
+
+def find_homes(connection: Connection, table: Table, folders: Iterable[str]) -> list[Version]:
+    """Return the versions that wait to be settled to some folders."""
+    row, found = PartitionVersionRow, list[Version]()
+    # The sum `+ 0` keeps SQLite from reading all versions of the table instead of those at the folders.
+    is_unsettled = row.table_id + 0 == table.id, row.state == VersionState.CURRENT
+    query = select(*(getattr(row, name) for name in Version._fields)).where(*is_unsettled)
+    for batch in batched(folders):
+        found += map(Version._make, connection.execute(query.where(among(connection, row.home, batch))))
+    return found
+
+
 def find_unsettled(connection: Connection, table: Table, identities: Iterable[bytes]) -> Mapping[bytes, Version]:
     """Return the versions that wait to be settled for partitions with some identities, by identity."""
     row, found = PartitionVersionRow, dict[bytes, Version]()
     query = select(*(getattr(row, name) for name in Version._fields)).where(
         row.table_id == table.id, row.state == VersionState.CURRENT
     )
-    if not connection.scalar(select(exists().where(row.table_id == table.id))):
+    if not has_versions(connection, table):
         return found
     for batch in batched(identities):
         rows = connection.execute(query.where(among(connection, row.identity, batch)))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, or_, select
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files.locations import (
@@ -19,15 +19,17 @@ from catalog.files.locations import (
     is_plainly_within,
     keys_above,
     location_key,
+    name_nodes,
     overlapping,
     parent_key,
     readings,
+    spellings,
 )
 from catalog.model import Table, TableKind
 from catalog.settings.places import require_location
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, TableRow
+from catalog.storage.schema import DatabaseRow, PartitionVersionRow, TableRow, VersionState
 from catalog.tables.neighbours import find_neighbour
 from catalog.tables.normalising import normalise_location
 from catalog.tables.purged_folders import refuse_purged
@@ -126,10 +128,35 @@ def claim_held_location(
     for reading in readings(location):
         if (owner := find_neighbour(connection, reading, without_table=table_id)) is not None:
             raise LocationInUseError(table, location, owner.table, owner.location)
+    LocationInUseError.raise_first(_homes_near(connection, table, location, without_table=table_id))
     engines = _engine_tables_near(connection, table, _keys_as_read([location]), without=stored_name or table)
     LocationInUseError.raise_first(islice(engines, 1))
     refuse_purged(connection, table, [location])
     return key
+
+
+def _homes_near(
+    connection: Connection, table: str, location: str, *, without_table: int
+) -> Iterator[LocationInUseError]:
+    """Yield the errors of folders of other tables' partitions to which vacuum will copy files, if not at once."""
+    row = PartitionVersionRow
+    query = (
+        select(row.home, DatabaseRow.name.label("database"), TableRow.name)
+        .join(TableRow, TableRow.id == row.table_id + 0)
+        .join(DatabaseRow, DatabaseRow.id == TableRow.database_id)
+        .where(row.state == VersionState.CURRENT, TableRow.id != without_table)
+        .limit(1)
+    )
+    for spelling in spellings(location_key(location), name_nodes([location])):
+        here = or_(row.home == spelling, (row.home > f"{spelling}/") & (row.home < f"{spelling}0"))
+        for home, database, name in connection.execute(query.where(here)):
+            owner = f"{database}.{name}"
+            reason = (
+                f"files of a partition of {owner} in {home} were replaced, and are not exchanged yet; choose another "
+                f"location, or create the table after `calve vacuum {owner}`, which exchanges the files of changes "
+                "that are older than the grace period"
+            )
+            yield LocationInUseError(table, location, owner, home, reason=reason)
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:

@@ -117,6 +117,7 @@ class PartitionVersionRow(Base):
 
     __tablename__ = "calve_partition_version"
     __table_args__ = (
+        Index("ix_calve_partition_version_home", "home"),
         Index("ix_calve_partition_version_table_id_identity", "table_id", "identity"),
         Index("uq_calve_partition_version_location", "location", unique=True),
         NEVER_REUSED,
