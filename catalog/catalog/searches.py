@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection
 
 from catalog.catalog.tables import TableMethods
-from catalog.errors import CatalogLockedError, InvalidTableError
+from catalog.errors import CatalogLockedError, InvalidTableError, UnsupportedCommitError
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.batches import PartitionBatch, PartitionKey
 
@@ -164,7 +164,7 @@ class SearchMethods(TableMethods):
         from catalog.partitions.names import read_names
 
         if self._definitions.get_hive_table(table).is_stored_as_iceberg:
-            self._take_in(table)
+            self._take_in(table, PartitionState.VISIBLE)
         with self.storage.read() as connection:
             definition = self._definitions.get_hive_table(table, connection)
             return read_names(connection, definition, is_quarantined=False)
@@ -192,31 +192,35 @@ class SearchMethods(TableMethods):
             ExpressionError: The expression is invalid.
         """
         search = partial(self._scanner.scan_rows, table, expression, columns, use_indexes=use_indexes, state=state)
-        return self._counted(search, table, expression)
+        return self._counted(search, table, expression, state)
 
-    def _take_in(self, table: str) -> None:
+    def _take_in(self, table: str, state: PartitionState | None) -> None:
         """Take in what other engines have committed to a table stored as Iceberg; log a warning if it is held.
 
         Raises:
-            UnsupportedCommitError: Calve cannot follow a commit, so its partitions are not known.
+            UnsupportedCommitError: Calve cannot follow a commit, so its partitions are not known. Quarantined ones are,
+                and a decision about them may be what the commit waits for.
         """
         from catalog.datafiles.intake import catch_up_or_warn
 
-        definition = self._definitions.get_hive_table(table)
-        catch_up_or_warn(self.storage, self._definitions, definition, (CatalogLockedError,))
+        is_hidden = state is PartitionState.QUARANTINED
+        errors = (CatalogLockedError, UnsupportedCommitError) if is_hidden else (CatalogLockedError,)
+        catch_up_or_warn(self.storage, self._definitions, self._definitions.get_hive_table(table), errors)
 
     def _scan(self, table: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         search = partial(self._scanner.scan, table, expression, use_indexes=use_indexes, state=state)
-        return self._counted(search, table, expression)
+        return self._counted(search, table, expression, state)
 
-    def _counted(self, search: Callable[[], AnyScan], table: str, expression: str | None) -> AnyScan:
+    def _counted(
+        self, search: Callable[[], AnyScan], table: str, expression: str | None, state: PartitionState | None
+    ) -> AnyScan:
         """Return a search, which has taken in the commits of other engines, and count it."""
         scan = search()
         if expression and self.searched is not None:
             self.searched(scan.table.full_name, scan.is_by_index)
         if not scan.table.is_stored_as_iceberg:
             return scan
-        self._take_in(table)
+        self._take_in(table, state)
         return search()
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:

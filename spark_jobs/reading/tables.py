@@ -104,14 +104,14 @@ def prune_table(
         if definition.scheme is not None:
             file_scan = source.scan_files(table, where, zone=session_zone(spark))
             return pruned_scan(file_scan, read_scan(spark, file_scan), filter_sql(file_scan.tree, file_scan.table))
-        scan = source.scan_partitions(table, where)
-        if (tree := _local_times(spark, scan.table, where)) is not None:
+        # Searches of partitions refuse commits that Calve cannot follow; searches of files leave them to Iceberg.
+        files = source.scan_partition_files(table, where) if definition.is_stored_as_iceberg else None
+        scanned = source.scan_partitions(table, where).table if files is None else files.table
+        if (tree := _local_times(spark, scanned, where)) is not None:
             # All partitions are read, because daylight saving time changes make strings and instants sort differently.
             whole = prune_table(spark, table, catalog=source)
-            return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
-        if definition.is_stored_as_iceberg:
-            return prune_files(spark, source.scan_partition_files(table, where), where)
-        return _pruned_folders(spark, source, table, where)
+            return replace(whole, frame=whole.frame.where(filter_sql(tree, scanned)), where=where)
+        return _pruned_folders(spark, source, table, where) if files is None else prune_files(spark, files, where)
 
 
 def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str | None) -> PrunedTable:

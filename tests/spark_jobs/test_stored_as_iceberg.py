@@ -7,14 +7,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from catalog import Catalog, OnInvalid, PartitionState
-from catalog.errors import InvalidPartitionError
+from catalog.errors import InvalidPartitionError, UnsupportedCommitError
 from catalog.model.partition_names import NULL_VALUE
 from catalog.operations.job_requests import CheckQualityJob
 from catalog.statements.session import Session
 from spark_jobs.check_quality import check_quality
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.partition_files import EXTREMES, KEYS, check_partitions, plain, rows_by_calve, rows_by_engines
 
 if TYPE_CHECKING:
@@ -160,3 +162,27 @@ def test_days_that_the_julian_calendar_does_not_have_are_found_and_deleted(
         assert [row[0] for row in session.execute(f"SELECT id FROM gap WHERE {condition}").rows] == [1], condition
     session.execute(f"DELETE FROM gap WHERE {conditions[0]}")
     assert [row[0] for row in session.execute("SELECT id FROM gap").rows] == [2]
+
+
+@pytest.mark.parametrize("values", [(2, "n", "", date(2024, 1, 2)), (2, "n", "__HIVE_DEFAULT_PARTITION__", None)])
+def test_a_table_with_a_commit_that_cannot_be_followed_is_read_as_its_engine_reads_it(
+    iceberg_spark: SparkSession,
+    catalog: Catalog,
+    catalog_url: str,
+    session: Session,
+    values: tuple[int, str, str, date | None],
+) -> None:
+    """In Hive, neither of these strings is a value of a partition key."""
+    session.execute(ORDERS)
+    session.execute("INSERT INTO orders VALUES (1, 'a', 'US', '2024-01-01')")
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(TABLE)
+        table.append(
+            pa.Table.from_pylist(
+                [dict(zip(table.schema().column_names, values, strict=True))], table.schema().as_arrow()
+            )
+        )
+    assert sorted(row[0] for row in session.execute("SELECT id FROM orders").rows) == [1, 2]
+    assert [row[0] for row in session.execute("SELECT id FROM orders WHERE country = 'US'").rows] == [1]
+    with pytest.raises(UnsupportedCommitError, match="The table can still be read"):
+        session.execute("SHOW PARTITIONS orders")
