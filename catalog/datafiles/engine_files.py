@@ -8,6 +8,7 @@ was (`add_files`), has only its names: Iceberg's readers find its columns by the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,10 +28,12 @@ from catalog.iceberg.footers.parquet import file_columns
 from catalog.iceberg.footers.parquet_footers import FileSchema, FooterParser, reading_footer
 from catalog.iceberg.layout import mapped_ids
 from catalog.iceberg.types import fields_inside
-from catalog.model import Table
+from catalog.model import Column, Table
 from catalog.tables.columns import TableColumns
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import IntegerType
+
+_NARROW = re.compile(r"\b(?:tinyint|smallint)\b")
 
 
 class FilesError(Exception):
@@ -101,13 +104,34 @@ def _check_entry(table: Table, file: LiveFile, own: OwnFiles) -> None:
     if file.path not in own:
         raise FilesError(f"the data file {shown} is outside the table's folder, {table.location}: a link leads there")
     for column in table.in_files.columns:
-        value_type = parse_column_type(column.type)
-        if isinstance(value_type, IntegerType):
-            outside = integer_outside(file, column.id, value_type)
-            if outside is not None:
-                raise FilesError(
-                    f"the data file {shown} has {outside} in column {column.name}, which is a {column.type}"
-                )
+        if (problem := _unfit_integers(file, column)) is not None:
+            raise FilesError(f"the data file {shown} {problem}")
+
+
+def _unfit_integers(file: LiveFile, column: Column) -> str | None:
+    """Return why a file may have numbers that a column cannot hold; None if it has none.
+
+    Iceberg has no smaller type than `int`, and Spark would read the numbers beyond a smaller one as others.
+    """
+    value_type = parse_column_type(column.type)
+    if isinstance(value_type, IntegerType):
+        outside = integer_outside(file, column.id, value_type)
+        if outside is not None:
+            return f"has {outside} in column {column.name}, which is a {column.type}"
+    if not _NARROW.search(column.type) or file.row_count == 0:
+        return None
+    if value_type is None:
+        return (
+            f"may have numbers that do not fit into the {column.type} of column {column.name}: other engines write "
+            "them as int, without bounds; have Calve write the rows, or use int in the type"
+        )
+    nulls, values = file.null_counts.get(column.id), file.value_counts.get(column.id)
+    if column.id in file.lower_bounds or (nulls is not None and nulls == values):
+        return None
+    return (
+        f"has no bounds for column {column.name}, so that numbers which do not fit into a {column.type} would be "
+        f"unknown; write it with the table property write.metadata.metrics.column.{column.name} = full"
+    )
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,36 @@ def test_numbers_outside_a_small_type_are_refused_by_name(catalog: Catalog, cata
         catalog.alter_table(TABLE, properties={"owner": "ann"})
 
 
+@pytest.mark.parametrize(
+    ("kind", "numbers", "problem"),
+    [
+        ("tinyint", pa.array([1], pa.int32()), "has no bounds for column s"),
+        ("tinyint", pa.array([None], pa.int32()), None),
+        ("int", pa.array([1], pa.int32()), None),
+        ("array<smallint>", pa.array([[1]], pa.list_(pa.int32())), "numbers that do not fit into the array<smallint>"),
+        ("struct<x:tinyint>", pa.array([{"x": 1}]), "numbers that do not fit into the struct<x:tinyint>"),
+    ],
+)
+def test_numbers_whose_bounds_are_unknown_do_not_become_others(
+    catalog: Catalog, catalog_url: str, kind: str, numbers: pa.Array, problem: str | None
+) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"})
+    catalog.create_table(TABLE, columns=[("s", kind), ("c", "int")], scheme=scheme)
+
+    def commit(table: IcebergTable) -> None:
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.metadata.metrics.column.s": "counts"})
+        types = table.schema().as_arrow()
+        table.append(pa.table([numbers.cast(types.field("s").type), pa.array([1], pa.int32())], types))
+
+    engine(catalog_url, commit)
+    if problem is None:
+        assert len(catalog.scan_files(TABLE).files) == 1
+        return
+    with pytest.raises(UnsupportedCommitError, match=problem):
+        catalog.alter_table(TABLE, properties={"owner": "ann"})
+
+
 def test_columns_follow_those_of_engines_by_their_ids(catalog: Catalog, catalog_url: str) -> None:
     scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
     columns = [("a", "int"), ("b", "string"), ("k", "char(3)"), ("c", "int")]
