@@ -8,10 +8,11 @@ from catalog.engine_tables.model import Loaded
 from catalog.engine_tables.names import Identifier
 from catalog.engine_tables.places import folders_of
 from catalog.errors import InvalidRequestError
-from catalog.files.locations import comparable
+from catalog.files.locations import comparable, is_within
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.own_folders import folders_elsewhere, keep_folders
-from catalog.settings.places import require_own_folder
+from catalog.iceberg.storage import table_folder
+from catalog.settings.places import require_location, require_own_folder
 from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, TableRow
 from catalog.tables.ownership import LOCATIONS, claim_held_location
@@ -41,10 +42,15 @@ def claim_folders(
 
     Raises:
         CatalogError: As for `refuse_folders`.
+        LocationNotAllowedError: The folder of the metadata is not allowed.
     """
-    if new_folders(before, after):
+    around = [] if location is None else _new_home(before, after, location)
+    if around or new_folders(before, after):
         hold(connection, LOCATIONS)
     refuse_folders(connection, identifier, before, after, former)
+    for folder in around:
+        require_location(folder, "folder of metadata")
+        _claim(connection, identifier, folder, former)
     if location is not None:
         elsewhere = folders_elsewhere(location, folders_of(after))
         if before is None or elsewhere or folders_elsewhere(str(before.location), folders_of(before.document)):
@@ -73,10 +79,23 @@ def refuse_folders(
         raise InvalidRequestError(
             f"table {identifier} is managed by Calve, and its location cannot become {new}; keep {old}"
         )
-    stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
     for folder in folders:
-        require_own_folder(folder)
-        claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
+        _claim(connection, identifier, folder, former)
+
+
+def _claim(connection: Connection, identifier: Identifier, folder: str, former: str | None) -> None:
+    require_own_folder(folder)
+    stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
+    claim_held_location(
+        connection, folder, str(identifier), own_id(connection, identifier) or 0, stored_name=stored_name
+    )
+
+
+def _new_home(before: Loaded | None, after: Json, location: str) -> list[str]:
+    """Return the folder that counts as a table's because of the place of its metadata, if nothing else names it."""
+    home = table_folder(location)
+    is_known = before is not None and before.location is not None and home == table_folder(before.location)
+    return [] if is_known or is_within(comparable(home), comparable(after["location"])) else [home]
 
 
 def new_folders(before: Loaded | None, after: Json) -> list[str]:

@@ -7,6 +7,7 @@ from catalog.engine_tables.names import Identifier
 from catalog.errors import InvalidRequestError
 from catalog.files.locations import comparable
 from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.updates import MOST_SKIPPED
 
 
 def require_successor(identifier: Identifier, before: Loaded, after: Json, folder: str | None) -> None:
@@ -29,6 +30,11 @@ def require_successor(identifier: Identifier, before: Loaded, after: Json, folde
         raise InvalidRequestError(
             f"table {identifier} is at the sequence number {known}, with the snapshot {current}, and the metadata, of "
             f"the sequence number {given}, would undo commits; load the table again, and commit on top of it"
+        )
+    if given > known + MOST_SKIPPED:
+        raise InvalidRequestError(
+            f"table {identifier} is at the sequence number {known}, and the metadata at {given}, more than "
+            f"{MOST_SKIPPED:,} above it, which leaves too few for later commits; use the next one"
         )
 
 

@@ -218,8 +218,12 @@ class EngineTables(EngineEntries):
         if before.location != expected:
             raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
         require_successor(identifier, before, document, folder)
+        known = {snapshot["snapshot-id"] for snapshot in before.document["snapshots"]}
+        new = (snapshot for snapshot in document["snapshots"] if snapshot["snapshot-id"] not in known)
+        check_manifest_lists({"action": "add-snapshot", "snapshot": snapshot} for snapshot in new)
         with self._storage.write() as connection:
             claim_folders(connection, identifier, before, document, location)
+            self._require_followed_version(connection, identifier, before.document, document)
             names = identifier.namespace.stored, identifier.name
             if not move_pointer(connection, *names, expected, location):
                 raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)

@@ -29,7 +29,7 @@ KEPT_METADATA: Final = "write.metadata.previous-versions-max"
 
 _KEPT_METADATA_DEFAULT = 100
 _LAST_ADDED = -1
-_MOST_SKIPPED = 1_000_000
+MOST_SKIPPED = 1_000_000
 """By how much a snapshot's sequence number may exceed the last one; writers add 1, copies of tables may leave gaps."""
 
 _STATISTICS = ("statistics", "partition-statistics")
@@ -312,7 +312,7 @@ def _add_snapshot(changes: _Changes, update: Json) -> None:
         raise RequirementFailedError(
             f"Cannot add snapshot with sequence number {number} older than last sequence number {last}"
         )
-    if number > last + _MOST_SKIPPED:
+    if number > last + MOST_SKIPPED:
         raise InvalidTableError(
             f"Cannot add snapshot with sequence number {number}, far above the last sequence number {last}, which "
             f"leaves no room for others; use {last + 1}"

@@ -148,6 +148,83 @@ def test_metadata_that_lack_the_current_snapshot_undo_no_commit(entries: Entries
     assert entries.table(made.name) == made
 
 
+def written(path: str, **changes: Any) -> str:
+    """Write the metadata of a file beside it, with changes; return their location."""
+    document = read_document(path)
+    location = changes.pop("beside", path).rpartition("/")[0] + f"/{uuid4()}.metadata.json"
+    Path(location).parent.mkdir(parents=True, exist_ok=True)
+    Path(location).write_text(json.dumps({**document, **changes}))
+    return location
+
+
+def pointed(entries: Entries, name: str, metadata: str) -> None:
+    """Have a client of Glue or Hive move the pointer of a table."""
+    made = entries.table(TableName("demo", name))
+    named = {"metadata_location": metadata, "previous_metadata_location": made.parameters["metadata_location"]}
+    entries.alter_table(made.name, replace(made, parameters={**made.parameters, **named}))
+
+
+@pytest.mark.parametrize("folder", ["metadata", "_iceberg/metadata", "other", "of_another/metadata"])
+def test_metadata_in_a_folder_of_others_do_not_give_it_to_the_table(entries: Entries, folder: str) -> None:
+    tables = entries.catalog.iceberg
+    made, other = (
+        str(tables.create(identifier_of(TableName("demo", name)), NewTable(SCHEMA)).location) for name in "ab"
+    )
+    warehouse = Path(read_document(made)["location"]).parents[1]
+    home = Path(read_document(other)["location"]) if folder.startswith("of_another") else warehouse
+    moved = written(made, beside=f"{home}/{folder.removeprefix('of_another/')}/x")
+    with pytest.raises((LocationInUseError, LocationNotAllowedError)):
+        pointed(entries, "a", moved)
+    with pytest.raises((LocationInUseError, LocationNotAllowedError)):
+        tables.register(identifier_of(TableName("demo", "c")), moved)
+    entries.catalog.create_table("demo.later", columns=[("v", "int")])
+    tables.create(identifier_of(TableName("demo", "last")), NewTable(SCHEMA))
+
+
+def test_metadata_may_be_in_a_free_folder_of_their_own(entries: Entries, tmp_path: Path) -> None:
+    tables = entries.catalog.iceberg
+    made = str(tables.create(identifier_of(TableName("demo", "a")), NewTable(SCHEMA)).location)
+    pointed(entries, "a", written(made, beside=str(tmp_path / "free" / "metadata" / "x")))
+    with pytest.raises(LocationInUseError):
+        tables.create(identifier_of(TableName("demo", "b")), NewTable(SCHEMA, str(tmp_path / "free" / "b")))
+
+
+def test_a_table_in_a_folder_that_is_called_like_one_of_metadata_does_not_get_that_around_it(
+    entries: Entries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = str(entries.catalog.iceberg.create(identifier_of(TableName("demo", "a")), NewTable(SCHEMA)).location)
+    for name in ("metadata", "_iceberg"):
+        allowed = tmp_path / name
+        monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(allowed))
+        moved = written(made, beside=str(allowed / "x"), location=str(allowed / "t"))
+        with pytest.raises(LocationNotAllowedError, match="folder of metadata"):
+            entries.catalog.iceberg.register(identifier_of(TableName("demo", "b")), moved)
+        new = NewTable(SCHEMA, str(allowed))
+        if name == "_iceberg":
+            with pytest.raises(LocationNotAllowedError, match="folder of metadata"):
+                entries.catalog.iceberg.create(identifier_of(TableName("demo", "c")), new)
+
+
+def test_a_pointer_moves_to_no_metadata_that_a_commit_would_not_make(entries: Entries) -> None:
+    entries.catalog.create_table(
+        "demo.own", columns=[("id", "bigint")], partition_keys=[("day", "int")], format="iceberg"
+    )
+    entries.catalog.iceberg.create(identifier_of(TableName("demo", "a")), NewTable(SCHEMA))
+    own, made = (entries.table(TableName("demo", name)).parameters["metadata_location"] for name in ("own", "a"))
+    line = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": read_document(made)["last-updated-ms"]}
+    listed = {**line, "manifest-list": f"{made}-missing.avro", "summary": {"operation": "append"}, "schema-id": 0}
+    refs = {"main": {"snapshot-id": 1, "type": "branch"}}
+    added = {"snapshots": [listed], "current-snapshot-id": 1, "refs": refs, "last-sequence-number": 1}
+    for name, metadata, problem in (
+        ("own", written(own, **{"format-version": 3, "next-row-id": 0}), "leave out the upgrade to 3"),
+        ("own", written(own, **{"format-version": 1}), "leave out the upgrade to 1"),
+        ("a", written(made, **{"last-sequence-number": 2**63 - 1}), "leaves too few for later commits"),
+        ("a", written(made, **added), "the manifest list .* cannot be read: it does not exist"),
+    ):
+        with pytest.raises(InvalidRequestError, match=problem):
+            pointed(entries, name, metadata)
+
+
 def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str]) -> None:
     created = entries.create_table(entry(metadata[0]))
     new = TableName("default", "renamed")
