@@ -115,19 +115,27 @@ def _compares(compare: Callable[[Any, Any], bool], operand: Any, value: KeyValue
 
 
 def like_pattern(pattern: LikePattern) -> re.Pattern[str]:
-    """Return the regular expression of an SQL LIKE pattern, without exponential backtracking for many `%`.
-
-    The string between two `%` is matched once, at its first position, because a later one leaves less to the rest.
-    """
+    """Return the regular expression of an SQL LIKE pattern, without exponential backtracking for many `%`."""
     runs: list[list[str]] = [[]]
     for character, is_wild in pattern.pieces():
         if is_wild and character == "%":
             runs.append([])
         else:
             runs[-1].append("." if is_wild else re.escape(character))
-    first, *middle = ["".join(run) for run in runs]
+    return re.compile(joined_by_any(["".join(run) for run in runs]), re.DOTALL)
+
+
+def joined_by_any(runs: Sequence[str], characters: str = ".") -> str:
+    """Return a regular expression of parts with any number of characters between them, without backtracking.
+
+    The part between two wildcards is matched once, at its first position, because a later one leaves less to the rest.
+
+    Args:
+        characters: The regular expression of a character that wildcards match.
+    """
+    first, *middle = runs
     if not middle:
-        return re.compile(first, re.DOTALL)
+        return first
     *middle, last = middle
-    searched = "".join(f"(?>.*?{run})" for run in middle if run)
-    return re.compile(f"{first}{searched}.*{last}", re.DOTALL)
+    searched = "".join(f"(?>{characters}*?{run})" for run in middle if run)
+    return f"{first}{searched}{characters}*{last}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import WrongFieldError
 from catalog.errors.base import first_of
+from catalog.expressions.evaluation import joined_by_any
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 
@@ -73,11 +74,11 @@ def hive_pattern(text: str | None) -> Callable[[str], bool]:
     """
     if text is None:
         return lambda _name: True
-    alternatives = (re.escape(part.strip().lower()) for part in text.split("|"))
-    pattern = re.compile("|".join(part.replace(r"\*", ".*").replace("%", ".*") for part in alternatives), re.DOTALL)
+    alternatives = (part.strip().lower().replace("%", "*").split("*") for part in text.split("|"))
+    pattern = re.compile("|".join(joined_by_any([*map(re.escape, runs)]) for runs in alternatives), re.DOTALL)
     return lambda name: pattern.fullmatch(name) is not None
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    escaped = re.escape(text.strip().lower())
-    return re.compile(escaped.replace(r"\*", r"[^.]*").replace(r"\?", r"[^.]"))
+    runs = [re.escape(run).replace(r"\?", "[^.]") for run in text.strip().lower().split("*")]
+    return re.compile(joined_by_any(runs, "[^.]"))

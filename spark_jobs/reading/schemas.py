@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow
@@ -14,6 +14,7 @@ from catalog.files.filesystem import FileInfo, Folder, in_parallel
 TYPED_FORMATS = ("parquet", "orc", "avro")
 """Formats whose files have a schema."""
 
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Spark's own schema in the metadata of a Parquet file, which its reader prefers."""
 
@@ -63,13 +64,39 @@ def _schema(file: FileInfo, source_format: str) -> tuple[Any, ...]:
         if source_format == "avro":
             import fastavro
 
-            return (json.dumps(fastavro.reader(content).writer_schema),)
+            written = fastavro.reader(content).writer_schema
+            _refuse_twins(field["name"] for field in written["fields"])
+            return (json.dumps(written),)
         if source_format == "orc":
-            return (pyarrow.orc.ORCFile(content).schema.to_string(),)
+            schema = pyarrow.orc.ORCFile(content).schema
+            _refuse_twins(schema.names)
+            return (schema.to_string(),)
         opened = pyarrow.parquet.ParquetFile(content)
         _refuse_foreign_types(opened.schema)
         schema = opened.schema_arrow
+        _refuse_twins(schema.names)
         return schema.remove_metadata().to_string(), (schema.metadata or {}).get(_SPARK_SCHEMA)
+
+
+def kind_of(file: FileInfo) -> str | None:
+    """Return which of `TYPED_FORMATS` a file is by its first bytes; None for any other."""
+    folder, _, name = file.path.rpartition("/")
+    with Folder(folder or "/").open(name) as content:
+        start = content.read(4)
+    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def _refuse_twins(names: Iterable[str]) -> None:
+    """Refuse columns whose names differ only in case, which are one for tables; Spark would not name the file.
+
+    Raises:
+        ValueError: Two columns have such names.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        if (other := known.get(name.lower())) is not None:
+            raise ValueError(f"it has the columns {other} and {name}, which are one for tables; rename one of them")
+        known[name.lower()] = name
 
 
 def _refuse_foreign_types(schema: Any) -> None:

@@ -42,7 +42,7 @@ from spark_jobs.reading.headers import by_header, has_header
 from spark_jobs.reading.json_documents import by_layout, with_layout
 from spark_jobs.reading.open_quotes import open_quotes
 from spark_jobs.reading.paths import plain_path, quoted, read_path
-from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema
+from spark_jobs.reading.schemas import TYPED_FORMATS, by_schema, kind_of
 from spark_jobs.reading.source_checks import (
     CORRUPT,
     ENCODING_HINT,
@@ -270,7 +270,10 @@ def _named_groups(
             else:
                 groups.append(group)
         except InvalidIdentifierError as error:
-            _refuse(files, f"cannot be loaded, because a table cannot have all of its columns: {error}", job, refused)
+            reason = f"cannot be loaded, because a table cannot have all of its columns: {error}"
+            if job.source_format in TEXT_FORMATS and (kind := kind_of(files[0])) is not None:
+                reason = f"is a file of {kind}, and not of {job.source_format}: set source_format to {kind}"
+            _refuse(files, reason, job, refused)
     return groups
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catalog import Catalog
@@ -104,3 +106,14 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
         )
     with pytest.raises(SourceFileError, match="column id of type array<int>, which cannot become int"):
         loader.load(written("other", "4 AS day, array(1) AS id"), source_format=source_format, source_options={})
+
+
+@on_sqlite
+def test_a_file_of_another_format_than_csv_is_named_with_its_format(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    rows = pa.table({"country": ["US"], "day": [1], "id": [1]})
+    (tmp_path / "raw").mkdir()
+    pq.write_table(rows, tmp_path / "raw" / "a.parquet")
+    with pytest.raises(SourceFileError, match=r"a\.parquet is a file of parquet.*set source_format to parquet"):
+        make_loader().load(tmp_path / "raw")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog import Catalog
 from catalog.errors import InvalidIdentifierError, WrongFieldError
-from catalog.tables.patterns import matching_tables, require_meant
+from catalog.tables import patterns
+from catalog.tables.patterns import hive_pattern, matching_tables, require_meant
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -58,3 +63,24 @@ def test_a_table_of_what_was_written_is_meant(wanted: list[str]) -> None:
 def test_another_table_or_another_spelling_is_not_meant(table: str) -> None:
     with pytest.raises(WrongFieldError, match=r"tables: sales\.orders, sales\.orders\? does not select "):
         require_meant(table, ["sales.orders", "sales.orders?"], "tables")
+
+
+NAMES = st.from_regex(r"[ab]{0,5}(\.[ab]{0,5})?", fullmatch=True)
+
+
+@given(pattern=st.text("ab*?.", max_size=8), name=NAMES)
+def test_patterns_of_forms_match_as_plain_ones(pattern: str, name: str) -> None:
+    plain = re.escape(pattern).replace(r"\*", "[^.]*").replace(r"\?", "[^.]")
+    assert bool(patterns._compiled(pattern).fullmatch(name)) == bool(re.fullmatch(plain, name))
+
+
+@given(pattern=st.text("ab*%|", max_size=8), name=NAMES)
+def test_patterns_of_hive_match_as_plain_ones(pattern: str, name: str) -> None:
+    plain = pattern.replace("*", ".*").replace("%", ".*")
+    assert hive_pattern(pattern)(name) == bool(re.fullmatch(plain, name))
+
+
+def test_patterns_with_many_stars_do_not_backtrack() -> None:
+    name = "n" + "a" * 2_000
+    assert not hive_pattern("*a" * 50 + "~")(name)
+    assert not patterns._compiled("*a" * 50 + "~").fullmatch(name)

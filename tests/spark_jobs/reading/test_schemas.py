@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fastavro
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -114,3 +116,24 @@ def test_other_units_are_read(tmp_path: Path, unit: str) -> None:
         use_deprecated_int96_timestamps=unit == "us",
     )
     assert schemas(tmp_path / "a.parquet", tmp_path / "b.parquet")[1] == {}
+
+
+@pytest.mark.parametrize("source_format", ["parquet", "orc", "avro"])
+def test_columns_whose_names_differ_only_in_case_are_named_with_their_file(tmp_path: Path, source_format: str) -> None:
+    from spark_jobs.reading.schemas import by_schema, kind_of
+
+    path = tmp_path / "a"
+    rows = pa.table({"A": [1], "b": [2], "a": [3]})
+    if source_format == "parquet":
+        pq.write_table(rows, path)
+    elif source_format == "orc":
+        orc.write_table(rows, path)
+    else:
+        fields = [{"name": name, "type": "long"} for name in rows.column_names]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows.to_pylist())
+    file = FileInfo(str(path), path.stat().st_size, 0)
+    assert by_schema([file], source_format)[1] == {
+        str(path): "it has the columns A and a, which are one for tables; rename one of them"
+    }
+    assert kind_of(file) == source_format
