@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from catalog.errors import InvalidLocationError, InvalidRequestError
 from catalog.files.locations import has_plain_names
+from catalog.iceberg.avro import listed_manifests
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.named_files import UnreadableFileError, reading
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.storage import file_io
 from catalog.settings.places import is_path_property, require_location, require_properties
@@ -45,24 +47,24 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
 
 
 def check_manifest_lists(updates: Iterable[Json]) -> None:
-    """Check that the manifest lists of new snapshots exist, whose places are checked: one request for each.
+    """Read the manifest lists of new snapshots, whose places are checked: one request for each.
 
     Raises:
-        InvalidRequestError: One does not, so that no reader could read the table.
+        InvalidRequestError: One cannot be read, so that no reader could read the table, and no table could be purged,
+            because nobody would know which files this one needs.
     """
     for update in updates:
         snapshot = update.get("snapshot") if update.get("action") == "add-snapshot" else None
         if not isinstance(snapshot, dict) or (path := snapshot.get("manifest-list")) is None:
             continue
         try:
-            reason = None if file_io(path).new_input(path).exists() else "it does not exist"
-        except (OSError, ValueError) as error:
-            reason = str(error)
-        if reason is not None:
+            with reading(path):
+                listed_manifests(file_io(path), path)
+        except UnreadableFileError as error:
             raise InvalidRequestError(
-                f"the manifest list {path} of snapshot {snapshot.get('snapshot-id')} cannot be read: {reason}; write "
-                "it before the commit"
-            )
+                f"the manifest list {path} of snapshot {snapshot.get('snapshot-id')} cannot be read: {error.reason}; "
+                "write it before the commit"
+            ) from error
 
 
 def _places(update: Json) -> Iterator[tuple[str, object]]:

@@ -263,9 +263,12 @@ def manifest_content(io: FileIO, manifest: ManifestFile) -> bytes:
 
 def snapshot_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Return the entries of a snapshot's manifest list; none without a snapshot."""
-    if snapshot is None or not snapshot.manifest_list:
-        return []
-    return list(AvroContainer(read_content(io, snapshot.manifest_list)).records(_list_reader))
+    return [] if snapshot is None or not snapshot.manifest_list else listed_manifests(io, snapshot.manifest_list)
+
+
+def listed_manifests(io: FileIO, path: str) -> list[ManifestFile]:
+    """Return the entries of a manifest list."""
+    return list(AvroContainer(read_content(io, path)).records(_list_reader))
 
 
 def manifest_entries(io: FileIO, manifest: ManifestFile, *, with_deleted: bool = False) -> list[ManifestEntry]:

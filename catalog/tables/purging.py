@@ -85,6 +85,10 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
             f"table {name}: the metadata of the Iceberg table {owner} refer to files in {folder}, which PURGE would "
             f"delete; drop without PURGE, or {owner} first"
         )
+    for unreadable in reachability.unreadable:
+        if unreadable.table in besides:
+            continue
+        raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 
 def purge(storage: Storage, operations: Operations, operation: Operation) -> PurgedFiles:

@@ -64,7 +64,7 @@ def _schema(file: FileInfo, source_format: str) -> tuple[Any, ...]:
         if source_format == "avro":
             import fastavro
 
-            written = fastavro.reader(content).writer_schema
+            written: Any = fastavro.reader(content).writer_schema
             _refuse_twins(field["name"] for field in written["fields"])
             return (json.dumps(written),)
         if source_format == "orc":

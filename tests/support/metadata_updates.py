@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 from typing import Any
+
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import write_manifest_list
 
 from catalog.errors import InvalidRequestError, RequirementFailedError
 from catalog.iceberg.documents.new_tables import new_document
@@ -66,6 +70,13 @@ def snapshot(document: JSON, number: int, **more: Any) -> JSON:
         line |= {"first-row-id": document["next-row-id"], "added-rows": 5}
     line |= {name.replace("_", "-"): value for name, value in more.items()}
     return {"action": "add-snapshot", "snapshot": {name: value for name, value in line.items() if value is not None}}
+
+
+def write_list(path: Path) -> str:
+    """Write a manifest list without manifests; return its path."""
+    with write_manifest_list(2, PyArrowFileIO().new_output(str(path)), 1, None, 1, "null") as written:
+        written.add_manifests([])
+    return str(path)
 
 
 def to_ref(number: int, name: str = "main", **more: Any) -> JSON:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from catalog.errors import LocationInUseError
 from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.pointers import delete_pointer
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
-from tests.support.metadata_updates import snapshot, to_ref
+from tests.support.metadata_updates import snapshot, to_ref, write_list
 from tests.support.rest_server import error_of, set_property
 
 Create = Callable[..., httpx.Response]
@@ -189,7 +190,7 @@ def test_a_table_staged_in_a_folder_of_a_calve_table_makes_none(
     assert not Path(foreign.removeprefix("file:"), "data").exists()
 
 
-def test_a_snapshot_whose_manifest_list_does_not_exist_is_refused(
+def test_a_snapshot_whose_manifest_list_cannot_be_read_is_refused(
     http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = create().json()["metadata"]
@@ -198,16 +199,21 @@ def test_a_snapshot_whose_manifest_list_does_not_exist_is_refused(
     change = {"requirements": [], "updates": [added, to_ref(1)]}
     answer = http.post("/namespaces/demo/tables/t", json=change)
     assert error_of(answer) == (400, "BadRequestException")
-    assert f"the manifest list {listed} of snapshot 1 cannot be read: it does not exist" in answer.text
+    assert f"the manifest list {listed} of snapshot 1 cannot be read: FileNotFoundError" in answer.text
+    for content in (b"", b"garbage", Path(write_list(listed)).read_bytes()[:-1]):
+        listed.write_bytes(content)
+        answer = http.post("/namespaces/demo/tables/t", json=change)
+        assert error_of(answer) == (400, "BadRequestException")
+        assert f"the manifest list {listed} of snapshot 1 cannot be read" in answer.text
     assert http.get("/namespaces/demo/tables/t").json()["metadata"] == made
-    listed.touch()
+    write_list(listed)
     asked = list[str]()
-    exists = PyArrowFile.exists
+    opened = PyArrowFile.open
 
-    def counted(file: PyArrowFile) -> bool:
+    def counted(file: PyArrowFile, seekable: bool = True) -> Any:
         asked.append(file.location)
-        return exists(file)
+        return opened(file, seekable)
 
-    monkeypatch.setattr(PyArrowFile, "exists", counted)
+    monkeypatch.setattr(PyArrowFile, "open", counted)
     assert http.post("/namespaces/demo/tables/t", json=change).status_code == 200
     assert [path for path in asked if not path.endswith(".metadata.json")] == [str(listed)]

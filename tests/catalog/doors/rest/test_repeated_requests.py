@@ -18,6 +18,7 @@ from catalog.engine_tables import answers
 from catalog.engine_tables.answers import Claim, GivenAnswer, GivenAnswers
 from catalog.engine_tables.tables import EngineTables
 from catalog.storage.interrupting import Task, begin
+from tests.support.metadata_updates import write_list
 from tests.support.rest_server import error_of, properties_of, set_property
 
 Create = Callable[..., httpx.Response]
@@ -57,7 +58,7 @@ def test_the_answer_to_a_commit_is_stored_with_it(
         "manifest-list": f"{location}/metadata/snap-1.avro",
         "summary": {"operation": "append"},
     }
-    Path(location, "metadata/snap-1.avro").touch()
+    write_list(Path(location, "metadata/snap-1.avro"))
     change = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
     first, second = (http.post("/namespaces/demo/tables/t", json=change, headers=key) for _ in range(2))
     assert (first.status_code, first.json()) == (second.status_code, second.json())

@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from catalog import Catalog
 from catalog.iceberg.documents.tables import normalised
-from tests.support.metadata_updates import snapshot, to_ref
+from tests.support.metadata_updates import snapshot, to_ref, write_list
 from tests.support.rest_server import error_of
 from tests.support.written_files import hashed_table
 
@@ -27,7 +27,7 @@ def test_a_replacement_on_old_metadata_lowers_no_sequence_number(
 ) -> None:
     first = create().json()["metadata"]
     place = {"manifest_list": f"{first['location']}/metadata/snap.avro"}
-    Path(place["manifest_list"]).touch()
+    write_list(Path(place["manifest_list"]))
 
     def commit(update: dict[str, object], number: int) -> httpx.Response:
         requirements = [{"type": "assert-table-uuid", "uuid": first["table-uuid"]}]
