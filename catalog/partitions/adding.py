@@ -356,7 +356,7 @@ class PartitionAdder:
         new = batch.only([n for n in range(len(batch.packed)) if n not in existing]) if existing else batch
         if not self._adds_versions:
             refuse_unsettled(self._connection, self.table, new.identities)
-        refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
+        refuse_shared_folders(self._connection, self.table, new.packed, new.locations, are_new=True)
 
     def _refuse_twins(self, again: Iterable[_Batch]) -> None:
         """Refuse folders that name the values of a partition in another spelling, and are not its location.

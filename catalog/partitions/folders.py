@@ -9,7 +9,7 @@ the reservations of loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from catalog.model.partition_names import (
     partition_path,
 )
 from catalog.operations.staging import REJECTED, STAGING, VERSIONS
-from catalog.partitions.versions import find_homes, has_versions
+from catalog.partitions.versions import Version, find_homes, has_versions
 from catalog.storage.bulk import among, batched, list_of_texts, listed
 from catalog.storage.schema import (
     OperationRow,
@@ -164,13 +164,20 @@ def default_folders_inside(connection: Connection, table: Table, starts: Iterabl
 
 
 def refuse_shared_folders(
-    connection: Connection, table: Table, packed: Sequence[str], locations: Sequence[str | None]
+    connection: Connection,
+    table: Table,
+    packed: Sequence[str],
+    locations: Sequence[str | None],
+    *,
+    are_new: bool = False,
 ) -> None:
     """Check that partitions, whose rows the caller has just written, share no default folder with others.
 
     Args:
         packed: The partitions' values, as in `PartitionRow`.
         locations: Their locations as they are stored, in the same order: None for the default folder.
+        are_new: They did not exist, so that a version may be left of an earlier partition with the same values, which
+            the caller has judged (`catalog.partitions.versions.refuse_unsettled`).
 
     Raises:
         LocationTakenError: A location overlaps another partition of the table, or one that a load is about to add.
@@ -181,7 +188,8 @@ def refuse_shared_folders(
     own = [location for location in locations if location is not None]
     by_default = [values for values, location in zip(packed, locations, strict=True) if location is None]
     if has_versions(connection, table):
-        LocationInUseError.raise_first(_unsettled(connection, table, own, by_default))
+        unsettled = _unsettled(connection, table, own, by_default)
+        LocationInUseError.raise_first(_in_homes(table, unsettled, set(packed if are_new else ())))
     if own:
         refuse_purged(connection, table.full_name, own)
         LocationInUseError.raise_first(_problems(connection, table, folder_keys(own)))
@@ -191,17 +199,19 @@ def refuse_shared_folders(
 
 def _unsettled(
     connection: Connection, table: Table, locations: Sequence[str], packed: Sequence[str]
-) -> Iterator[LocationInUseError]:
-    """Yield the errors of folders whose files vacuum will exchange for those of a version.
-
-    Args:
-        locations: Custom locations of partitions.
-        packed: The values of partitions in default folders.
-    """
+) -> Sequence[Version]:
+    """Return the versions whose files vacuum will copy to custom locations, or to the default folders of values."""
     keys, nodes = folder_keys(locations), name_nodes(locations)
     folders = [text for key in keys for text in spellings(key, nodes)]
     folders += (table.default_partition_location(table.partition_name(values)) for values in packed)
-    for version in find_homes(connection, table, folders):
+    return find_homes(connection, table, folders)
+
+
+def _in_homes(table: Table, versions: Iterable[Version], without: Collection[str]) -> Iterator[LocationInUseError]:
+    """Yield the errors of the homes of versions, without those of some values."""
+    for version in versions:
+        if version.packed_values in without:
+            continue
         owner = f"partition {table.partition_name(version.packed_values)}"
         reason = (
             f"the files of {owner} there were replaced, and are not exchanged yet: read its location again, or set "

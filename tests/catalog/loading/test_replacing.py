@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select
 
 from catalog import Catalog, LoadMode, NewPartition, Table
-from catalog.errors import ConflictError, LocationTakenError, UnsupportedChangeError
+from catalog.errors import ConflictError, LocationInUseError, UnsupportedChangeError
 from catalog.loading import publishing
 from catalog.loading.repairing import RepairMode
 from catalog.loading.replaced_folders import keep_files_read, list_files
@@ -248,7 +248,7 @@ def test_the_files_of_a_partition_that_is_dropped_settle_before_its_folder_is_us
     assert catalog.drop_partitions(TABLE, "origin = 'JFK'") == 1
     with pytest.raises(ConflictError, match=r"folder of partition origin=JFK/month=1 of demo\.t still has files"):
         catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])
-    with pytest.raises(LocationTakenError, match="to which vacuum will copy its files"):
+    with pytest.raises(LocationInUseError, match=r"the files of partition origin=JFK/month=1 there were replaced"):
         catalog.add_partitions(TABLE, [NewPartition(["else", "1"], f"{table.location}/{DAY}")])
     settle(catalog)
     assert listed(table)[DAY] == ["corrected 1"]
