@@ -19,12 +19,7 @@ from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, 
 from catalog.errors import LocationInUseError, LocationTakenError
 from catalog.files.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
-from catalog.model.partition_names import (
-    folder_start,
-    folder_template,
-    parse_partition_path,
-    partition_path,
-)
+from catalog.model.partition_names import folder_start, folder_template, parse_partition_path, partition_path
 from catalog.operations.staging import REJECTED, STAGING, VERSIONS
 from catalog.partitions.versions import Version, find_homes, has_versions
 from catalog.storage.bulk import among, batched, list_of_texts, listed
