@@ -112,7 +112,7 @@ def test_partitions_that_share_a_folder_by_an_earlier_version_are_read_changed_a
 ) -> None:
     location = place.format(root=table.location)
     with monkeypatch.context() as patch:
-        patch.setattr("catalog.partitions.adding.refuse_shared_folders", lambda *_: None)
+        patch.setattr("catalog.partitions.adding.refuse_shared_folders", lambda *_, **__: None)
         add(catalog, (("JFK", "1"), None), (("ZZ", "9"), location))
     assert len(folders(catalog)) == 2
     for values in (("JFK", "1"), ("ZZ", "9")):
