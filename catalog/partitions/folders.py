@@ -254,16 +254,12 @@ def used_by_others(connection: Connection, table: Table, folders: Sequence[str])
     Returns:
         Folder → the name of the other.
     """
-    near = neighbours(connection, folders, without_table=table.id)
-    used = {one.folder: f"table {one.table}" for one in near if not one.path}
-    row = PartitionRow
-    for batch in batched(folders):
-        query = select(row.location, row.packed_values).where(
-            row.table_id + 0 == table.id, among(connection, row.location, batch)
-        )
-        own = {location or "": table.partition_name(packed) for location, packed in connection.execute(query)}
-        used |= {location: f"partition {name} of {table.full_name}" for location, name in own.items()}
-    keys = folder_keys(folders)
+    used = {
+        near.folder: f"a partition of {near.table}" if near.is_partition else f"table {near.table}"
+        for near in neighbours(connection, folders)
+        if not near.path and (near.is_partition or near.table_id != table.id)
+    }
+    row, keys = PartitionRow, folder_keys(folders)
     inside = compare_folders(table, keys).inside
     by_identity = {folder.identity: keys[key] for key, folder in inside.items()}
     for identities in batched(by_identity):
@@ -278,12 +274,12 @@ def used_by_others(connection: Connection, table: Table, folders: Sequence[str])
 
 
 def taken_default_folders(connection: Connection, table: Table, packed: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Return the partitions whose default folders overlap custom locations of other partitions.
+    """Return the partitions whose default folders overlap custom locations, or equal homes of versions, of others.
 
     Returns:
         Packed values → the name of the other partition, and its location.
     """
-    return _taken(connection, table, packed, _look(connection, table))
+    return _taken(connection, table, packed, _look(connection, table)) | _homes_of_others(connection, table, packed)
 
 
 class _Look(NamedTuple):
@@ -377,11 +373,11 @@ def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _L
         parameters = {"folders": list_of_texts(connection, batch), "table_id": table.id}
         for folder, location, other in connection.execute(_inside_query(connection.dialect.name), parameters):
             taken[inside[folder]] = table.partition_name(other), location
-    return taken | _homes_of_others(connection, table, packed)
+    return taken
 
 
 def _homes_of_others(connection: Connection, table: Table, packed: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the partitions to whose default folders vacuum will copy the files of others; see `_taken`."""
+    """Return the partitions to whose default folders vacuum will copy the files of others, as `_taken`."""
     if not has_versions(connection, table):
         return {}
     template = folder_template(table.location, table.key_names)

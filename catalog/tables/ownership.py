@@ -162,17 +162,17 @@ def _homes_near(
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
     """Check that custom locations of partitions do not overlap another table's location.
 
-    The caller has locked the table; no other table gets such a location before the commit.
+    The caller has locked the table; no other table gets such a location before the commit. Folders of purges are
+    refused afterwards, by `catalog.partitions.folders.refuse_shared_folders`.
 
     Raises:
-        LocationInUseError: One overlaps another table's location, or a folder that a purge deletes.
+        LocationInUseError: One overlaps another table's location.
     """
     by_key = _keys_elsewhere(table, locations)
     if not by_key:
         return
     hold(connection, LOCATIONS, is_shared=True)
     LocationInUseError.raise_first(_in_use(connection, table, by_key))
-    refuse_purged(connection, table.full_name, by_key.values())
 
 
 def find_locations_in_use(

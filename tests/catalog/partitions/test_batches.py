@@ -148,7 +148,7 @@ def test_a_batch_needs_few_statements(catalog: Catalog) -> None:
         assert catalog.batch_delete_partitions(TABLE, keys).changed == 500
     finally:
         event.remove(catalog.storage.engine, "before_cursor_execute", count)
-    assert len(statements) < 65
+    assert len(statements) < 60
 
 
 CHANGES = st.fixed_dictionaries(
