@@ -33,7 +33,8 @@ from catalog.tables.columns import TableColumns
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import IntegerType
 
-_NARROW = re.compile(r"\b(?:tinyint|smallint)\b")
+_NARROW = re.compile(r"\b(?:tinyint|smallint)\b(?!:)")
+"""The name of a small type, and not of a field."""
 
 
 class FilesError(Exception):

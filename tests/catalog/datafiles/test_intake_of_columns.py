@@ -47,6 +47,7 @@ def test_numbers_outside_a_small_type_are_refused_by_name(catalog: Catalog, cata
         ("int", pa.array([1], pa.int32()), None),
         ("array<smallint>", pa.array([[1]], pa.list_(pa.int32())), "numbers that do not fit into the array<smallint>"),
         ("struct<x:tinyint>", pa.array([{"x": 1}]), "numbers that do not fit into the struct<x:tinyint>"),
+        ("struct<tinyint:int>", pa.array([{"tinyint": 1}]), None),
     ],
 )
 def test_numbers_whose_bounds_are_unknown_do_not_become_others(
