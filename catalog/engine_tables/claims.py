@@ -50,7 +50,7 @@ def claim_folders(
     refuse_folders(connection, identifier, before, after, former)
     for folder in around:
         require_location(folder, "folder of metadata")
-        _claim(connection, identifier, folder, former)
+        _claim(connection, identifier, own_id(connection, identifier), folder, former)
     if location is not None:
         elsewhere = folders_elsewhere(location, folders_of(after))
         if before is None or elsewhere or folders_elsewhere(str(before.location), folders_of(before.document)):
@@ -80,15 +80,15 @@ def refuse_folders(
             f"table {identifier} is managed by Calve, and its location cannot become {new}; keep {old}"
         )
     for folder in folders:
-        _claim(connection, identifier, folder, former)
+        _claim(connection, identifier, table_id, folder, former)
 
 
-def _claim(connection: Connection, identifier: Identifier, folder: str, former: str | None) -> None:
+def _claim(
+    connection: Connection, identifier: Identifier, table_id: int | None, folder: str, former: str | None
+) -> None:
     require_own_folder(folder)
     stored_name = former or f"{identifier.namespace.stored}.{identifier.name}"
-    claim_held_location(
-        connection, folder, str(identifier), own_id(connection, identifier) or 0, stored_name=stored_name
-    )
+    claim_held_location(connection, folder, str(identifier), table_id or 0, stored_name=stored_name)
 
 
 def _new_home(before: Loaded | None, after: Json, location: str) -> list[str]:

@@ -40,7 +40,6 @@ from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType, UnknownType
-from pyiceberg.utils.decimal import decimal_required_bytes
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from catalog.iceberg.compression import unpacked
@@ -339,8 +338,6 @@ def _takes_no_bytes(written: IcebergType) -> bool:
             return all(field.required and _takes_no_bytes(field.field_type) for field in fields)
         case FixedType():
             return len(written) == 0
-        case DecimalType(precision=precision):
-            return decimal_required_bytes(precision) == 0
     return isinstance(written, UnknownType)
 
 

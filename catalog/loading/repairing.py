@@ -252,18 +252,16 @@ class _Repair:
             known = self._registered(connection, identities)
             purged = {paths[location]: purge for location, purge in find_purged(connection, paths)}
             unsettled = find_unsettled(connection, self._table, identities)
-            homes = find_homes(connection, self._table, paths)
-        by_path = dict(zip((folder.path for folder in batch), identities, strict=True))
-        # Among them are those of renamed partitions, whose files wait for their folders.
-        taken = self._taken(paths) | {
-            paths[version.home] for version in homes if by_path[paths[version.home]] != version.identity
-        }
+            waiting = find_homes(connection, self._table, paths)
+        # The folder of a renamed partition has the values of another one.
+        homes = {paths[version.home]: version.identity for version in waiting}
+        taken = self._taken(paths)
         at_home, new = [], dict[bytes, _PartitionFolder]()
         for folder, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
             if row is not None and self._is_at(row, folder):
                 at_home.append(identity)
-            elif folder.path in taken:
+            elif folder.path in taken or homes.get(folder.path, identity) != identity:
                 continue
             elif folder.path in purged:
                 claim = purged[folder.path]

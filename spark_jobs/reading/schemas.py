@@ -10,6 +10,7 @@ import pyarrow
 
 from catalog.errors import StorageError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
+from catalog.iceberg.footers.tails import read_range
 
 TYPED_FORMATS = ("parquet", "orc", "avro")
 """Formats whose files have a schema."""
@@ -80,9 +81,7 @@ def _schema(file: FileInfo, source_format: str) -> tuple[Any, ...]:
 
 def kind_of(file: FileInfo) -> str | None:
     """Return which of `TYPED_FORMATS` a file is by its first bytes; None for any other."""
-    folder, _, name = file.path.rpartition("/")
-    with Folder(folder or "/").open(name) as content:
-        start = content.read(4)
+    start = read_range(file, 0, max(map(len, _MAGIC)))
     return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), None)
 
 

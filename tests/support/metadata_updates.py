@@ -8,9 +8,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import write_manifest_list
-
 from catalog.errors import InvalidRequestError, RequirementFailedError
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.tables import normalised, written
@@ -74,6 +71,9 @@ def snapshot(document: JSON, number: int, **more: Any) -> JSON:
 
 def write_list(path: Path) -> str:
     """Write a manifest list without manifests; return its path."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.manifest import write_manifest_list
+
     with write_manifest_list(2, PyArrowFileIO().new_output(str(path)), 1, None, 1, "null") as written:
         written.add_manifests([])
     return str(path)
