@@ -1,7 +1,8 @@
 """A Spark application that runs the jobs of several steps, one after another, and ends when it is idle for long.
 
 Each job has a session of its own, so that settings and temporary views of one are not seen by the next, and a log of
-its own. A job that fails ends the application: its next attempt starts Spark again.
+its own. A job that fails ends the application, so that its next attempt starts Spark again; but where jobs of several
+operations share one, an error about tables or files, such as one that is damaged, only ends the job.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.errors import CatalogError, CatalogUnavailableError, StorageError
 from catalog.operations.applications import LONGEST_MS
 from catalog.operations.job_requests import JobRequest, request_type
 from catalog.operations.patience import patiently
@@ -32,6 +34,8 @@ from spark_jobs.sessions.session import LOG_FORMAT, configure, log_to_stderr, ru
 _WAITING = "the Spark application"
 _POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.1, 1.0
 _COPY_SECONDS = 0.2
+_OF_ACCESS = (CatalogUnavailableError, StorageError)
+"""Errors of a catalog and of storages that do not answer, or not to the credentials with which Spark was started."""
 
 
 JobFunction = Callable[[SparkSession, Catalog, Any], dict[str, Any] | None]
@@ -40,7 +44,7 @@ JobFunction = Callable[[SparkSession, Catalog, Any], dict[str, Any] | None]
 def run_jobs(
     application_id: str, job_function: Callable[[str], JobFunction], needed_later: Mapping[str, Sequence[str]]
 ) -> int:
-    """Run the jobs that are handed over to an application, until it is idle for long or a job fails.
+    """Run the jobs that are handed over to an application, until it is idle for long or a job's error ends it.
 
     Args:
         application_id: The application, whose row names its first job.
@@ -48,14 +52,15 @@ def run_jobs(
         needed_later: Script → modules that the jobs after it need, which are imported while Spark starts.
 
     Returns:
-        The exit code: 0, or 1 if a job failed.
+        The exit code: 0, or 1 if the error of a job ended the application.
     """
     log_to_stderr()
     with Catalog.open() as catalog:
         application = _Application(catalog, application_id, job_function, needed_later)
         try:
             while (job := application.next_job()) is not None:
-                if not application.run(job):
+                error = application.run(job)
+                if error is not None and not application.outlives(error):
                     return 1
                 application.become_idle(job)
         finally:
@@ -95,11 +100,16 @@ class _Application:
             if time.monotonic() - began > 10 * _LONGEST_POLL_SECONDS:
                 pause = _LONGEST_POLL_SECONDS
 
-    def run(self, job: JobKey) -> bool:
-        """Run a job with a log and a session of its own; return whether it succeeded."""
+    def run(self, job: JobKey) -> Exception | None:
+        """Run a job with a log and a session of its own; return its error."""
         with self._logging(job):
             function = self._job_function(job.script)
             return run_attempt(self._catalog, job, request_type(job.script), function, self._session)
+
+    def outlives(self, error: Exception) -> bool:
+        """Return whether the error of a job is about its tables or files, so that jobs of others may follow."""
+        is_about_tables = isinstance(error, CatalogError) and not isinstance(error, _OF_ACCESS)
+        return self._scope is SessionScope.SHARED and is_about_tables
 
     def become_idle(self, job: JobKey) -> None:
         """Accept another job, unless the application is that of an operation that has no steps left."""

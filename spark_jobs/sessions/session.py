@@ -72,7 +72,8 @@ def run_job(
     operation_id, step, attempt = sys.argv[1:] if arguments is None else arguments
     job = JobKey(operation_id, step, int(attempt), request_type.script)
     with Catalog.open() as catalog:
-        return 0 if run_attempt(catalog, job, request_type, function, spark_session, settings=settings) else 1
+        error = run_attempt(catalog, job, request_type, function, spark_session, settings=settings)
+        return 0 if error is None else 1
 
 
 def log_to_stderr() -> None:
@@ -89,7 +90,7 @@ def run_attempt(
     session: Callable[[Request, Mapping[str, str]], AbstractContextManager[SparkSession]],
     *,
     settings: Callable[[Catalog], Mapping[str, str]] | None = None,
-) -> bool:
+) -> Exception | None:
     """Run a job's function for the request of an attempt, and record its result or error in the catalog.
 
     Args:
@@ -97,7 +98,7 @@ def run_attempt(
         settings: As for `run_job`.
 
     Returns:
-        Whether the job succeeded.
+        The error; None if the job succeeded.
     """
     attempt = job.operation_id, job.step, job.attempt
     try:
@@ -113,8 +114,8 @@ def run_attempt(
         _log_failure(error)
         fail = partial(catalog.operations.fail_job, *attempt, type(error).__name__, _message(error))
         patiently(fail, _RECORDING)
-        return False
-    return True
+        return error
+    return None
 
 
 def finish_operation(catalog: Catalog, job: JobRequest, result: Mapping[str, Any]) -> None:

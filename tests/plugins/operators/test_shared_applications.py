@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError
+from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError
 from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.submitting import applications
@@ -43,6 +44,7 @@ import logging, os, signal, sys, time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from catalog import errors
 from catalog.operations.job_requests import JobRequest
 from spark_jobs.sessions import application, session
 
@@ -79,6 +81,8 @@ def function(spark, catalog, request):
         time.sleep(0.02)
     if (folder / f"fail {request.step}").exists():
         raise OSError("no space left")
+    if (folder / f"refuse {request.step}").exists():
+        raise getattr(errors, (folder / f"refuse {request.step}").read_text())("refused")
     return {"pid": os.getpid(), "step": request.step}
 
 sys.exit(application.run_jobs(sys.argv[1], lambda step: function, {"first": ("colorsys", "no_such_module")}))
@@ -393,6 +397,30 @@ def test_loads_share_an_application_one_after_another(steps: Steps, monkeypatch:
     wait_until(lambda: rows_of(steps.catalog) == [None])
     assert steps.run("first", OTHER) == first
     assert steps.job("first", OTHER).result["step"] == "first"
+
+
+@pytest.mark.parametrize(
+    ("error", "scope", "is_sound"),
+    [
+        ("InvalidTableError", "shared", True),
+        pytest.param("InvalidTableError", "load", False, marks=pytest.mark.long),
+        pytest.param("StorageError", "shared", False, marks=pytest.mark.long),
+        pytest.param("CatalogUnavailableError", "shared", False, marks=pytest.mark.long),
+    ],
+)
+def test_an_error_about_files_ends_no_application_of_several_operations(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, error: str, scope: str, is_sound: bool
+) -> None:
+    monkeypatch.setenv("CALVE_SPARK_SESSION", scope)
+    first = steps.run("first")
+    wait_until(lambda: rows_of(steps.catalog) == [None])
+    refusing = steps.folder / "refuse second"
+    refusing.write_text(error)
+    with pytest.raises((AirflowFailException, SparkJobFailedError, SparkJobLostError), match=f"{error}: refused"):
+        steps.run("second", resubmissions=0)
+    wait_until(lambda: rows_of(steps.catalog) == ([None] if is_sound else []))
+    refusing.unlink()
+    assert (steps.run("second") == first) is is_sound
 
 
 @pytest.mark.long
