@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -126,14 +126,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _sort_by_length(items)
 
 
-def pytest_collection_finish() -> None:
-    """Leave all tests and imported modules, which stay until the end, out of later garbage collections.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave all tests and imported modules, which stay until the end, out of garbage collections.
 
-    These took an eighth of the time of tests without Spark.
+    These took an eighth of the time of tests without Spark, and a fifth of that of the collection of tests.
     """
-    gc.collect()
+    gc.disable()
+    result = yield
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
+    return result
 
 
 def _sort_by_length(items: list[pytest.Item]) -> None:
