@@ -1,32 +1,20 @@
-"""Tables of each kind with real files, and damages to plant in them, for checks of the catalog."""
+"""Damages to plant in files and rows, for checks of the catalog."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
-from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import delete, func, insert, select, update
 
-from catalog import Catalog, IndexDefinition, NewPartition, Table
-from catalog.datafiles.committing import FileChange
-from catalog.datafiles.footers import DataFileReader, column_types
-from catalog.datafiles.manifest import write_manifest
-from catalog.engine_tables.model import NewTable
-from catalog.engine_tables.names import Identifier, Namespace
-from catalog.iceberg.pointers import find_pointer
-from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import LEASE_MS, OperationKind
-from catalog.schemes.hashing import HashScheme
 from catalog.storage.schema import (
     ColumnStatisticsRow,
     DataFileRow,
@@ -36,194 +24,12 @@ from catalog.storage.schema import (
     PartitionRow,
     TableRow,
 )
-from tests.support.iceberg_tables import append as append_by_engine
-from tests.support.iceberg_tables import make_orders, migrate, sql_catalog, write_rows
-from tests.support.partition_files import append
+from tests.support.foreign_files import commit_path
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.tables_to_damage import Planted, url_of
 
 OLD_SECONDS = 1_000_000_000
 """The time of last change of files that are older than any grace period."""
-
-
-@dataclass
-class Planted:
-    """A table to damage.
-
-    Attributes:
-        kind: One of `KINDS`.
-        name: As findings have it.
-        folder: The table's folder.
-    """
-
-    catalog: Catalog
-    kind: str
-    name: str
-    folder: Path
-
-    @property
-    def files(self) -> list[Path]:
-        """The live data files, sorted."""
-        if self.kind == "hive":
-            return sorted(self.folder.rglob("*.parquet"))
-        tasks = StaticTable.from_metadata(str(self.metadata)).scan().plan_files()
-        return sorted(Path(task.file.file_path.removeprefix("file://")) for task in tasks)
-
-    @property
-    def metadata(self) -> Path:
-        """The current metadata file."""
-        database, _, table = self.name.partition(".")
-        with self.catalog.storage.read() as connection:
-            location = find_pointer(connection, database, table)
-        assert location is not None
-        return Path(location.removeprefix("file://"))
-
-    @property
-    def manifest_list(self) -> Path:
-        """The manifest list of the current snapshot."""
-        snapshot = StaticTable.from_metadata(str(self.metadata)).current_snapshot()
-        assert snapshot is not None
-        return Path(snapshot.manifest_list.removeprefix("file://"))
-
-    @property
-    def manifest(self) -> Path:
-        """A manifest of the current snapshot."""
-        table = StaticTable.from_metadata(str(self.metadata))
-        snapshot = table.current_snapshot()
-        assert snapshot is not None
-        return Path(snapshot.manifests(table.io)[0].manifest_path.removeprefix("file://"))
-
-    def change(self, statement: Any) -> None:
-        """Run a statement in the catalog's database, as nobody should."""
-        with self.catalog.storage.write() as connection:
-            assert connection.execute(statement).rowcount in (1, -1), statement
-
-    @property
-    def id(self) -> int:
-        """The table's id in the catalog."""
-        return self.catalog.get_table(self.name).id
-
-    def first(self, row: Any) -> Any:
-        """Return a condition for the first row of the table among file rows or partitions."""
-        return row.id == select(func.min(row.id)).where(row.table_id == self.id).scalar_subquery()
-
-    def first_item(self) -> tuple[int, bytes, int]:
-        """Return the index item with the lowest key of the table's only index."""
-        with self.catalog.storage.read() as connection:
-            row = IndexItemRow
-            found = connection.execute(select(row.index_id, row.key, row.partition_id).order_by(row.key)).first()
-        assert found is not None
-        return tuple(found)
-
-
-def hive(catalog: Catalog) -> Planted:
-    """Return a Hive-style table whose partitions have counts."""
-    name = "demo.hive"
-    by_k = [IndexDefinition("by_k", ("k",))]
-    table = catalog.create_table(
-        name, columns=[("id", "bigint"), ("note", "string")], partition_keys=[("k", "int")], indexes=by_k
-    )
-    partitions = []
-    for k, ids in ((1, [1, 2, 3]), (2, [4])):
-        size = Path(write_rows(f"{table.location}/k={k}", ids)).stat().st_size
-        partitions.append(NewPartition((str(k),), None, 1, len(ids), size))
-    catalog.add_partitions(name, partitions)
-    return Planted(catalog, "hive", name, Path(table.location))
-
-
-def stored(catalog: Catalog) -> Planted:
-    """Return a table stored as Iceberg."""
-    name = "demo.stored"
-    by_k = [IndexDefinition("by_k", ("k",))]
-    table = catalog.create_table(
-        name, columns=[("v", "int")], partition_keys=[("k", "int")], format="iceberg", indexes=by_k
-    )
-    append(catalog, "append-1", name, {("1",): [1, 2, 3], ("2",): [4]})
-    append(catalog, "append-2", name, {("2",): [5, 6]})
-    return Planted(catalog, "stored", name, Path(table.location))
-
-
-def migrated(catalog: Catalog) -> Planted:
-    """Return a migrated table."""
-    name = "demo.migrated"
-    table = make_orders(catalog, name)
-    migrate(catalog, name)
-    append_by_engine(str(_url(catalog)), [8, 9], name)
-    return Planted(catalog, "migrated", name, Path(table.location))
-
-
-def scheme(catalog: Catalog) -> Planted:
-    """Return a table with a partition scheme."""
-    name = "demo.scheme"
-    kinds = HashScheme("k", "int", ("v",), 3)
-    table = catalog.create_table(name, columns=[("v", "int"), ("k", "int")], scheme=kinds)
-    of = {number: [value for value in range(100) if kinds.partition_of(value) == number] for number in kinds.ids}
-    load(catalog, table, "load-1", {0: of[0][:3], 1: of[1][:2], 2: of[2][:1]})
-    load(catalog, table, "load-2", {0: of[0][3:4]})
-    return Planted(catalog, "scheme", name, Path(table.location))
-
-
-def load(catalog: Catalog, table: Table, operation: str, rows: dict[int, Sequence[int]]) -> None:
-    """Load integers into the partitions of a table with a scheme, without Spark."""
-    begun = catalog.operations.begin(operation, OperationKind.LOAD_ROWS, table.full_name, is_exclusive=True)
-    attempt = catalog.operations.start_job(operation, "load")
-    folder = attempt_folder(begun, attempt)
-    reader = DataFileReader(table, column_types(["k", "v"], {"k": "int", "v": "int"}))
-    files = []
-    for number, values in rows.items():
-        path = f"{folder}/calve_partition_id={number}/part-{number}.parquet"
-        target = Path(table.location, path)
-        target.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"v": pa.array(values, pa.int32()), "k": pa.array(values, pa.int32())}), target)
-        files.append(reader.read(path, target.stat().st_size, number))
-    write_manifest(table, folder, files)
-    assert table.scheme is not None
-    change = FileChange(table.scheme, table.scheme, folder)
-    catalog.committer.commit(operation, "load", attempt, change, {})
-
-
-def of_rest(catalog: Catalog) -> Planted:
-    """Return a table that an engine has made through the REST door."""
-    fields = [
-        {"id": 1, "name": "id", "type": "long", "required": False},
-        {"id": 2, "name": "note", "type": "string", "required": False},
-    ]
-    identifier = Identifier.of(Namespace.of(["demo"]), "rest")
-    made = catalog.iceberg.create(identifier, NewTable({"type": "struct", "fields": fields}))
-    _append_twice(catalog, "demo.rest")
-    return Planted(catalog, "rest", "demo.rest", Path(made.document["location"].removeprefix("file://")))
-
-
-def of_sql(catalog: Catalog) -> Planted:
-    """Return a table that PyIceberg has made in a namespace that is no database."""
-    folder = Path(catalog.get_database("demo").location).parent / "elsewhere" / "sql"
-    schema = Schema(
-        NestedField(1, "id", LongType(), required=False), NestedField(2, "note", StringType(), required=False)
-    )
-    with sql_catalog(_url(catalog)) as iceberg:
-        iceberg.create_namespace("elsewhere")
-        iceberg.create_table("elsewhere.sql", schema, location=str(folder))
-    _append_twice(catalog, "elsewhere.sql")
-    return Planted(catalog, "sql", "elsewhere.sql", folder)
-
-
-def _append_twice(catalog: Catalog, name: str) -> None:
-    with sql_catalog(_url(catalog)) as iceberg:
-        table = iceberg.load_table(name)
-        for ids in ([1, 2, 3], [4]):
-            table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": pa.array([f"n{each}" for each in ids])}))
-
-
-def _url(catalog: Catalog) -> str:
-    return catalog.storage.url.render_as_string(hide_password=False)
-
-
-KINDS: dict[str, Callable[[Catalog], Planted]] = {
-    "hive": hive,
-    "stored": stored,
-    "migrated": migrated,
-    "scheme": scheme,
-    "rest": of_rest,
-    "sql": of_sql,
-}
 
 
 # --- damages of files ---------------------------------------------------------------------------------------------
@@ -231,6 +37,29 @@ KINDS: dict[str, Callable[[Catalog], Planted]] = {
 
 def data_missing(table: Planted) -> None:
     table.files[0].unlink()
+
+
+def data_doubled(table: Planted) -> None:
+    """Commit a live file a second time."""
+    file = table.files[0]
+    with sql_catalog(url_of(table.catalog)) as iceberg:
+        commit_path(iceberg.load_table(table.name), str(file), file.stat().st_size)
+
+
+def _deletes(table: Planted) -> Path:
+    """Return a live file of positions."""
+    [task, *_] = [
+        task for task in StaticTable.from_metadata(str(table.metadata)).scan().plan_files() if task.delete_files
+    ]
+    return Path(next(iter(task.delete_files)).file_path.removeprefix("file://"))
+
+
+def deletes_missing(table: Planted) -> None:
+    _deletes(table).unlink()
+
+
+def deletes_truncated(table: Planted) -> None:
+    os.truncate(_deletes(table), 20)
 
 
 def data_truncated(table: Planted) -> None:

@@ -19,8 +19,8 @@ from catalog.operations.records import LEASE_MS, OperationKind
 from catalog.settings.learning_rules import LearningRule
 from catalog.settings.own_rules import freshness_rules
 from catalog.storage.schema import IndexItemRow, OperationRow, PartitionRow, QualityCheckRow, TableRow
-from tests.support.damage import scheme
 from tests.support.iceberg_tables import sql_catalog
+from tests.support.tables_to_damage import scheme
 from tests.support.written_files import Load, hashed_table
 
 TABLE = "demo.t"

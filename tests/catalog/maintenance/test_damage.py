@@ -15,11 +15,11 @@ from catalog import Catalog
 from catalog.maintenance.findings import Depth
 from catalog.maintenance.findings import FindingKind as Kind
 from catalog.model import Column
-from catalog.storage.schema import DataFileRow, PartitionRow
+from catalog.storage.schema import DataFileRow, PartitionIndexRow, PartitionRow
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import damage
-from tests.support.damage import KINDS, Planted
 from tests.support.effort import sampled
+from tests.support.tables_to_damage import KINDS, Planted, load
 
 OWN, ENGINES = ("stored", "scheme"), ("migrated", "rest", "sql")
 ICEBERG = (*OWN, *ENGINES)
@@ -133,6 +133,28 @@ def test_damaged_contents_are_found(
     check_damage(catalog, kind, plant, expected, depth)
 
 
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (damage.deletes_missing, Kind.MISSING_FILES),
+        pytest.param(damage.deletes_truncated, Kind.CHANGED_FILES, marks=pytest.mark.long),
+        (damage.data_doubled, Kind.DOUBLED_FILES),
+    ],
+)
+def test_damaged_files_of_engines_are_found(catalog: Catalog, plant: Callable[[Planted], None], expected: Kind) -> None:
+    pytest.importorskip("duckdb_extension_httpfs", reason="the wheel duckdb-extension-httpfs is not installed")
+    check_damage(catalog, "deletes", plant, expected, Depth.SIZES)
+
+
+def test_an_index_that_could_not_be_built_is_found(catalog: Catalog) -> None:
+    table = KINDS["hive"](catalog)
+    row = PartitionIndexRow
+    table.change(update(row).where(row.table_id == table.id).values(state="FAILED", failure_code="INVALID_VALUES"))
+    [finding] = catalog.maintenance.check().findings
+    assert (finding.kind, finding.where) == (Kind.INDEX_FAILED, ("by_k",))
+    assert "INVALID_VALUES" in finding.remedy
+
+
 @pytest.mark.parametrize("suffix", [".metadata.json", ".avro"])
 def test_a_storage_that_does_not_answer_is_not_called_damaged(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, suffix: str
@@ -205,7 +227,7 @@ def test_a_file_row_in_a_partition_that_its_values_are_not_of_is_renewed(catalog
     scheme = scheme_from_properties(Column("k", "int"), SCHEMES[kind])
     table = catalog.create_table("demo.placed", columns=[("v", "int"), ("k", "int")], scheme=scheme)
     for number, value in enumerate((5, 15, 25)):
-        damage.load(catalog, table, f"load-{number}", {scheme.partition_of(value): [value]})
+        load(catalog, table, f"load-{number}", {scheme.partition_of(value): [value]})
     before = [len(catalog.scan_files("demo.placed", f"k = {value}").files) for value in (5, 15, 25)]
     assert catalog.maintenance.check("demo.placed").findings == ()
     other = next(number for number in scheme.ids if number != scheme.partition_of(25))
