@@ -33,8 +33,9 @@ COPY catalog catalog
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
-# The command `calve`, and the entry points by which it finds Spark and Airflow finds the provider.
-RUN pip install --no-cache-dir --no-deps .
+# The command `calve`, and the entry points by which it finds Spark and Airflow finds the provider. The wheel is built by
+# what requirements.txt has locked, not by what the index has today.
+RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 ENV CALVE_TABLES=/opt/calve/tables.yaml \
     PYSPARK_PYTHON=/usr/local/bin/python \
