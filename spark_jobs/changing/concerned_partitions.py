@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Partition, Table
-from catalog.errors import ConflictError
+from catalog.errors import ConflictError, InvalidRowsError, PlanConflictError
 from catalog.model.partition_names import partition_path
 from catalog.partitions.snapshots import PartitionFiles
 from catalog.storage.values import ValueEncoder
@@ -52,6 +52,28 @@ def partitions_among(
             "its quality is checked, and gets rows; nothing was changed. Release or drop it first"
         )
     return list(visible.values())
+
+
+def refuse_missing(table: Table, count: int) -> None:
+    """Refuse a change of rows of which some are in partitions that the catalog does not have.
+
+    Args:
+        count: The number of these partitions.
+
+    Raises:
+        PlanConflictError: Another engine has deleted them since their rows were read.
+        InvalidRowsError: A value of theirs is not of its key's type, as those of earlier versions may be.
+    """
+    if count and table.is_stored_as_iceberg:
+        raise PlanConflictError(
+            f"another engine has deleted {count:,} partition(s) of the Iceberg table {table.full_name} while the "
+            "statement read them; nothing was changed. Run the statement again"
+        )
+    if count:
+        raise InvalidRowsError(
+            f"table {table.full_name}: {count:,} partition(s) with such rows have a value that is not of its key's "
+            "type, so they cannot be found by it; drop or rename them first"
+        )
 
 
 def current_files(catalog: Catalog, table: Table) -> PartitionFiles | None:

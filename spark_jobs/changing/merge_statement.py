@@ -21,7 +21,7 @@ from sqlglot.errors import SqlglotError
 from catalog import Catalog, Partition, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.files import DataFile
-from catalog.errors import AmbiguousMergeError, InvalidRowsError
+from catalog.errors import AmbiguousMergeError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.loading.replaced_folders import list_files
 from catalog.model import Column
@@ -32,7 +32,13 @@ from catalog.storage.values import ValueEncoder
 from catalog.types.key_types import DateType, IntegerType, KeyValueError, StringType
 from spark_jobs.changing import iceberg_changes
 from spark_jobs.changing.changed_rows import check, chosen, clause_values
-from spark_jobs.changing.concerned_partitions import current_files, identities_of_rows, partitions_among, rows_of
+from spark_jobs.changing.concerned_partitions import (
+    current_files,
+    identities_of_rows,
+    partitions_among,
+    refuse_missing,
+    rows_of,
+)
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.row_changes import CHANGE, begin_change
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
@@ -153,11 +159,7 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
     concerned = partitions_among(catalog, table, wanted)
     found = {encoder.identity(partition.values): partition for partition in concerned}
     hit = [found[identity] for values in hits.units if (identity := encoder.identity(values)) in found]
-    if len(hit) < len(hits.units):
-        raise InvalidRowsError(
-            f"table {table.full_name}: {len(hits.units) - len(hit):,} partition(s) with such rows have a value that is "
-            "not of its key's type, so they cannot be found by it; drop or rename them first"
-        )
+    refuse_missing(table, len(hits.units) - len(hit))
     has_all = hits.matched is not None and len(found) == len(wanted)
     read = dict(list_files(table, hit))
     result = merge.result(

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Partition, PartitionState, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
-from catalog.errors import InvalidRowsError, UnsupportedChangeError
+from catalog.errors import UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.loading.replaced_folders import list_files
 from catalog.operations.changes import COMPACT
@@ -39,6 +39,7 @@ from spark_jobs.changing.concerned_partitions import (
     current_files,
     identities_of_rows,
     partitions_among,
+    refuse_missing,
     rows_of,
 )
 from spark_jobs.changing.literals import check_literals
@@ -428,11 +429,7 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) 
     keys_where = pruned.tables[0].where if pruned.tables else None
     matching = identities_of_rows(table, pruned.frame)
     concerned = partitions_among(catalog, table, matching, keys_where)
-    if len(concerned) < len(matching):
-        raise InvalidRowsError(
-            f"table {table.full_name}: {len(matching) - len(concerned):,} partition(s) with such rows have a value "
-            "that is not of its key's type, so they cannot be found by it; drop or rename them first"
-        )
+    refuse_missing(table, len(matching) - len(concerned))
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
     return concerned, keys_where
 

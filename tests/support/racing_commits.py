@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import EqualTo
 from sqlalchemy.exc import OperationalError
 
@@ -209,12 +209,12 @@ class Orders:
         list(TableLoads(self._catalog, start=self._start).load(config, [str(self._source)]))
 
     def commit(self, commit: Commit) -> None:
-        """Have PyIceberg commit; again, if another commit comes first or keeps the database locked."""
+        """Have PyIceberg commit; again, if another commit comes first or conflicts with it, or locks the database."""
         for _ in range(20):
             with sql_catalog(self._catalog.storage.url.render_as_string(hide_password=False)) as iceberg:
                 try:
                     return commit(iceberg.load_table(NAME))
-                except (CommitFailedException, OperationalError) as error:
+                except (CommitFailedException, ValidationException, OperationalError) as error:
                     last = error
         raise last
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog import Catalog
+from catalog import Catalog, Partition
 from catalog.errors import ConflictError, FencedError, PlanConflictError
 from catalog.operations.records import OperationState
 from catalog.statements.session import Session
+from spark_jobs.changing import merge_statement, row_changes
 from tests.support.effort import sampled
 from tests.support.partition_files import check_partitions
 from tests.support.racing_commits import BETWEEN, COMMITS, KINDS, NAME, ROWS, STATEMENTS, Orders, append, merged
@@ -42,6 +43,26 @@ def test_rows_equal_a_serial_order_of_the_statement_and_the_commit(
     assert set(found) in serial
     if kind == "stored as Iceberg":
         check_partitions(catalog, NAME)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("statement", ["delete", "update", "merge"])
+def test_a_statement_follows_the_deletion_of_a_partition_that_it_has_just_read(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    (text, changed), (run, committed) = STATEMENTS[statement], COMMITS["delete a partition"]
+    module, left = merge_statement if statement == "merge" else row_changes, iter([True])
+    find = module.partitions_among
+
+    def delete_before(*arguments: Any) -> list[Partition]:
+        if next(left, False):
+            orders.commit(run)
+        return find(*arguments)
+
+    orders.create("stored as Iceberg")
+    monkeypatch.setattr(module, "partitions_among", delete_before)
+    orders.session.execute(text)
+    assert set(orders.rows()) == changed(committed(ROWS))
 
 
 @pytest.mark.long
