@@ -462,11 +462,11 @@ def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True, True, True, True, True]
+    assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True, True, True, True]
     assert (answers[4]["error"], answers[4]["position"]) == ("InvalidQueryError", 7)
     # A separate process does not have the Avro package of another test.
-    assert answers[8]["rows"] == [[3, 1]]
-    assert answers[9]["rows"] == [[6]]
+    assert answers[7]["rows"] == [[3, 1]]
+    assert answers[8]["rows"] == [[6]]
 
 
 @on_sqlite
