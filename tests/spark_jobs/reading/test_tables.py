@@ -239,12 +239,14 @@ def test_parquet_equals_everything_filtered(make_lake: Callable[[str], Lake]) ->
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("unfit_values")
 @pytest.mark.parametrize("file_format", ["orc", "csv"])
 def test_other_formats_equal_everything_filtered(make_lake: Callable[[str], Lake], file_format: str) -> None:
     check_format(make_lake(file_format), FILTERS[: effort(2, 4)])
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("unfit_values")
 def test_avro_equals_everything_filtered(make_lake: Callable[..., Lake], avro_session: SparkSession) -> None:
     check_format(make_lake("avro", avro_session), FILTERS[: effort(2, 4)])
 
