@@ -213,7 +213,7 @@ def test_failed_checks_fail_the_command_if_the_entry_says_so(catalog: Catalog, l
     [
         ((TABLE, "none.csv"), 1, "SourceFileError: source .*none.csv"),
         ((TABLE, ""), 2, "a SOURCE is empty"),
-        (("shop.other", "a.csv"), 1, "TableNotFoundError: table shop.other does not exist; for a new table, name its partition keys"),
+        (("shop.other", "a.csv"), 1, "TableNotFoundError: table shop.other does not exist; for a new table, name its"),
         (("shop.other",), 1, "InvalidConfigurationError: table shop.other is not in .*; give its source"),
         ((TABLE, "a.csv", "--option", "sep"), 2, "--option is 'sep'; write a name and a value"),
         ((TABLE, "a.csv", "--option", "path=/etc"), 1, "InvalidConfigurationError: .*path, which say where files are"),
