@@ -11,7 +11,6 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table import StaticTable
 from sqlalchemy import delete, func, insert, select, update
 
 from catalog.operations.records import LEASE_MS, OperationKind
@@ -46,20 +45,12 @@ def data_doubled(table: Planted) -> None:
         commit_path(iceberg.load_table(table.name), str(file), file.stat().st_size)
 
 
-def _deletes(table: Planted) -> Path:
-    """Return a live file of positions."""
-    [task, *_] = [
-        task for task in StaticTable.from_metadata(str(table.metadata)).scan().plan_files() if task.delete_files
-    ]
-    return Path(next(iter(task.delete_files)).file_path.removeprefix("file://"))
-
-
 def deletes_missing(table: Planted) -> None:
-    _deletes(table).unlink()
+    table.delete_files[0].unlink()
 
 
 def deletes_truncated(table: Planted) -> None:
-    os.truncate(_deletes(table), 20)
+    os.truncate(table.delete_files[0], 20)
 
 
 def data_truncated(table: Planted) -> None:

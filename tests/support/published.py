@@ -90,5 +90,12 @@ def duckdb_reader(*more: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def duckdb_at(address: str) -> duckdb.DuckDBPyConnection:
+    """Return DuckDB with the catalog `lake`, behind the REST door at an address."""
+    connection = duckdb_reader("httpfs")
+    connection.execute(f"ATTACH 'calve' AS lake (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
+    return connection
+
+
 def _tasks(table: StaticTable) -> list:  # type: ignore[type-arg]
     return list(table.scan().plan_files())

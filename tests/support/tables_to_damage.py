@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import StaticTable
+from pyiceberg.table import FileScanTask, StaticTable
 from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import func, select
 
@@ -24,13 +25,11 @@ from catalog.iceberg.pointers import find_pointer
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from catalog.schemes.hashing import HashScheme
-from catalog.storage.schema import (
-    IndexItemRow,
-)
+from catalog.storage.schema import IndexItemRow
 from tests.support.iceberg_tables import append as append_by_engine
 from tests.support.iceberg_tables import make_orders, migrate, sql_catalog, write_rows
 from tests.support.partition_files import append
-from tests.support.published import duckdb_reader
+from tests.support.published import duckdb_at
 from tests.support.rest_server import rest_server
 
 
@@ -54,8 +53,16 @@ class Planted:
         """The live data files, sorted."""
         if self.kind == "hive":
             return sorted(self.folder.rglob("*.parquet"))
-        tasks = StaticTable.from_metadata(str(self.metadata)).scan().plan_files()
-        return sorted(Path(task.file.file_path.removeprefix("file://")) for task in tasks)
+        return sorted(_local(task.file) for task in self._tasks)
+
+    @property
+    def delete_files(self) -> list[Path]:
+        """The live files of deleted positions, sorted."""
+        return sorted({_local(file) for task in self._tasks for file in task.delete_files})
+
+    @property
+    def _tasks(self) -> Iterable[FileScanTask]:
+        return StaticTable.from_metadata(str(self.metadata)).scan().plan_files()
 
     @property
     def metadata(self) -> Path:
@@ -102,6 +109,10 @@ class Planted:
             found = connection.execute(select(row.index_id, row.key, row.partition_id).order_by(row.key)).first()
         assert found is not None
         return tuple(found)
+
+
+def _local(file: DataFile) -> Path:
+    return Path(file.file_path.removeprefix("file://"))
 
 
 def hive(catalog: Catalog) -> Planted:
@@ -201,8 +212,7 @@ def with_deletes(catalog: Catalog) -> Planted:
     with sql_catalog(url_of(catalog)) as iceberg:
         merge_on_read = {f"write.{change}.mode": "merge-on-read" for change in ("delete", "update")}
         iceberg.load_table(table.name).transaction().set_properties(merge_on_read).commit_transaction()
-    with rest_server(catalog) as address, duckdb_reader("httpfs") as duck:
-        duck.execute(f"ATTACH 'calve' AS lake (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
+    with rest_server(catalog) as address, duckdb_at(address) as duck:
         duck.execute(f"DELETE FROM lake.{table.name} WHERE id = 2")
     return table
 
@@ -211,7 +221,9 @@ def _append_twice(catalog: Catalog, name: str) -> None:
     with sql_catalog(url_of(catalog)) as iceberg:
         table = iceberg.load_table(name)
         for ids in ([1, 2, 3], [4]):
-            table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": pa.array([f"n{each}" for each in ids])}))
+            table.append(
+                pa.table({"id": pa.array(ids, pa.int64()), "note": pa.array([f"n{number}" for number in ids])})
+            )
 
 
 def url_of(catalog: Catalog) -> str:

@@ -19,7 +19,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError
+from calve_airflow.catalog_access import SparkJobFailedError
 from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.submitting import applications
@@ -415,7 +415,7 @@ def test_an_error_about_files_ends_no_application_of_several_operations(
     first = steps.run("first")
     refusing = steps.mark("refuse second")
     refusing.write_text(error)
-    with pytest.raises((AirflowFailException, SparkJobFailedError, SparkJobLostError), match=f"{error}: refused"):
+    with pytest.raises((AirflowFailException, SparkJobFailedError), match=f"{error}: refused"):
         steps.run("second", resubmissions=0)
     wait_until(lambda: rows_of(steps.catalog) == ([None] if is_sound else []))
     refusing.unlink()

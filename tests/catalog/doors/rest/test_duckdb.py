@@ -10,16 +10,14 @@ from pyiceberg.catalog.rest import RestCatalog
 from catalog import Catalog
 from tests.catalog.doors.rest.test_pyiceberg import ROWS, make_scheme_table
 from tests.support.partition_files import append
-from tests.support.published import duckdb_reader
+from tests.support.published import duckdb_at
 
 
 @pytest.fixture
 def duck(address: str) -> duckdb.DuckDBPyConnection:
     """DuckDB with the catalog `lake`."""
     pytest.importorskip("duckdb_extension_httpfs", reason="the wheel duckdb-extension-httpfs is not installed")
-    connection = duckdb_reader("httpfs")
-    connection.execute(f"ATTACH 'calve' AS lake (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
-    return connection
+    return duckdb_at(address)
 
 
 def test_duckdb_reads_and_appends(catalog: Catalog, rest: RestCatalog, duck: duckdb.DuckDBPyConnection) -> None:
