@@ -133,6 +133,7 @@ def test_index_that_cannot_be_created_fails_the_run_at_once(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("unfit_values")
 def test_build_over_partitions_that_do_not_fit_fails_with_the_code(
     make_table: Callable[..., None], catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:
