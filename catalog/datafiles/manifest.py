@@ -33,6 +33,11 @@ def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
     return count
 
 
+def is_manifest(path: str) -> bool:
+    """Return whether a file is the manifest of its folder."""
+    return path.rpartition("/")[2] == _MANIFEST
+
+
 def has_manifest(table: Table, folder: str) -> bool:
     """Return whether a folder has a manifest."""
     return Folder(table.location).exists(f"{folder}/{_MANIFEST}")

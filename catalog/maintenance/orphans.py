@@ -10,9 +10,11 @@ The folder is judged by its operation:
 | running | deleted if its attempt has failed | |
 | unknown, or older than the table | kept: it belongs to others | kept |
 
-An unknown file among known ones comes from a task that Spark has run twice, or is the job's manifest. Folders and files
-younger than the grace period are kept. An operation becomes CLEANED when none of its files is left to delete; its
-folder is examined again only after all its files are retired.
+An unknown file among known ones comes from a task that Spark has run twice, is the job's manifest, or is of an engine:
+DuckDB writes delete files beside the data files that they concern. What metadata of an Iceberg table reach is kept. So
+are folders and files younger than the grace period, and what was written after the operation's end for the usual one,
+because its engine may not have committed yet. An operation becomes CLEANED when none of its files is left to delete;
+its folder is examined again only after all its files are retired.
 
 Operations and known files are read in one transaction, so that they are consistent.
 """
@@ -25,12 +27,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
-from catalog.datafiles.manifest import delete_manifest
-from catalog.files.filesystem import Folder
+from catalog.datafiles.manifest import delete_manifest, is_manifest
+from catalog.files.filesystem import FileInfo, Folder
 from catalog.files.locations import comparable
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
-from catalog.model import Table
+from catalog.model import GRACE, Table
 from catalog.model.identifiers import TableName
 from catalog.operations.attempts import AttemptName, attempts_among
 from catalog.operations.journal import Operations
@@ -192,24 +194,30 @@ class _OrphanDeletion:
         self._place = place
         self._location = location
         self._cutoff_ms = cutoff_ms
+        self._usual_cutoff_ms = min(cutoff_ms, storage.now_ms() - int(GRACE.total_seconds() * 1_000))
         self._is_dry_run = is_dry_run
 
     def run(self, folders: Iterable[AttemptFolder], cleared: _Cleared) -> None:
         verdicts = {folder: self._judge(folder, folder.writer) for folder in folders}
         candidates = {folder.name for folder, verdict in verdicts.items() if verdict is not Verdict.KEEP}
         needed = self._used_by_others(candidates) | self._reached(candidates)
-        to_sweep = []
+        chosen = []
         for folder, verdict in verdicts.items():
             if verdict is Verdict.KEEP or folder.name in needed:
                 cleared.unclear.add(folder.number)
-            elif verdict is Verdict.DELETE:
-                self._delete(folder, cleared)
             else:
-                to_sweep.append(folder)
-        for portion in _portions(to_sweep):
+                chosen.append(folder)
+        for portion in _portions(chosen):
             known = self._known_paths(portion)
-            for folder in portion:
-                self._sweep(folder, known, cleared)
+            unknown = {folder: self._unknown_files(folder, known) for folder in portion}
+            own = self._reached_files(file.path for files in unknown.values() for file in files)
+            for folder, files in unknown.items():
+                if verdicts[folder] is Verdict.SWEEP:
+                    self._sweep(folder, files, own, cleared)
+                elif own.isdisjoint(file.path for file in files):
+                    self._delete(folder, files, cleared)
+                else:
+                    cleared.unclear.add(folder.number)
 
     def _judge(self, folder: AttemptFolder, writer: Writer | None) -> Verdict:
         if folder.is_held:
@@ -239,9 +247,17 @@ class _OrphanDeletion:
         reached = self._reachability.reached(paths, besides=self._place.names)
         return {paths[path] for path in reached}
 
-    def _delete(self, folder: AttemptFolder, cleared: _Cleared) -> None:
-        files = self._location.all_files(folder.name)
-        if any(file.modified_at_ms > self._cutoff_ms for file in files):
+    def _unknown_files(self, folder: AttemptFolder, known: set[str]) -> list[FileInfo]:
+        return [file for file in self._location.all_files(folder.name) if file.path not in known]
+
+    def _reached_files(self, paths: Iterable[str]) -> set[str]:
+        """Return the files, among some without rows of their operation, that an Iceberg table has."""
+        root = self._place.table.location
+        complete = {f"{root}/{path}": path for path in paths if not is_manifest(path)}
+        return {complete[path] for path in self._reachability.reached(complete)} if complete else set()
+
+    def _delete(self, folder: AttemptFolder, files: Sequence[FileInfo], cleared: _Cleared) -> None:
+        if any(self._is_young(folder, file) for file in files):
             cleared.unclear.add(folder.number)
             return
         if not self._is_dry_run:
@@ -265,17 +281,19 @@ class _OrphanDeletion:
             delete_manifest(self._place.table, folder.name)
         return True
 
-    def _sweep(self, folder: AttemptFolder, known: set[str], cleared: _Cleared) -> None:
-        for file in self._location.all_files(folder.name):
-            if file.path in known:
-                continue
-            if file.modified_at_ms > self._cutoff_ms:
+    def _sweep(self, folder: AttemptFolder, files: Iterable[FileInfo], own: set[str], cleared: _Cleared) -> None:
+        for file in files:
+            if file.path in own or self._is_young(folder, file):
                 cleared.unclear.add(folder.number)
                 continue
             if not self._is_dry_run:
                 self._location.delete_file(file.path)
             cleared.file_count += 1
             cleared.size_bytes += file.size_bytes
+
+    def _is_young(self, folder: AttemptFolder, file: FileInfo) -> bool:
+        is_of_job = folder.writer is not None and file.modified_at_ms <= folder.writer.touched_at_ms
+        return file.modified_at_ms > (self._cutoff_ms if is_of_job else self._usual_cutoff_ms)
 
     def _known_paths(self, folders: Sequence[AttemptFolder]) -> set[str]:
         """Return the current known files of some folders; only vacuum itself removes files from the known ones."""
