@@ -332,7 +332,7 @@ class PartitionAdder:
                 default = self._default_location % tuple(packed.split("/"))
                 # A default location is already normalised.
                 location = location if location == default else normalise_location(location)
-                if location == default and len(partition.values) == key_count:
+                if len(partition.values) == key_count and _is_same(location, default):
                     location = None
             locations.append(location)
         return locations
@@ -409,10 +409,17 @@ def require_partition_keys(table: Table) -> None:
 
 
 def own_location(table: Table, values: Sequence[str | None], location: str) -> str | None:
-    """Return a partition's location as it is stored: None for the default, to save space."""
+    """Return a partition's location as it is stored: None for the default folder, however it is spelled.
+
+    So the default folders of partitions are known by their values, and no other partition gets them.
+    """
     location = normalise_location(location)
-    is_default = location == table.default_partition_location(partition_path(table.key_names, values))
+    is_default = _is_same(location, table.default_partition_location(partition_path(table.key_names, values)))
     return None if is_default and len(values) == len(table.partition_keys) else location
+
+
+def _is_same(location: str, other: str) -> bool:
+    return location == other or comparable(location) == comparable(other)
 
 
 def refused_by(

@@ -141,6 +141,8 @@ def test_no_partition_comes_to_its_default_folder_when_another_lies_there(
     add(catalog, (("ZZ", "9"), location), (("JFK", "2"), "/x"))
     for come in (
         lambda: add(catalog, (("JFK", "1"), None)),
+        # As engines register it.
+        lambda: add(catalog, (("JFK", "1"), f"file:{default}")),
         lambda: catalog.alter_partition(TABLE, ("JFK", "2"), location=default, rename_to=("JFK", "1")),
     ):
         with pytest.raises(LocationTakenError, match="partition origin=ZZ/month=9 has its files in"):
