@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, PartitionState, Table
 from catalog.errors import InvalidConfigurationError
+from catalog.files.locations import comparable
 from catalog.model.partition_names import parse_partition_path
 from catalog.partitions.quarantine import LoadedPartitions
 from catalog.settings.quality_rules import QualityRules, RowCountRule
@@ -259,11 +260,14 @@ def _place(loaded: LoadedPartitions, source: Source, measured: pandas.DataFrame,
     table = loaded.table
     if table.scheme is not None:
         return
-    partition_of = {partition.location: partition for partition in loaded.partitions}
+    # Engines register locations in other spellings than Spark's, such as file:/ for a local folder, or s3a:// for s3://.
+    partition_of = {comparable(partition.location): partition for partition in loaded.partitions}
     by_id = {partition.id: partition for partition in loaded.partitions}
-    partition_of |= {f"{table.location}/{_folder_of(file.path)}": by_id[file.partition_id] for file in loaded.files}
+    partition_of |= {
+        comparable(f"{table.location}/{_folder_of(file.path)}"): by_id[file.partition_id] for file in loaded.files
+    }
     folders = map(plain_path, measured[_FOLDER]) if source.is_uri else measured[_FOLDER]
-    of_folder = [partition_of[folder] for folder in folders]
+    of_folder = [partition_of[comparable(folder)] for folder in folders]
     measured["partition_id"] = [partition.id for partition in of_folder]
     for claim in promises:
         measured[claim.column] = _agreements(table, claim, of_folder, measured)
