@@ -94,10 +94,10 @@ def databases(as_json: bool) -> None:
 def describe(table: str, as_json: bool) -> None:
     """Show the columns of TABLE, its partition keys and indexes, and how many partitions, files and rows it has."""
     # Imported late, because other commands do not need it.
-    from catalog.statements.execution.descriptions import described_columns, facts
+    from catalog.statements.execution.descriptions import described, described_columns, facts
 
     with Catalog.open() as catalog:
-        definition = catalog.get_table(table)
+        definition = described(catalog, table)
         found = [(name, value) for name, value in facts(catalog, definition) if value]
     if as_json:
         names = ((name.lower().replace(" ", "_"), value) for name, value in found)

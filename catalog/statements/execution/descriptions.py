@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.catalog import Catalog
+from catalog.errors import StorageError, UnreadableMetadataError
 from catalog.model import Buckets, Column, IndexState, Table, TableKind
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
@@ -12,6 +14,8 @@ from catalog.statements.context import Context
 from catalog.statements.results import Cell, StatementResult
 from catalog.tables.own_properties import without_records
 from catalog.types.literals import quoted, quoted_name
+
+log = logging.getLogger(__name__)
 
 _KINDS = {
     TableKind.MANAGED: "MANAGED_TABLE",
@@ -26,7 +30,7 @@ _COLUMNS = ("col_name", "data_type", "comment")
 
 def describe_table(context: Context, statement: m.DescribeTable) -> StatementResult:
     """Run DESCRIBE; as in Hive and Spark, list all columns and then repeat the partition columns."""
-    table = context.catalog.get_table(context.name(statement.table))
+    table = described(context.catalog, context.name(statement.table))
     columns, keys = described_columns(table)
     rows: list[list[Cell]] = [_described(column) for column in (*columns, *keys)]
     if keys:
@@ -40,12 +44,30 @@ def describe_table(context: Context, statement: m.DescribeTable) -> StatementRes
 
 def show_columns(context: Context, statement: m.ShowColumns) -> StatementResult:
     """Run SHOW COLUMNS: the names of the columns, and then those of the partition keys."""
-    columns, keys = described_columns(context.catalog.get_table(context.name(statement.table)))
+    columns, keys = described_columns(described(context.catalog, context.name(statement.table)))
     return StatementResult(_COLUMNS[:1], [[column.name] for column in (*columns, *keys)])
 
 
 def _described(column: Column) -> list[Cell]:
     return [column.name, column.type, column.comment]
+
+
+def described(catalog: Catalog, name: str) -> Table:
+    """Return a table as it is now: the columns of a migrated one are those of its metadata, as far as they can be read.
+
+    Raises:
+        TableNotFoundError, DatabaseNotFoundError: It does not exist.
+    """
+    table = catalog.get_table(name)
+    if not table.is_iceberg or table.is_only_iceberg:
+        return table
+    from catalog.iceberg.live_columns import with_live_columns
+
+    try:
+        return with_live_columns(table)
+    except (UnreadableMetadataError, StorageError) as error:
+        log.warning("%s", error)
+        return table
 
 
 def described_columns(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
@@ -129,7 +151,7 @@ def show_create_table(context: Context, statement: m.ShowCreateTable) -> Stateme
 
     For an Iceberg table, it is Hive's statement with the location of its metadata, which Calve cannot run.
     """
-    table = context.catalog.get_table(context.name(statement.table))
+    table = described(context.catalog, context.name(statement.table))
     text = _create_view(table) if table.is_view else _create_table(context, table)
     return StatementResult(("createtab_stmt",), [[text]])
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.types import LongType
 
 from catalog import Catalog
 from catalog.cli.main import main
 from catalog.errors import FilesNeededError, IcebergTableError
 from catalog.statements.session import Session
-from tests.support.iceberg_tables import NAME, make_orders, migrate
+from tests.support.iceberg_tables import NAME, make_orders, migrate, sql_catalog
 
 
 @pytest.fixture
@@ -49,6 +51,25 @@ def test_show_create_table_is_hives_statement_for_one(session: Session, catalog:
     [[text]] = rows(session, "SHOW CREATE TABLE orders")
     assert "STORED BY ICEBERG" in str(text)
     assert f"'metadata_location'='{catalog.get_table(NAME).metadata_location}'" in str(text)
+
+
+def test_columns_that_an_engine_adds_are_described(session: Session, catalog: Catalog, catalog_url: str) -> None:
+    with sql_catalog(catalog_url) as iceberg, iceberg.load_table(NAME).update_schema() as update:
+        update.add_column("added", LongType())
+    described = [name for name, *_ in rows(session, "DESCRIBE orders")]
+    assert "added" in described
+    assert [row for row in rows(session, "SHOW COLUMNS IN orders") if row == ["added"]] == [["added"]]
+    [[text]] = rows(session, "SHOW CREATE TABLE orders")
+    assert "`added` bigint" in str(text)
+    told = json.loads(CliRunner().invoke(main, ["describe", NAME, "--json"]).stdout)
+    assert {"name": "added", "type": "bigint"} in told["columns"]
+    # Metadata that cannot be read do not hide what the catalog knows.
+    location = catalog.get_table(NAME).metadata_location
+    assert location is not None
+    Path(location.removeprefix("file://")).write_text("{")
+    known = [name for (name,) in rows(session, "SHOW COLUMNS IN orders")]
+    assert "added" not in known
+    assert {"country", "year"} <= set(known)
 
 
 @pytest.mark.parametrize(
