@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import make_url
 
 from catalog import Catalog, Column
 from catalog.errors import LocationNotAllowedError, PlanConflictError
-from catalog.iceberg.jdbc import jdbc_settings
 from catalog.rebalancing.changes import MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.effort import effort
+from tests.support.equality_deletes import delete_equal
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.published import check_published, published, reachable_files
 
@@ -182,9 +181,9 @@ def check_vacuum(placed: Placed) -> None:
 
 
 @pytest.mark.long
-def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, catalog_url: str) -> None:
+def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession) -> None:
     placed.load([2, 12, 22, 11])
-    delete_equal(engine, catalog_url, [11, 22])
+    delete_equal(engine, f"calve.{TABLE}", "c", [11, 22])
     placed.load([11])
     # PyIceberg cannot read the table now.
     assert placed.values() == [1, 2, 11, 12, 21, 31]
@@ -196,34 +195,6 @@ def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, cata
     placed.check([1, 2, 11, 12, 21, 31])
     check_vacuum(placed)
     placed.check([1, 2, 11, 12, 21, 31])
-
-
-def delete_equal(engine: SparkSession, url: str, values: Sequence[int]) -> None:
-    """Commit an equality delete of rows, as Flink does, with Iceberg's own writer."""
-    jvm: Any = engine._jvm
-    iceberg = jvm.org.apache.iceberg
-    settings = jvm.java.util.HashMap()
-    for name, value in jdbc_settings(make_url(url)).items():
-        settings.put(name, value)
-    settings.put("warehouse", "/nowhere")
-    settings.remove("type")
-    configuration = engine.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
-    loaded = iceberg.CatalogUtil.loadCatalog("org.apache.iceberg.jdbc.JdbcCatalog", "calve", settings, configuration)
-    table = loaded.loadTable(iceberg.catalog.TableIdentifier.parse(TABLE))
-    ids = engine.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
-    ids[0] = table.schema().findField("c").fieldId()
-    schema = table.schema().select(jvm.java.util.List.of("c"))
-    parquet = iceberg.FileFormat.PARQUET
-    builder = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(table).deleteFileFormat(parquet)
-    writers = builder.equalityFieldIds(ids).equalityDeleteRowSchema(schema).build()
-    files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(parquet).build()
-    writer = writers.newEqualityDeleteWriter(files.newOutputFile(), table.spec(), None)
-    for value in values:
-        record = iceberg.data.GenericRecord.create(schema)
-        record.setField("c", value)
-        writer.write(record)
-    writer.close()
-    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
 
 
 def test_deletes_that_come_after_a_plan_are_not_undone(placed: Placed, engine: SparkSession) -> None:
