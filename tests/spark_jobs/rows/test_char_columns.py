@@ -85,7 +85,7 @@ def scheme_tables(catalog: Catalog, session: Any) -> Pair:
     load_rows(session, catalog, "load", "d.r", frame_of_texts(session, random.Random(2), (*KEYS, "a\t")))
     session.sql(
         "CREATE TABLE plain.r (id int, c char(5), v varchar(5), s string, k char(4)) USING parquet "
-        f"OPTIONS (recursiveFileLookup 'true') LOCATION '{table.location}'"
+        f"OPTIONS (recursiveFileLookup 'true', pathGlobFilter '*.parquet') LOCATION '{table.location}'"
     )
     return Pair("d.r", "plain.r", ("c", "v", "s", "k"))
 
