@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from catalog.datafiles.files import ColumnStatistics
 from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
@@ -49,13 +49,28 @@ def _condition(condition: Condition, table: Table) -> str:
             return _membership(column, condition.operator, members, value_type)
         case value if isinstance(value_type, DecimalType) and value_type.floor(value) != value:
             return _between_decimals(column, condition.operator, value_type, value)
+        case value if isinstance(value_type, FloatingType) and value_type.number(value) == 0:
+            return _to_zero(column, condition.operator, value_type)
         case value:
             return f"{column} {condition.operator} {literal_sql(value_type, value)}"
 
 
-def _membership(column: str, operator: Operator, members: Iterable[KeyValue], value_type: KeyType) -> str:
+def _to_zero(column: str, operator: Operator, value_type: KeyType) -> str:
+    """Return a comparison with zero. Readers prune by statistics, which distinguish -0.0 from 0.0; SQL does not."""
+    low, high = (f"cast('{zero}' as {value_type.name})" for zero in ("-0.0", "0.0"))
+    if operator is Operator.EQUAL:
+        return f"{column} between {low} and {high}"
+    return f"{column} {operator} {low if operator in (Operator.GREATER_OR_EQUAL, Operator.LESS) else high}"
+
+
+def _membership(column: str, operator: Operator, members: Collection[KeyValue], value_type: KeyType) -> str:
     if isinstance(value_type, DecimalType):
         members = [member for member in members if value_type.floor(member) == member]
+    if operator is Operator.IN and isinstance(value_type, FloatingType):
+        others = frozenset(member for member in members if value_type.number(member) != 0)
+        if len(others) < len(members):
+            zero = _to_zero(column, Operator.EQUAL, value_type)
+            return f"({zero}) or ({_membership(column, operator, others, value_type)})"
     literals = ", ".join(literal_sql(value_type, member) for member in sorted(members))
     if literals:
         return f"{column} {operator} ({literals})"

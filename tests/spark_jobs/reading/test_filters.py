@@ -1,4 +1,4 @@
-"""Conditions on rows from the statistics of files."""
+"""Filters as conditions on rows, and conditions from the statistics of files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from catalog import Catalog
 from catalog.datafiles.files import ColumnStatistics
 from catalog.datafiles.footers import day_of, statistics_of
+from catalog.statements.session import Session
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import DateType, DecimalType, KeyType, KeyValue, TimestampType
 
@@ -108,3 +110,33 @@ def test_bounds_that_no_literal_expresses_are_left_out() -> None:
     # The last byte of the truncated bound is in the middle of a character.
     longest = statistics_of(text, "a", "a" + "\U0010ffff" * 40, 0)
     assert statistics_sql("v", text, [longest]) == "(`v` >= cast(X'61' as string))"
+
+
+@pytest.mark.parametrize("type_name", ["double", "float"])
+def test_both_zeros_are_found_whatever_statistics_say(
+    session: Session, catalog: Catalog, spark: SparkSession, type_name: str
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    session.execute(
+        f"CREATE TABLE t (id int, b {type_name}) PARTITIONED BY (k int) STORED BY 'carbondata' "
+        "TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='5, 9')"
+    )
+    rows = "(1, -0.0D, 1), (2, -5.0D, 1), (3, NULL, 1), (4, 0.0D, 7), (5, 5.0D, 7), (6, -0.0D, 10)"
+    session.execute(f"INSERT INTO t SELECT * FROM VALUES {rows}")
+    for where, expected in {
+        "b = 0.0": [1, 4, 6],
+        "b = -0.0": [1, 4, 6],
+        "b in (0.0)": [1, 4, 6],
+        "b in (5.0, -0.0)": [1, 4, 5, 6],
+        "not (b in (0.0, 7.0))": [2, 5],
+        "b <> 0.0": [2, 5],
+        "b >= 0.0": [1, 4, 5, 6],
+        "b > -0.0": [5],
+        "b <= -0.0": [1, 2, 4, 6],
+        "b < 0.0": [2],
+        "b between 0.0 and 1.0": [1, 4, 6],
+        "not (b = 0.0)": [2, 5],
+    }.items():
+        found = read_table(spark, "shop.t", where, catalog=catalog).select("id").collect()
+        assert sorted(row.id for row in found) == expected, where

@@ -152,8 +152,8 @@ def test_keys_of_every_type_are_written_in_one_spelling_and_found_in_others(
     frame = rows(
         spark,
         (1, "2024-01-01", "1.5", "TRUE", "0", "1e2"),
-        (2, "2024-01-01 00:00:00.0", "1.500", "t", "-0.0", "100"),
-        (3, "2024-01-01 12:30:00.5", "-0.01", "no", "nan", "-inf"),
+        (2, "2024-01-01 00:00:00.0", "1.500", "true", "-0.0", "100"),
+        (3, "2024-01-01 12:30:00.5", "-0.01", "False", "nan", "-inf"),
         (4, None, None, None, None, None),
         names=names,
     )
