@@ -12,9 +12,9 @@ The folder is judged by its operation:
 
 An unknown file among known ones comes from a task that Spark has run twice, is the job's manifest, or is of an engine:
 DuckDB writes delete files beside the data files that they concern. What metadata of an Iceberg table reach is kept. So
-are folders and files younger than the grace period, and what was written after the operation's end for the usual one,
-because its engine may not have committed yet. An operation becomes CLEANED when none of its files is left to delete;
-its folder is examined again only after all its files are retired.
+are folders and files younger than the grace period, and beside known files what was written after the operation's end
+for the usual one, because its engine may not have committed yet. An operation becomes CLEANED when none of its files is
+left to delete; its folder is examined again only after all its files are retired.
 
 Operations and known files are read in one transaction, so that they are consistent.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, func, select
 
 from catalog.datafiles.manifest import delete_manifest, is_manifest
-from catalog.files.filesystem import FileInfo, Folder
+from catalog.files.filesystem import FileInfo, Folder, is_hidden
 from catalog.files.locations import comparable
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
@@ -257,7 +257,7 @@ class _OrphanDeletion:
         return {complete[path] for path in self._reachability.reached(complete)} if complete else set()
 
     def _delete(self, folder: AttemptFolder, files: Sequence[FileInfo], cleared: _Cleared) -> None:
-        if any(self._is_young(folder, file) for file in files):
+        if any(file.modified_at_ms > self._cutoff_ms for file in files):
             cleared.unclear.add(folder.number)
             return
         if not self._is_dry_run:
@@ -292,7 +292,10 @@ class _OrphanDeletion:
             cleared.size_bytes += file.size_bytes
 
     def _is_young(self, folder: AttemptFolder, file: FileInfo) -> bool:
-        is_of_job = folder.writer is not None and file.modified_at_ms <= folder.writer.touched_at_ms
+        # Hidden files are the job's: its manifest, and what Spark has left.
+        is_of_job = is_hidden(file.path.rpartition("/")[2]) or (
+            folder.writer is not None and file.modified_at_ms <= folder.writer.touched_at_ms
+        )
         return file.modified_at_ms > (self._cutoff_ms if is_of_job else self._usual_cutoff_ms)
 
     def _known_paths(self, folders: Sequence[AttemptFolder]) -> set[str]:
