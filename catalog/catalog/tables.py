@@ -167,7 +167,9 @@ class TableMethods(Core):
         """
         table = self._definitions.get_table(name)
         if table.is_only_iceberg:
-            return _as_engines_see_it(table)
+            from catalog.iceberg.live_columns import as_engines_see_it
+
+            return as_engines_see_it(table)
         if table.live_location == table.published_location:
             return table
         from catalog.datafiles.intake import catch_up_or_warn
@@ -409,14 +411,3 @@ class TableMethods(Core):
         if table.is_iceberg or table.is_published:
             delete_pointer(connection, table.database, table.name)
         return TableDrop(table, operation_id, has_metadata_only=is_empty and not with_files)
-
-
-def _as_engines_see_it(table: Table) -> Table:
-    """Return an Iceberg table that an engine made with its columns, as far as its metadata can be read."""
-    from catalog.iceberg.live_columns import with_live_definition
-
-    try:
-        return with_live_definition(table)
-    except (UnreadableMetadataError, StorageError) as error:
-        log.warning("%s", error)
-        return table

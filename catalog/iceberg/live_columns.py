@@ -7,17 +7,20 @@ and the partition spec since. The metadata are read as JSON, because PyIceberg d
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from catalog.errors import InvalidRequestError, MissingFileError, UnreadableMetadataError
+from catalog.errors import InvalidRequestError, MissingFileError, StorageError, UnreadableMetadataError
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json, sources_of
 from catalog.iceberg.documents.shapes import check_schema, check_spec
 from catalog.iceberg.documents.tables import by_id, normalised
 from catalog.iceberg.pointers import require_metadata
 from catalog.model import Column, FileFormat, Table
+
+log = logging.getLogger(__name__)
 
 _NAMES: Final = {
     "int": "int",
@@ -138,6 +141,19 @@ def with_live_definition(table: Table) -> Table:
         description=properties.get("comment"),
         format=words.get(properties.get("write.format.default", "").lower(), FileFormat.PARQUET),
     )
+
+
+def as_engines_see_it(table: Table) -> Table:
+    """Return an Iceberg table as its current metadata describe it, or as the catalog has it if they cannot be read.
+
+    Raises:
+        TableNotFoundError: Another engine has dropped the table.
+    """
+    try:
+        return with_live_definition(table) if table.is_only_iceberg else with_live_columns(table)
+    except (UnreadableMetadataError, StorageError) as error:
+        log.warning("%s", error)
+        return table
 
 
 def _identity_sources(document: Json) -> set[int]:

@@ -19,8 +19,9 @@ from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
 from catalog.files.locations import OwnFiles, comparable, overlap, reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import all_pointers, require_metadata
+from catalog.maintenance.judging import usual_cutoff_ms
 from catalog.migration.source_entries import PREPARE
-from catalog.model import GRACE, Table
+from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
@@ -134,7 +135,7 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
     """
     if table.live_location is None:
         return []
-    cutoff_ms = min(cutoff_ms, storage.now_ms() - int(GRACE.total_seconds() * 1_000))
+    cutoff_ms = usual_cutoff_ms(storage, cutoff_ms)
     folder = Folder(table.location)
     files = {
         file.path: file

@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, select
 
-from catalog.model import Table
+from catalog.model import GRACE, Table
 from catalog.operations.records import FINISHED, JobState, OperationKind, OperationState
+from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import JobRow, OperationRow, TableRow
 
@@ -66,6 +67,14 @@ def _may_commit(attempt: int, writer: Writer) -> bool:
     if writer.state is OperationState.FAILED:
         return False
     return any(number == attempt and state is not JobState.FAILED for number, state in writer.attempts)
+
+
+def usual_cutoff_ms(storage: Storage, cutoff_ms: int) -> int:
+    """Return the start of the usual grace period, or of the asked one if that is longer.
+
+    It is for files that do not name the operation that writes them, because one that runs may have written them.
+    """
+    return min(cutoff_ms, storage.now_ms() - int(GRACE.total_seconds() * 1_000))
 
 
 def created_at_ms(connection: Connection, table: Table) -> int:

@@ -20,6 +20,7 @@ from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.findings import CatalogReport, Depth
 from catalog.maintenance.former_files import delete_former_files
 from catalog.maintenance.iceberg_attempts import delete_old_metadata
+from catalog.maintenance.judging import usual_cutoff_ms
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, TableVacuum, Tally, VacuumReport
 from catalog.maintenance.snapshots import expire_table
@@ -171,7 +172,7 @@ class Maintenance:
 
     def _abort_uploads(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
         # An upload does not name the attempt that makes it, so a short grace period does not apply: it may be running.
-        before_ms = min(cutoff_ms, self._storage.now_ms() - _milliseconds("the grace period", GRACE))
+        before_ms = usual_cutoff_ms(self._storage, cutoff_ms)
         if (began_ms := self._operations.oldest_unfinished_ms(table)) is not None:
             # Hadoop's committer completes the uploads of all tasks when the job ends, perhaps days later.
             before_ms = min(before_ms, began_ms)

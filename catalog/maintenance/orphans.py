@@ -30,9 +30,9 @@ from sqlalchemy import Connection, func, select
 from catalog.datafiles.manifest import delete_manifest, is_manifest
 from catalog.files.filesystem import FileInfo, Folder, is_hidden
 from catalog.files.locations import comparable
-from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
+from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers, usual_cutoff_ms
 from catalog.maintenance.reports import TableVacuum, Tally
-from catalog.model import GRACE, Table
+from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.attempts import AttemptName, attempts_among
 from catalog.operations.journal import Operations
@@ -194,7 +194,7 @@ class _OrphanDeletion:
         self._place = place
         self._location = location
         self._cutoff_ms = cutoff_ms
-        self._usual_cutoff_ms = min(cutoff_ms, storage.now_ms() - int(GRACE.total_seconds() * 1_000))
+        self._usual_cutoff_ms = usual_cutoff_ms(storage, cutoff_ms)
         self._is_dry_run = is_dry_run
 
     def run(self, folders: Iterable[AttemptFolder], cleared: _Cleared) -> None:

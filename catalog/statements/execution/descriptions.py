@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.catalog import Catalog
-from catalog.errors import StorageError, UnreadableMetadataError
 from catalog.model import Buckets, Column, IndexState, Table, TableKind
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
@@ -14,8 +12,6 @@ from catalog.statements.context import Context
 from catalog.statements.results import Cell, StatementResult
 from catalog.tables.own_properties import without_records
 from catalog.types.literals import quoted, quoted_name
-
-log = logging.getLogger(__name__)
 
 _KINDS = {
     TableKind.MANAGED: "MANAGED_TABLE",
@@ -61,13 +57,9 @@ def described(catalog: Catalog, name: str) -> Table:
     table = catalog.get_table(name)
     if not table.is_iceberg or table.is_only_iceberg:
         return table
-    from catalog.iceberg.live_columns import with_live_columns
+    from catalog.iceberg.live_columns import as_engines_see_it
 
-    try:
-        return with_live_columns(table)
-    except (UnreadableMetadataError, StorageError) as error:
-        log.warning("%s", error)
-        return table
+    return as_engines_see_it(table)
 
 
 def described_columns(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
