@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
+    from spark_jobs.statement_engine import SparkEngine
     from tests.support.migrating import Migrator
 
 
@@ -145,14 +146,19 @@ def engine(iceberg_spark: SparkSession, catalog_url: str) -> SparkSession:
 
 
 @pytest.fixture
-def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    """A session of statements in the new database `shop`."""
+def start(iceberg_spark: SparkSession) -> Callable[[Catalog], SparkEngine]:
+    """Starts the engine of a session of statements, with the Spark of the tests."""
     from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
+    return lambda opened: SparkEngine(opened, configure(iceberg_spark))
+
+
+@pytest.fixture
+def session(start: Callable[[Catalog], SparkEngine], catalog: Catalog) -> Iterator[Session]:
+    """A session of statements in the new database `shop`."""
     catalog.create_database("shop")
-    spark = configure(iceberg_spark)
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, spark)) as opened:
+    with Session(catalog, database="shop", start=start) as opened:
         yield opened
 
 

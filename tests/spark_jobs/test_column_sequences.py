@@ -2,7 +2,7 @@
 
 A model knows what each row has in each column. After every few steps the rows that Spark reads are compared with it,
 and so are those that DuckDB reads from the Parquet files by the field ids in their footers, without the catalog's
-columns. `make test-all` runs 500 sequences, every fourth of them on PostgreSQL.
+columns. `make test-all` runs 500 sequences, a quarter of them on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 SEQUENCES = effort(3, 500)
+OF_ONE_TEST = effort(1, 25)
 
 
 @pytest.fixture
@@ -32,17 +33,15 @@ def session(spark: Any) -> Any:
     return configure(spark)
 
 
+def _runs() -> Iterable[Any]:
+    """Return the database and the seeds of each test."""
+    for number, first in enumerate(range(0, SEQUENCES, OF_ONE_TEST)):
+        url = "postgresql" if number % 4 == 1 else "sqlite"
+        yield pytest.param(url, range(first, first + OF_ONE_TEST), id=f"{url}-{first}")
+
+
 @pytest.mark.long
-@pytest.mark.timeout(900 + 60 * SEQUENCES)
-@pytest.mark.parametrize(
-    ("catalog_url", "seeds"),
-    [
-        ("sqlite", [seed for seed in range(SEQUENCES) if seed % 4 != 1]),
-        ("postgresql", range(1, SEQUENCES, 4)),
-    ],
-    indirect=["catalog_url"],
-    ids=["sqlite", "postgresql"],
-)
+@pytest.mark.parametrize(("catalog_url", "seeds"), _runs(), indirect=["catalog_url"])
 def test_every_reader_keeps_to_the_ids_of_columns(catalog: Catalog, session: Any, seeds: Iterable[int]) -> None:
     catalog.create_database("demo")
     for seed in seeds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ from tests.support.iceberg_tables import append, iceberg_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.statement_engine import SparkEngine
+
 pytestmark = pytest.mark.spark
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -35,12 +37,8 @@ ADD_MORE = "ALTER TABLE orders EXECUTE add_files_from_table(schema_name => 'shop
 
 
 @pytest.fixture
-def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
+def session(start: Callable[[Catalog], SparkEngine], catalog: Catalog) -> Iterator[Session]:
     catalog.create_database("shop")
-    start = lambda opened: SparkEngine(opened, configure(iceberg_spark))  # noqa: E731
     with Session(catalog, database="shop", start=start) as opened:
         opened.execute(ORDERS)
         opened.execute(ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from tests.support.spark_engine import rest_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.statement_engine import SparkEngine
+
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Delete operation did not match")]
 
 STEPS = 16
@@ -27,13 +30,15 @@ STEPS = 16
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(effort(1, 8)))
 def test_rows_are_those_of_a_model_after_each_step(
-    session: Session, catalog: Catalog, iceberg_spark: SparkSession, tmp_path: Path, kind: str, seed: int
+    session: Session,
+    start: Callable[[Catalog], SparkEngine],
+    catalog: Catalog,
+    iceberg_spark: SparkSession,
+    tmp_path: Path,
+    kind: str,
+    seed: int,
 ) -> None:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
     random = Random(f"{kind} {seed}")
-    start = lambda opened: SparkEngine(opened, configure(iceberg_spark))  # noqa: E731
     with rest_server(catalog) as address:
         lake = rest_session(iceberg_spark, address)
         lake.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")

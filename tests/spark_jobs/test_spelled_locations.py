@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from catalog.statements.loads import TableLoads
 from catalog.statements.session import Session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from spark_jobs.statement_engine import SparkEngine
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +30,7 @@ def rows(session: Session) -> list[tuple[Any, ...]]:
 def test_all_changes_find_the_files(
     session: Session,
     catalog: Catalog,
-    spark: SparkSession,
+    start: Callable[[Catalog], SparkEngine],
     warehouse: Path,
     tmp_path: Path,
     folder: str,
@@ -42,10 +43,7 @@ def test_all_changes_find_the_files(
     session.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'ann', 1)")
     source = tmp_path / "rows.csv"
     source.write_text("id,note,k\n4,d,1\n")
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    loads = TableLoads(catalog, start=lambda opened: SparkEngine(opened, configure(spark)))
+    loads = TableLoads(catalog, start=start)
     list(loads.load(TableConfig(TABLE, str(source), mode="append"), [str(source)]))
     assert rows(session) == [(1, "a", 1), (2, "b", 1), (3, "ann", 1), (4, "d", 1)]
     session.execute("UPDATE t SET note = 'c' WHERE id = 2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,16 +29,6 @@ LOGS = """CREATE TABLE logs (id int, name string) PARTITIONED BY (day date) STOR
 TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2014/01/01, 2015/01/01, 2016/01/01', 'SORT_COLUMNS'='id')"""
 LOGS_ROWS = """INSERT INTO logs VALUES (1, 'a', '2013-05-05'), (2, 'b', '2014/05/05'), (3, 'c', '2015-05-05'),
 (4, 'd', '2016-05-05'), (5, NULL, NULL), (6, 'it''s', DATE '2014-12-31')"""
-
-
-@pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
-        yield opened
 
 
 def run(session: Session, *statements: str) -> None:

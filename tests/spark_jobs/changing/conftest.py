@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,18 +12,14 @@ from catalog import Catalog
 from tests.support.racing_commits import Orders
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from spark_jobs.statement_engine import SparkEngine
 
 
 @pytest.fixture
 def orders(
-    iceberg_spark: SparkSession, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    start: Callable[[Catalog], SparkEngine], catalog: Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Orders]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
     catalog.create_database("demo")
-    start = lambda opened: SparkEngine(opened, configure(iceberg_spark))  # noqa: E731
     opened = Orders(catalog, start, tmp_path / "orders.csv", monkeypatch)
     with opened.session:
         yield opened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -41,16 +40,6 @@ FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STOR
 AT_ONCE = "CALL calve.system.forget(table => 'shop.orders', where => 'name = ''ann''', at_once => true)"
 SCHEME = "TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='3, 5')"
 LATER = "CALL calve.system.forget('orders', \"name = 'ann'\")"
-
-
-@pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
-        yield opened
 
 
 @pytest.fixture(params=FORMATS)

@@ -33,7 +33,7 @@ from tests.support.effort import effort
 from tests.support.iceberg_tables import iceberg_rows, make_orders, migrate, sql_catalog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from spark_jobs.statement_engine import SparkEngine
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -61,15 +61,12 @@ MERGE = "MERGE INTO orders t USING (SELECT 1 AS id) s ON t.id = s.id "
 
 
 @pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+def session(start: Callable[[Catalog], SparkEngine], catalog: Catalog) -> Iterator[Session]:
     """A session beside a migrated table, partitioned by country and year, and a Hive table `doomed`."""
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
     catalog.create_database("demo")
     make_orders(catalog)
     migrate(catalog)
-    with Session(catalog, database="demo", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+    with Session(catalog, database="demo", start=start) as opened:
         opened.execute("CREATE TABLE doomed (id bigint) STORED AS PARQUET")
         opened.execute("INSERT INTO doomed VALUES (5), (6)")
         yield opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -46,16 +46,6 @@ BEFORE: list[Row] = [
 ]
 
 FORMATS = {"hive": "STORED AS PARQUET", "csv": "STORED AS CSV", "iceberg": "STORED AS ICEBERG"}
-
-
-@pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
-        yield opened
 
 
 @pytest.fixture(params=["hive", "iceberg"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,16 +37,6 @@ SCHEMES = {
     "hash": "'PARTITION_TYPE'='HASH', 'NUM_PARTITIONS'='3'",
     "interval": "'PARTITION_TYPE'='RANGE_INTERVAL', 'RANGE_INFO'='10', 'INTERVAL'='10'",
 }
-
-
-@pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
-    catalog.create_database("shop")
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
-        yield opened
 
 
 def create(session: Session, kind: str) -> None:

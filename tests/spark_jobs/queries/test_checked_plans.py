@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from catalog.statements.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_jobs.statement_engine import SparkEngine
 
 pytestmark = pytest.mark.spark
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
@@ -121,12 +123,9 @@ FOREIGN_READS = [
 
 
 @pytest.fixture
-def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.sessions.session import configure
-    from spark_jobs.statement_engine import SparkEngine
-
+def session(start: Callable[[Catalog], SparkEngine], catalog: Catalog) -> Iterator[Session]:
     catalog.create_database("shop")
-    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+    with Session(catalog, database="shop", start=start) as opened:
         for statement in (
             "CREATE TABLE t (id int, name string) STORED AS PARQUET",
             "CREATE VIEW good_view AS SELECT id FROM t",
