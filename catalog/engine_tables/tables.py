@@ -280,7 +280,7 @@ class EngineTables(EngineEntries):
         location: str | None = None,
         former: str | None = None,
     ) -> None:
-        """Lock the name of a new table or view, and check that it is free, and the folders of a table, too.
+        """Lock the name of a new table or view, and check that it and its folders are free.
 
         Args:
             location: Of its metadata; None if they are not written.
@@ -291,8 +291,7 @@ class EngineTables(EngineEntries):
         self._refuse_taken(connection, identifier, is_view=is_view)
         if identifier.table is not None:
             refuse_awaited_name(connection, str(identifier.table))
-        if not is_view:
-            claim_folders(connection, identifier, None, document, location, former)
+        claim_folders(connection, identifier, None, document, location, former)
 
     # --- Commits ------------------------------------------------------------------------------------------------------
 
@@ -369,7 +368,7 @@ class EngineTables(EngineEntries):
         """
         changed = [change for change in prepared if change.document is not None]
         results: list[Loaded] = []
-        self._refuse_early([] if is_view else changed)
+        self._refuse_early(changed)
         try:
             for change in changed:
                 assert change.document is not None
@@ -410,8 +409,9 @@ class EngineTables(EngineEntries):
         assert change.document is not None
         if change.base is None:
             self._claim(connection, change.identifier, change.document, is_view=is_view, location=change.location)
-        elif not is_view:
+        else:
             claim_folders(connection, change.identifier, change.base, change.document, change.location)
+        if change.base is not None and not is_view:
             self._require_followed_version(connection, change.identifier, change.base.document, change.document)
 
     def _require_followed_version(

@@ -1,4 +1,4 @@
-"""The folders of Iceberg tables, which no folder of another table may overlap.
+"""The folders of Iceberg tables and views, which no folder of another table may overlap.
 
 The folder of a table is usually that in which its folder of metadata is; so it is also found where other catalogs and
 clients of this database commit. The other folders, of tables whose properties or locations name some, are kept in rows,
@@ -96,7 +96,7 @@ def _homes_near(
     named, homes = IcebergTableRow.metadata_location, dict[str, OwnedFolder]()
     for batch in batched(starts, _FEW):
         near = or_(*(named.startswith(start, autoescape=True) for start in batch))
-        for pointer in find_pointers(connection, near):
+        for pointer in find_pointers(connection, near, with_views=True):
             home = _home(pointer.location)
             homes[home] = OwnedFolder(home, pointer.full_name)
     return homes

@@ -63,12 +63,16 @@ def all_pointers(connection: Connection) -> list[Pointer]:
     return list(find_pointers(connection))
 
 
-def find_pointers(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[Pointer]:
-    """Yield the Iceberg tables that meet conditions on their rows, of all catalogs in the database."""
+def find_pointers(
+    connection: Connection, *conditions: ColumnElement[bool], with_views: bool = False
+) -> Iterator[Pointer]:
+    """Yield Iceberg tables, and perhaps views, whose rows meet conditions, of all catalogs in the database."""
     row = IcebergTableRow
     query = select(
         row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
-    ).where(is_table(), *conditions)
+    ).where(*conditions)
+    if not with_views:
+        query = query.where(is_table())
     for catalog, database, name, location, previous in connection.execute(query):
         if location:
             yield Pointer(catalog, database, name, location, previous)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from sqlalchemy import Connection, select
 
 from catalog.datafiles.history import unknown_files
-from catalog.errors import FilesNeededError
+from catalog.errors import FilesNeededError, InvalidTableError, MissingFileError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel, is_hidden
 from catalog.files.locations import OwnFiles, comparable, overlap, reach_key
+from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import all_pointers, require_metadata
 from catalog.maintenance.judging import usual_cutoff_ms
 from catalog.migration.source_entries import PREPARE
-from catalog.model import Table
+from catalog.model import Table, TableKind
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _OF_ATTEMPT = re.compile("(?:^|/)(?:calve-)?[0-9a-f]{16}-[1-9][0-9]*-[1-9][0-9]*/")
 """A folder of an attempt of any catalog, which vacuum judges by its operation."""
+_METADATA_FILE = re.compile(r"\.metadata\.json(\.gz)?$")
 _COMMITTED = (OperationState.COMMITTED, OperationState.CLEANED)
 _DATA = "data"
 """Iceberg's standard folder of data files."""
@@ -128,12 +131,13 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
 
     These are files in Iceberg's standard folders that the catalog does not have and that no metadata reach, neither the
     current ones nor earlier ones in their log. A file does not name the engine that writes it, so a grace period that
-    is shorter than usual does not apply.
+    is shorter than usual does not apply, and nothing is deleted in a folder that the table may share: that of an
+    external table, and one with metadata of another table or view, such as another catalog's.
 
     Raises:
         CatalogError: As for `delete_superseded`; if others may need files in the folder, nothing is deleted.
     """
-    if table.live_location is None:
+    if table.live_location is None or table.kind is TableKind.EXTERNAL:
         return []
     cutoff_ms = usual_cutoff_ms(storage, cutoff_ms)
     folder = Folder(table.location)
@@ -149,6 +153,9 @@ def delete_leftovers(storage: Storage, table: Table, cutoff_ms: int, *, is_dry_r
             return []
     paths = OwnFiles([table.location]).among(f"{table.location}/{path}" for path in unknown)
     unneeded = _without_reached(storage, table, paths)
+    if (foreign := _metadata_of_others(table, unneeded)) is not None:
+        log.warning("%s: nothing is deleted in its folder, which has other metadata: %s", table.full_name, foreign)
+        return []
     if not is_dry_run:
         _delete(unneeded)
     return [files[path.removeprefix(f"{table.location}/")] for path in unneeded]
@@ -172,6 +179,23 @@ def _without_reached(storage: Storage, table: Table, paths: Collection[str]) -> 
     except UnreadableFileError as error:
         raise error.of_table(table.full_name) from error
     return list(rest.values())
+
+
+def _metadata_of_others(table: Table, paths: Iterable[str]) -> str | None:
+    """Return one of the files that has metadata of another table, or of a view; None if there is none.
+
+    Raises:
+        CatalogError: The table's own metadata cannot be read.
+    """
+    assert table.live_location is not None
+    named = [path for path in paths if _METADATA_FILE.search(path)]
+    uuid = read_document(table.live_location).get("table-uuid") if named else None
+    for path in named:
+        # What is no metadata file, such as half of one, is of nobody.
+        with suppress(InvalidTableError, MissingFileError):
+            if read_document(path).get("table-uuid") != uuid:
+                return path
+    return None
 
 
 def _require_deletable(storage: Storage, table: Table) -> None:

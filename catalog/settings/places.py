@@ -156,6 +156,41 @@ def require_own_folder(location: str, field: str = "location") -> None:
             )
 
 
+def is_own_place(location: str) -> bool:
+    """Return whether a folder can become a table's own; see `require_own_folder`."""
+    try:
+        require_own_folder(location)
+    except LocationNotAllowedError:
+        return False
+    return True
+
+
+def refuse_around_warehouse(location: str, field: str = "location") -> None:
+    """Check that a folder neither is nor contains the warehouse, in which all other tables get theirs.
+
+    Args:
+        field: Name of the location in messages.
+
+    Raises:
+        LocationNotAllowedError: It does.
+    """
+    for _, error in _around_warehouse([location], field):
+        raise error
+
+
+def _around_warehouse(
+    locations: Iterable[str], field: str = "location"
+) -> Iterator[tuple[str, LocationNotAllowedError]]:
+    """Yield the locations that are or contain the warehouse, each with its error."""
+    warehouse = default_warehouse()
+    roots = list(_places(warehouse)) if warehouse else []
+    for location in locations if roots else ():
+        if any(_is_within(root, place) for root in roots for place in _places(location)):
+            shown = without_credentials(location)
+            reason = "contains the warehouse, in which other tables get their folders; choose a folder inside it"
+            yield location, LocationNotAllowedError(f"{field} {shown!r} {reason}")
+
+
 def require_no_password(location: str, field: str) -> None:
     """Check that a location can be stored and contains no password, which every log and page would show.
 
@@ -206,7 +241,7 @@ def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
 
 
 def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str, CatalogError]]:
-    """Yield the partition locations that are not allowed, each with its error.
+    """Yield the partition locations that are not allowed, each with its error: also those around the warehouse.
 
     A location inside the table's is allowed, unless symbolic links on a local disk may lead elsewhere.
 
@@ -226,6 +261,7 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
             map(is_link, _folders_below(location, table.location))
         ):
             outside.append(location)
+    yield from _around_warehouse(outside)
     yield from _find_outside(outside)
 
 

@@ -27,7 +27,7 @@ from catalog.operations.tables import (
     refuse_awaited_name,
 )
 from catalog.schemes.model import Scheme
-from catalog.settings.places import require_location, require_properties
+from catalog.settings.places import refuse_around_warehouse, require_location, require_properties
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
@@ -298,6 +298,7 @@ class Definitions(DatabaseDefinitions):
             }
         if (location := values.get("location", table.location)) != table.location:
             require_location(location)
+            refuse_around_warehouse(location)
             values["location_key"] = claim_location(connection, location, table.full_name, table.id)
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))

@@ -21,12 +21,14 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.files.folders import make_folders
-from catalog.files.locations import comparable, file_spellings, is_local, is_within
+from catalog.files.locations import OwnFiles, comparable, file_spellings, folder_keys, is_local, is_within
+from catalog.iceberg.own_folders import tables_near
 from catalog.iceberg.pointers import insert_pointer
 from catalog.indexes.definitions import create_index, maintained_indexes
 from catalog.model import Buckets, Column, Database, FileFormat, IndexDefinition, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier
 from catalog.operations.journal import Operations
+from catalog.settings.places import is_own_place
 from catalog.storage import Storage
 from catalog.storage.schema import ColumnStatisticsRow, DatabaseRow, PartitionRow, PartitionVersionRow, TableRow
 from catalog.tables.altering import pin_formats, prepare_key_changes
@@ -283,15 +285,15 @@ class TableEntries:
     def delete_database_folder(self, location: str) -> PurgedFiles:
         """Delete the folder of a dropped database: inside the warehouse, with the files of all writers.
 
-        Folders outside the warehouse, which others may use, are deleted only if they are empty. Files of tables that
-        lie in the folder, of Iceberg tables, and of other databases stay.
+        Folders outside the warehouse, or with sources or quality pages in or around them, which others may use, are
+        deleted only if they are empty. Files of tables and views that lie in the folder, and of other databases, stay.
 
         Raises:
             StorageError: The file system refused.
         """
         folder, warehouse = comparable(location), self._definitions.warehouse
-        root = None if warehouse is None else comparable(warehouse)
-        if root is None or folder == root or not is_within(folder, root):
+        is_inside = warehouse is not None and location in OwnFiles([warehouse]) and folder != comparable(warehouse)
+        if not is_inside or not is_own_place(location):
             Folder(location).delete_if_empty()
             return PurgedFiles()
         try:
@@ -301,6 +303,8 @@ class TableEntries:
             return PurgedFiles()
         with self._storage.read() as connection:
             others = [near.path for near in neighbours(connection, [location])]
+            # Views have files that no table reaches.
+            others += [None for _ in tables_near(connection, folder_keys([location]), without="")]
             databases = map(comparable, connection.scalars(select(DatabaseRow.location)))
             others += [place[len(folder) + 1 :] for place in databases if is_within(place, folder)]
         kept = [path for path in others if path]

@@ -26,7 +26,7 @@ from catalog.files.locations import (
     spellings,
 )
 from catalog.model import Table, TableKind
-from catalog.settings.places import require_location
+from catalog.settings.places import is_own_place, refuse_around_warehouse, require_location
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, PartitionVersionRow, TableRow, VersionState
@@ -51,8 +51,11 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
     Args:
         location: A location from `normalise_location`.
         is_usual: The catalog chose the folder, below the database's folder. Any other folder counts as external on an
-            object store, as it does for Spark; on a local disk, only if it is not empty.
+            object store, as it does for Spark; on a local disk, only if it is not empty. So does, anywhere, a folder of
+            sources or of quality pages, in which others will write.
     """
+    if not is_own_place(location):
+        return False
     if not is_usual and "://" in location and not location.startswith("file:"):
         return False
     try:
@@ -76,6 +79,7 @@ def new_location(usual: str, location: str | None, kind: TableKind) -> str:
     location = normalise_location(usual if location is None else location)
     if location != usual:
         require_location(location)
+    refuse_around_warehouse(location)
     return location
 
 
@@ -89,7 +93,9 @@ def new_kind(usual: str, location: str, kind: TableKind, *, owns_usual: bool) ->
             where an engine writes the rows first, and then creates the table.
     """
     is_usual = location == usual
-    is_own = kind is not TableKind.MANAGED or (is_usual and owns_usual) or is_own_folder(location, is_usual=is_usual)
+    if kind is not TableKind.MANAGED:
+        return kind
+    is_own = is_own_place(location) if is_usual and owns_usual else is_own_folder(location, is_usual=is_usual)
     return kind if is_own else TableKind.EXTERNAL
 
 

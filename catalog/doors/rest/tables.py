@@ -15,6 +15,7 @@ from catalog.errors import FilesNotDeletedError, InvalidRequestError
 from catalog.iceberg.documents.requirements import is_create
 from catalog.iceberg.documents.shapes import require_fields
 from catalog.iceberg.documents.tables import with_current_snapshots, written
+from catalog.settings.places import is_path_property
 
 log = logging.getLogger(__name__)
 
@@ -152,12 +153,24 @@ def _require_role(asking: Asking, changes: Sequence[Commit]) -> None:
             asking.client.require(Role.OWNER, f"create table {change.identifier}")
         elif _moves(asking, change):
             asking.client.require(Role.OWNER, f"move table {change.identifier} to another folder")
+        elif _gives_folders(asking, change):
+            asking.client.require(Role.OWNER, f"give table {change.identifier} another folder")
 
 
 def _moves(asking: Asking, change: Commit) -> bool:
     """Return whether a commit gives a table another location; engines that replace a table name the one that it has."""
     places = {update.get("location") for update in change.updates if update.get("action") == "set-location"}
     return bool(places) and places != {asking.catalog.iceberg.load(change.identifier).document["location"]}
+
+
+def _gives_folders(asking: Asking, change: Commit) -> bool:
+    """Return whether a commit sets a property that names a folder, to another one than the table has."""
+    places: dict[str, Any] = {}
+    for update in change.updates:
+        if update.get("action") == "set-properties" and isinstance(values := update.get("updates"), dict):
+            places |= {name: value for name, value in values.items() if is_path_property(name)}
+    known = asking.catalog.iceberg.load(change.identifier).document["properties"] if places else {}
+    return any(known.get(name) != value for name, value in places.items())
 
 
 def _table(loaded: Loaded, snapshots: str = _ALL) -> Answer:

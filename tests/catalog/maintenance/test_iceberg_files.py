@@ -19,6 +19,8 @@ from catalog.errors import FilesNeededError
 from catalog.iceberg.named_files import data_paths, metadata_paths
 from catalog.iceberg.pointers import Pointer
 from catalog.maintenance.iceberg_files import delete_superseded, delete_unreached
+from catalog.model import TableKind
+from catalog.statements.session import Session
 from catalog.storage.schema import OperationRow
 from tests.support.iceberg_tables import change_by_engine, iceberg_rows, make_orders, migrate, sql_catalog, write_rows
 
@@ -57,6 +59,12 @@ def age(path: Path, days: float = 5) -> Path:
     then = time.time() - days * 24 * 60 * 60
     os.utime(path, (then, then))
     return path
+
+
+@pytest.fixture
+def session(catalog: Catalog) -> Session:
+    catalog.create_database("lake")
+    return Session(catalog)
 
 
 def test_files_of_others_stay_when_snapshots_expire(catalog: Catalog, catalog_url: str, tmp_path: Path) -> None:
@@ -189,3 +197,55 @@ def test_vacuum_deletes_what_an_engine_left_without_committing(catalog: Catalog,
     catalog.vacuum("demo.t", grace=timedelta(0))
     assert young.exists()
     assert len(iceberg_rows(catalog_url, "demo.t")) == 2
+
+
+def old_file(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("of others")
+    return age(path)
+
+
+@pytest.mark.parametrize("change", ["", "external"])
+def test_vacuum_keeps_files_that_were_there_before_the_table(
+    catalog: Catalog, session: Session, tmp_path: Path, change: str
+) -> None:
+    files = [old_file(tmp_path / "t" / name) for name in ("data/a.csv", "metadata/schema.json", "data/x/b.parquet")]
+    session.execute(f"CREATE {change} TABLE lake.t (id bigint) STORED AS ICEBERG LOCATION '{tmp_path}/t'")
+    report = catalog.vacuum("lake.t")
+    assert (report.problems, report.total.orphan_files) == ((), 0)
+    assert all(path.exists() for path in files)
+
+
+@pytest.mark.parametrize("statement", ["STORED AS ICEBERG", "STORED AS PARQUET"])
+def test_a_table_in_a_folder_of_sources_owns_no_file(
+    catalog: Catalog, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(f"tables:\n  shop.t: {{source: {tmp_path}/t/data/*.csv, keys: {{k: int}}}}\n")
+    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    session.execute(f"CREATE TABLE lake.t (id bigint) {statement} LOCATION '{tmp_path}/t'")
+    arrived = old_file(tmp_path / "t" / "data" / "2024-01-01.csv")
+    assert catalog.get_table("lake.t").kind is TableKind.EXTERNAL
+    assert catalog.vacuum("lake.t").problems == ()
+    session.execute("DROP TABLE lake.t PURGE")
+    catalog.vacuum()
+    assert arrived.exists()
+
+
+def test_vacuum_keeps_the_files_of_another_catalog_in_the_same_folder(
+    catalog: Catalog, catalog_url: str, session: Session, tmp_path: Path
+) -> None:
+    session.execute("CREATE TABLE lake.t (id bigint) STORED AS ICEBERG")
+    own = catalog.get_table("lake.t")
+    with Catalog.initialise(f"sqlite:///{tmp_path}/other.db", warehouse=str(tmp_path / "warehouse")) as other:
+        Session(other).execute("CREATE DATABASE lake")
+        Session(other).execute(f"CREATE TABLE lake.t (id bigint) STORED AS ICEBERG LOCATION '{own.location}'")
+        theirs = Path(str(other.get_table("lake.t").live_location))
+        data = old_file(Path(own.location, "data", "00000-0-a.parquet"))
+        for path in Path(own.location).rglob("*.*"):
+            age(path)
+        assert catalog.vacuum("lake.t").problems == ()
+        assert theirs.exists()
+        assert data.exists()
+        assert other.vacuum("lake.t").problems == ()
+        assert Path(str(own.live_location)).exists()

@@ -433,3 +433,23 @@ def test_a_warehouse_among_sources_can_have_tables(warehouse: Path, monkeypatch:
     require_own_folder(f"{warehouse}/a")
     with pytest.raises(LocationNotAllowedError, match="of a load is there"):
         require_own_folder(f"{warehouse.parent}/a")
+
+
+@pytest.mark.parametrize("location", ["{warehouse}", "file://{warehouse}/", "{warehouse}/.."])
+def test_nothing_lies_around_the_warehouse(
+    warehouse: Path, catalog_url: str, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+    location = location.format(warehouse=warehouse)
+    with Catalog.initialise(catalog_url, warehouse=str(warehouse)) as catalog:
+        catalog.create_database("shop")
+        catalog.create_table("shop.t", columns=[("id", "int")], partition_keys=[("k", "int")])
+        for attempt in (
+            lambda: catalog.create_table("shop.x", columns=[("id", "int")], location=location),
+            lambda: catalog.create_table("shop.x", columns=[("id", "int")], location=location, is_external=True),
+            lambda: catalog.alter_table("shop.t", location=location),
+            lambda: catalog.add_partitions("shop.t", [NewPartition(["1"], location)]),
+        ):
+            with pytest.raises(LocationNotAllowedError, match="contains the warehouse"):
+                attempt()
+        catalog.create_table("shop.x", columns=[("id", "int")])

@@ -220,3 +220,32 @@ def test_no_link_in_a_partition_leads_readers_out_of_the_allowed_folders(
         require_no_links_outside(table, folders)
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
     require_no_links_outside(table, folders)
+
+
+# --- folders of databases ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warehouse(catalog: Catalog) -> Path:
+    return Path(catalog.create_database("any").location).parent
+
+
+@pytest.mark.parametrize("folder", ["landing", "landing/orders", "_calve", "_calve/quality", "link", "link/raw", "."])
+def test_a_dropped_database_leaves_files_of_others(
+    catalog: Catalog, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(f"tables:\n  shop.t: {{source: {warehouse}/landing/orders/*.csv, keys: {{k: int}}}}\n")
+    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(warehouse))
+    files = [put(place) for place in (warehouse / "landing/orders/a.csv", warehouse / "_calve/quality/shop/index.html")]
+    files.append(put(tmp_path / "elsewhere" / "raw" / "a.csv"))
+    (warehouse / "link").symlink_to(tmp_path / "elsewhere")
+    catalog.table_entries.delete_database_folder(str(warehouse / folder))
+    assert all(path.exists() for path in files)
+
+
+def test_the_folder_of_a_dropped_database_goes_with_the_files_of_all(catalog: Catalog, warehouse: Path) -> None:
+    path = put(warehouse / "notes" / "plan.txt")
+    catalog.table_entries.delete_database_folder(str(warehouse / "notes"))
+    assert not path.exists()

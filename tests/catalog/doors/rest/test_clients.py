@@ -57,6 +57,10 @@ def test_roles(guarded: str, catalog: Catalog) -> None:
     ):
         moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
         assert clients[name].post("/namespaces/demo/tables/t", json=moved).status_code == status
+    for name, status in (("writer", 403), ("owner", 200), ("writer", 200)):
+        # The writer may repeat the folder that the owner has set.
+        change = {"requirements": [], "updates": [set_property("write.data.path", f"{location}-data")]}
+        assert clients[name].post("/namespaces/demo/tables/t", json=change).status_code == status
     for client in clients.values():
         client.close()
 

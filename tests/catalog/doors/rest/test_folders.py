@@ -217,3 +217,25 @@ def test_a_snapshot_whose_manifest_list_cannot_be_read_is_refused(
     monkeypatch.setattr(PyArrowFile, "open", counted)
     assert http.post("/namespaces/demo/tables/t", json=change).status_code == 200
     assert [path for path in asked if not path.endswith(".metadata.json")] == [str(listed)]
+
+
+def test_a_view_has_a_folder_of_its_own(http: httpx.Client, catalog: Catalog, create: Create, foreign: str) -> None:
+    schema = {"type": "struct", "fields": [{"id": 0, "name": "x", "type": "int", "required": False}]}
+    text = {"type": "sql", "sql": "select 1", "dialect": "spark"}
+    version = {"version-id": 1, "timestamp-ms": 5, "schema-id": 0, "summary": {}, "default-namespace": ["demo"]}
+    body = {"schema": schema, "view-version": {**version, "representations": [text]}, "properties": {}}
+    made = http.post("/namespaces/demo/views", json={"name": "v", **body})
+    own = made.json()["metadata"]["location"]
+    for location in (foreign, f"{foreign}/inner", str(Path(foreign).parent), own):
+        answer = http.post("/namespaces/demo/views", json={"name": "w", "location": location, **body})
+        assert error_of(answer) == (400, "BadRequestException"), location
+    for location in (own, f"{own}/inner"):
+        assert error_of(create("new", location=location)) == (400, "BadRequestException")
+        with pytest.raises(LocationInUseError, match=r"demo\.v"):
+            catalog.create_table("demo.new", columns=[("id", "int")], location=location)
+    moved = {"requirements": [], "updates": [{"action": "set-location", "location": foreign}]}
+    assert error_of(http.post("/namespaces/demo/views/v", json=moved)) == (400, "BadRequestException")
+    catalog.table_entries.delete_database_folder(str(Path(own).parent))
+    assert http.get("/namespaces/demo/views/v").status_code == 200
+    assert http.delete("/namespaces/demo/views/v").status_code == 204
+    catalog.create_table("demo.new", columns=[("id", "int")], location=own)
