@@ -236,7 +236,12 @@ class Versions:
     # --- deletion -----------------------------------------------------------------------------------------------
 
     def _delete(self, versions: Sequence[_Row]) -> list[str]:
-        needed = self._needed([version.location for version in versions])
+        locations = [version.location for version in versions]
+        with self._storage.read() as connection:
+            # None has one, unless the catalog is damaged.
+            used = file_counts(connection, self._table, locations).keys()
+        self._problems += [f"{location}: a partition has its files there" for location in sorted(used)]
+        needed = {*self._needed(locations), *used}
         unneeded = [version for version in versions if version.location not in needed]
         outcomes = in_parallel(self._delete_folder, unneeded)
         deleted = [version.location for version, is_deleted in zip(unneeded, outcomes, strict=True) if is_deleted]

@@ -15,6 +15,7 @@ from catalog.loading.repairing import Repairs
 from catalog.maintenance.checks.contents import ContentReader, Expected
 from catalog.maintenance.findings import SHOWN, Depth, Finding, FindingKind, found
 from catalog.model import Partition, Table
+from catalog.partitions.versions import is_version
 from catalog.storage import Storage
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import PartitionRow
@@ -106,7 +107,8 @@ def _problems_of(
 ) -> tuple[Partition, _PartitionProblems]:
     folder = Folder(partition.location)
     exists = folder.exists()
-    if is_listed and not exists:
+    # The folder of a version was not listed, only its home, which may exist.
+    if is_listed and not exists and not is_version(partition.location):
         return partition, _PartitionProblems(None)
     files = folder.files() if exists else []
     difference = None if partition.file_count is None else _difference(partition, files)
