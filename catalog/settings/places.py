@@ -261,8 +261,9 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
             map(is_link, _folders_below(location, table.location))
         ):
             outside.append(location)
-    yield from _around_warehouse(outside)
-    yield from _find_outside(outside)
+    refused = dict(_find_outside(outside))
+    yield from refused.items()
+    yield from _around_warehouse(location for location in outside if location not in refused)
 
 
 def _folders_below(location: str, folder: str) -> Iterator[str]:
