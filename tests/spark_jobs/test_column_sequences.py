@@ -16,7 +16,7 @@ import pytest
 from catalog import Catalog
 from spark_jobs.sessions.session import configure
 from tests.support.column_sequences import Sequence
-from tests.support.effort import effort
+from tests.support.effort import seeds
 
 pytestmark = [
     pytest.mark.spark,
@@ -24,24 +24,14 @@ pytestmark = [
     pytest.mark.usefixtures("names_of_earlier_versions"),
 ]
 
-SEQUENCES = effort(3, 500)
-OF_ONE_TEST = effort(1, 25)
-
 
 @pytest.fixture
 def session(spark: Any) -> Any:
     return configure(spark)
 
 
-def _runs() -> Iterable[Any]:
-    """Return the database and the seeds of each test."""
-    for number, first in enumerate(range(0, SEQUENCES, OF_ONE_TEST)):
-        url = "postgresql" if number % 4 == 1 else "sqlite"
-        yield pytest.param(url, range(first, first + OF_ONE_TEST), id=f"{url}-{first}")
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("catalog_url", "seeds"), _runs(), indirect=["catalog_url"])
+@pytest.mark.parametrize(("catalog_url", "seeds"), seeds(3, 500), indirect=["catalog_url"])
 def test_every_reader_keeps_to_the_ids_of_columns(catalog: Catalog, session: Any, seeds: Iterable[int]) -> None:
     catalog.create_database("demo")
     for seed in seeds:

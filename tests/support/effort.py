@@ -25,6 +25,18 @@ def sampled(cases: Iterable[Any], sample: Iterable[Any]) -> list[Any]:
     return [case if case in kept else _long(case) for case in cases]
 
 
+def seeds(sample: int, everything: int) -> Iterable[Any]:
+    """Yield cases of the parameters `catalog_url` and `seeds`: up to 25 seeds each, every fourth on PostgreSQL.
+
+    Args:
+        sample, everything: The number of seeds, as for `effort`.
+    """
+    of_one_case = effort(1, 25)
+    for number, first in enumerate(range(0, effort(sample, everything), of_one_case)):
+        url = "postgresql" if number % 4 == 1 else "sqlite"
+        yield pytest.param(url, range(first, first + of_one_case), id=f"{url}-{first}")
+
+
 def _long(case: Any) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.long)
