@@ -52,7 +52,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 
     Returns:
         The report: the staging folder and its number of rows; with mode `merge` these are all rows of the partitions
-        that it changes, `removed` has the ids of those that have none left, and `moves_rows` is whether rows move to
+        that it changes, `removed` has those that have none left (id → values), and `moves_rows` is whether rows move to
         new partitions. `evolution` is what the table gets with the files.
 
     Raises:
@@ -154,7 +154,7 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         "%s: merged %d rows into %d existing partitions, which have %d rows in %s now",
         *(table.full_name, read_rows, len(concerned), written, staging),
     )
-    removed = partitions_without_rows(table, concerned, staged_partitions(table, staging)) if concerned else []
+    removed = partitions_without_rows(table, concerned, staged_partitions(table, staging)) if concerned else {}
     files = merged.replaced_files
     replaced = None if files is None else files.as_json()
     return {"staging": staging, "rows": written, "removed": removed, REPLACED: replaced, MOVES_ROWS: moves_rows}

@@ -242,7 +242,7 @@ class PartitionMethods(SearchMethods):
         request = {"change": "delete", "where": expression, "spec": dict(spec or {})}
         self.operations.begin(operation_id, kind, table, request, is_exclusive=True, requested_by=requested_by)
         found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
-        return self.loading.remove(operation_id, step, definition, [partition.id for partition in found])
+        return self.loading.remove(operation_id, step, definition, found)
 
     def purge_partitions(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
 from catalog.datafiles.intake import lock_current
 from catalog.datafiles.publishing import publish_altered
+from catalog.loading.replacing import Removed
 from catalog.model import LoadMode, OnInvalid, Table
 from catalog.operations.attempts import require_latest
 from catalog.operations.journal import Operations
@@ -28,7 +28,7 @@ class PublishOptions:
     """The options of `Loading.publish`.
 
     Attributes:
-        removed: The ids of partitions that are dropped in the same transaction, with their rows.
+        removed: The partitions that are dropped in the same transaction, with their rows: id → values.
         evolution: The columns that the table gets in the same transaction; None if it keeps its own.
         replaced: The files of a table stored as Iceberg that the new ones replace; None for all files of `removed` and,
             if the mode is REPLACE, of the partitions of the new files.
@@ -39,7 +39,7 @@ class PublishOptions:
     is_quarantined: bool = False
     mode: LoadMode = LoadMode.NEW
     is_load: bool = True
-    removed: Collection[int] = ()
+    removed: Removed = field(default_factory=dict)
     evolution: Evolution | None = None
     replaced: ReplacedFiles | None = None
     read_from: str | None = None

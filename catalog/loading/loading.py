@@ -11,7 +11,7 @@ undone by `discard_staging`, with which the next load of the table starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -23,12 +23,12 @@ from catalog.files.filesystem import Folder
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.replaced_folders import ReplacedFolders
-from catalog.loading.replacing import remove
+from catalog.loading.replacing import Removed, remove
 from catalog.loading.schemes import SchemePublication
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.loading.source_files import Attempt, SourceFiles
 from catalog.loading.uncommitted import Mark, UncommittedFiles, find_mark, uncommitted_files
-from catalog.model import LoadMode, NewPartition, OnInvalid, PartitionIndex, Table
+from catalog.model import LoadMode, NewPartition, OnInvalid, Partition, PartitionIndex, Table
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
@@ -153,7 +153,7 @@ class Loading(SourceFiles):
         is_quarantined: bool = False,
         mode: LoadMode | None = None,
         is_load: bool = True,
-        removed: Collection[int] = (),
+        removed: Removed | None = None,
         evolution: Evolution | None = None,
         replaced: ReplacedFiles | None = None,
         read_from: str | None = None,
@@ -174,7 +174,7 @@ class Loading(SourceFiles):
                 table's format (`LoadMode.of`), and APPEND for a statement.
             is_load: The rows are those of source files that `discover` has found; otherwise, those of a statement,
                 whose attempt has written the files itself.
-            removed: The ids of partitions that are dropped in the same transaction, with their rows.
+            removed: The partitions that are dropped in the same transaction, with their rows: id → values.
             evolution: The columns that the table gets in the same transaction, with which the files were written.
             replaced, read_from: As in `PublishOptions`.
 
@@ -185,7 +185,8 @@ class Loading(SourceFiles):
             FencedError: The attempt is fenced, or a later attempt stages the load.
             ConflictError, UnsupportedFormatError: A partition does not accept appended files, or the columns of the
                 table were changed since the evolution was planned.
-            PlanConflictError: Another engine's commit concerns the `replaced` files, or rows that they depend on.
+            PlanConflictError: Another engine's commit concerns the `replaced` files, or rows that they depend on; or
+                another process dropped or renamed a partition that was read or is removed.
             UnsupportedChangeError: The mode is REPLACE, and the table has no partition keys and is not stored as
                 Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
@@ -204,7 +205,7 @@ class Loading(SourceFiles):
             )
         default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
         options = PublishOptions(
-            on_invalid, is_quarantined, mode or default_mode, is_load, removed, evolution, replaced, read_from
+            on_invalid, is_quarantined, mode or default_mode, is_load, removed or {}, evolution, replaced, read_from
         )
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options
@@ -230,7 +231,7 @@ class Loading(SourceFiles):
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])
 
-    def remove(self, operation_id: str, step: str, table: Table, ids: Collection[int]) -> int:
+    def remove(self, operation_id: str, step: str, table: Table, partitions: Iterable[Partition]) -> int:
         """Drop partitions with their rows, in one transaction; repeated, return the same number.
 
         Readers through the catalog see the rows before or after. The files stay for the grace period: of a Hive-style
@@ -238,25 +239,28 @@ class Loading(SourceFiles):
 
         Args:
             operation_id: An operation that has reserved the table.
+            partitions: As they were looked up.
 
         Returns:
             The number of partitions.
 
         Raises:
             FencedError: A later attempt removes them.
+            PlanConflictError: One was dropped or renamed since it was looked up; nothing was changed.
         """
         operation = self._operations.get(operation_id)
         if operation.is_committed:
             return int(operation.report[step]["partitions_removed"])
+        values = {partition.id: partition.values for partition in partitions}
         with self._operations.attempt(operation_id, step) as attempt:
             self.discard_staging(table, (operation_id, step, attempt))
             replaced = ReplacedFolders(self._storage, table, operation)
             if not table.is_stored_as_iceberg:
-                replaced.find(ids)
+                replaced.find(values)
             with self._storage.write() as connection:
                 operation = self._operations.guard(connection, operation_id, step, attempt)
-                self._remove(connection, table, ids, attempt_folder(operation, attempt), replaced)
-                removed = len(ids)
+                self._remove(connection, table, values, attempt_folder(operation, attempt), replaced)
+                removed = len(values)
                 report = {"partitions_removed": removed}
                 self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
                 self._operations.advance(connection, operation_id, OperationState.COMMITTED)
@@ -265,14 +269,14 @@ class Loading(SourceFiles):
         return removed
 
     def _remove(
-        self, connection: Connection, table: Table, ids: Collection[int], attempt: str, replaced: ReplacedFolders
+        self, connection: Connection, table: Table, removed: Removed, attempt: str, replaced: ReplacedFolders
     ) -> None:
         if not table.is_stored_as_iceberg:
             held = self._definitions.lock_table(connection, table, exclusive=False)
-            remove(connection, held, ids, attempt, replaced.found)
+            remove(connection, held, removed, attempt, replaced.found)
             return
         current = lock_current(connection, self._definitions, table)
-        if paths := remove_partitions(connection, current, ids):
+        if paths := remove_partitions(connection, current, removed):
             publish(connection, current, FileSwap(removed=paths))
 
     def _publish(self, attempt: PublishAttempt, staged: AttemptName) -> None:

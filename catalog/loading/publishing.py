@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, delete
@@ -32,7 +33,7 @@ from catalog.files.filesystem import Folder, in_parallel
 from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
 from catalog.loading.replaced_folders import ReplacedFolders, files_read
-from catalog.loading.replacing import remove, replaced_destinations, switch
+from catalog.loading.replacing import remove, replaced_destinations, require_read, switch
 from catalog.model import LoadMode, NewPartition, OnInvalid, Table
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among
@@ -120,8 +121,8 @@ class Publication:
         self._encoder = ValueEncoder(attempt.table)
         self._beaten_at = time.monotonic()
         self._totals = Totals()
-        read = files_read(attempt.table, attempt.folder)
-        self._replaced = ReplacedFolders(attempt.storage, attempt.table, attempt.operation, read)
+        self._read = files_read(attempt.table, attempt.folder)
+        self._replaced = ReplacedFolders(attempt.storage, attempt.table, attempt.operation, self._read)
 
     # --- reserve ------------------------------------------------------------------------------------------------
 
@@ -131,6 +132,7 @@ class Publication:
         Raises:
             FencedError: The attempt is fenced, or the files were withdrawn.
             VerificationFailedError: The staging folder is incomplete.
+            PlanConflictError: A partition that was read was dropped or renamed, or another was added in its place.
         """
         if not is_complete(self._folder, self._attempt.folder):
             raise incomplete(self._folder, self._attempt.folder, self._table.full_name)
@@ -196,7 +198,7 @@ class Publication:
         adder, options = self._adder(connection, table), self._attempt.options
         existing: list[Destination] = []
         if options.mode is LoadMode.REPLACE:
-            existing += replaced_destinations(connection, table, staged, self._staged.name)
+            existing += replaced_destinations(connection, table, staged, self._staged.name, self._ids_read)
         elif options.mode is LoadMode.APPEND:
             existing += extended_destinations(connection, table, staged)
         known = {destination.identity for destination in existing}
@@ -247,6 +249,12 @@ class Publication:
     def _is_occupied(self, staged: StagedPartition) -> bool:
         path = partition_path(self._table.key_names, staged.values)
         return bool(self._folder.visible_names(path) - set(staged.files))
+
+    @cached_property
+    def _ids_read(self) -> dict[bytes, int] | None:
+        if self._read is None:
+            return None
+        return {self._encoder.identity(partition.values): number for number, partition in self._read.items()}
 
     def _packed(self, staged: StagedPartition) -> str:
         return staged.packed_values(self._table.key_names)
@@ -342,11 +350,13 @@ class Publication:
         Raises:
             FencedError: The attempt is fenced, or the files were withdrawn.
             ConflictError: The table or an extended partition was moved or dropped meanwhile.
+            PlanConflictError: A partition that was read, or is removed, was dropped, renamed or moved meanwhile.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """
         operation = self._attempt.guard(connection)
         self._attempt.evolve(connection)
         table = self._hold(connection)
+        require_read(connection, table, self._read or {}, self._replaced.found)
         remove(connection, table, self._attempt.options.removed, self._staged.name, self._replaced.found)
         if self._totals.new:
             try:

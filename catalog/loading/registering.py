@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from catalog.errors import VerificationFailedError
 from catalog.loading.loading import Loading
+from catalog.loading.replacing import Removed
 from catalog.model import LoadMode, OnInvalid
 from catalog.operations.job_requests import SKIP, ValidateSourceJob, WritePartitionsJob
 from catalog.operations.journal import Operations
@@ -58,11 +60,16 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
             on_invalid=OnInvalid.SKIP if request["invalid_partitions"] == SKIP else OnInvalid.REFUSE,
             is_quarantined=is_quarantined,
             mode=LoadMode(request["mode"]) if request.get("mode") else None,
-            removed=staged.get("removed", ()),
+            removed=removed_by(staged),
             evolution=Evolution.from_json(staged.get("evolution")),
             replaced=ReplacedFiles(**staged[REPLACED]) if staged.get(REPLACED) else None,
         )
     return {**report, **_reported_by_validate(operation)}
+
+
+def removed_by(staged: Mapping[str, Any]) -> Removed:
+    """Return the partitions that a load removes, of the report of `WRITE`."""
+    return {int(number): tuple(values) for number, values in staged.get("removed", {}).items()}
 
 
 def _reported_by_validate(operation: Operation) -> dict[str, Any]:

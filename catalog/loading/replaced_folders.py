@@ -1,13 +1,15 @@
 """The files that a change of partitions of a Hive-style table replaces, compared with those that it has read.
 
-Others may write into the folders meanwhile. A change that has read the rows of a partition records the files of its
-folder before it reads them, and commits only if the folder has the same ones then. What the commit replaces is recorded
-with the version (`catalog.partitions.versions`), so that vacuum deletes nothing that arrived later.
+Others may write into the folders meanwhile, and drop, rename or add partitions. A change that has read the rows of
+partitions records them, with the files of their folders before it reads them, and commits only if they are the same
+partitions then, with the same files. What the commit replaces is recorded with the version
+(`catalog.partitions.versions`), so that vacuum deletes nothing that arrived later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 from sqlalchemy import select
@@ -22,34 +24,62 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
 
-FilesRead = Mapping[int, bytes]
-"""Partition id → its files (`catalog.partitions.folder_files.digest_files`) before its rows were read."""
+
+class PartitionRead(NamedTuple):
+    """A partition whose rows were read.
+
+    Attributes:
+        values: Its values when it was looked up.
+        files: Its files (`catalog.partitions.folder_files.digest_files`) before its rows were read.
+    """
+
+    values: tuple[str | None, ...]
+    files: bytes
+
+
+PartitionsRead = Mapping[int, PartitionRead]
+"""Partition id → what was read."""
 
 _NAME = "read"
-_SCHEMA = pa.schema([("partition_id", pa.int64()), ("files", pa.binary())])
+_SCHEMA = pa.schema([("partition_id", pa.int64()), ("values", pa.list_(pa.string())), ("files", pa.binary())])
 
 
-def list_files(table: Table, partitions: Sequence[Partition]) -> FilesRead:
-    """Return the files of partitions whose rows are to be read and replaced; nothing if file rows name them."""
+def list_files(table: Table, partitions: Sequence[Partition]) -> PartitionsRead:
+    """Return partitions whose rows are to be read and replaced, with their files; none if file rows name these."""
     if table.has_file_rows:
         return {}
     folder = Folder(table.location)
     found = in_parallel(lambda partition: visible_files(folder.at(partition.location)), partitions)
-    return {partition.id: digest_files(files) for partition, files in zip(partitions, found, strict=True)}
+    listed = zip(partitions, found, strict=True)
+    return {partition.id: PartitionRead(partition.values, digest_files(files)) for partition, files in listed}
 
 
-def keep_files_read(table: Table, staging: str, read: FilesRead) -> None:
-    """Keep the files that an attempt has read, in its staging folder; before the folder is complete."""
-    if read:
-        rows = pa.table([list(read), list(read.values())], schema=_SCHEMA)
+def keep_files_read(table: Table, staging: str, read: PartitionsRead | None) -> None:
+    """Keep what an attempt has read, in its staging folder, before the folder is complete; not if file rows name it.
+
+    Args:
+        read: None if the attempt replaces partitions without having read them.
+    """
+    if read is not None and not table.has_file_rows:
+        values, files = ([partition[field] for partition in read.values()] for field in range(2))
+        rows = pa.table([list(read), values, files], schema=_SCHEMA)
         Folder(f"{table.location}/{staging}").write_rows(f"{_NAME}/part.parquet", rows)
 
 
-def files_read(table: Table, staging: str) -> FilesRead:
-    """Return the files that the attempt with a staging folder has read."""
+def files_read(table: Table, staging: str) -> PartitionsRead | None:
+    """Return what the attempt with a staging folder has read; None if it replaces partitions without reading them."""
     folder = Folder(f"{table.location}/{staging}")
-    rows = folder.rows(_NAME) if folder.exists(_NAME) else ()
-    return {row["partition_id"]: row["files"] for row in rows}
+    if not folder.exists(_NAME):
+        return None
+    return {row["partition_id"]: PartitionRead(tuple(row["values"]), row["files"]) for row in folder.rows(_NAME)}
+
+
+def overtaken(table: Table, name: str) -> PlanConflictError:
+    """Return the error for a partition that is no longer the one that was looked up."""
+    return PlanConflictError(
+        f"table {table.full_name}: partition {name} was added, dropped, renamed or moved while a statement or a load "
+        "replaced its rows; nothing was changed. Run the statement or the load again from its start"
+    )
 
 
 class ReplacedFolders:
@@ -59,8 +89,10 @@ class ReplacedFolders:
         found: Folder → its files.
     """
 
-    def __init__(self, storage: Storage, table: Table, operation: Operation, read: FilesRead | None = None) -> None:
-        """Set the operation of the attempt, and the files that it has read."""
+    def __init__(
+        self, storage: Storage, table: Table, operation: Operation, read: PartitionsRead | None = None
+    ) -> None:
+        """Set the operation of the attempt, and what it has read."""
         self._storage, self._table = storage, table
         self._began_at_ms = operation.created_at_ms
         self._read = read or {}
@@ -98,12 +130,12 @@ class ReplacedFolders:
         if read is None:
             since_ms = self._began_at_ms
             return digest_files({name: file for name, file in files.items() if file.modified_at_ms <= since_ms})
-        if digest_files(files) != read:
-            others = others_than(read, files)
+        if digest_files(files) != read.files:
+            others = others_than(read.files, files)
             change = f"has {others[0]}, which was not read" if others else "lacks files that were read"
             raise PlanConflictError(
                 f"table {self._table.full_name}: another program changed the folder {location} while its rows were "
                 f"read and written: it {change}; nothing was changed. Run the statement or the load again from its "
                 "start"
             )
-        return read
+        return read.files

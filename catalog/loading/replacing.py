@@ -9,8 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, 
 
 from catalog.errors import ConflictError
 from catalog.loading.appending import Extension
+from catalog.loading.replaced_folders import PartitionsRead, overtaken
 from catalog.model import Table
-from catalog.model.partition_names import partition_path
+from catalog.model.partition_names import partition_path, unpack_values
 from catalog.operations.changes import record_changed
 from catalog.operations.staging import StagedPartition
 from catalog.partitions.changing import drop_partitions
@@ -28,22 +29,53 @@ from catalog.storage.bulk import among, batched
 from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import PartitionRow, VersionState
 
+Removed = Mapping[int, tuple[str | None, ...]]
+"""The partitions that a change removes: id → values when they were looked up."""
+
 
 def replaced_destinations(
-    connection: Connection, table: Table, staged: Mapping[bytes, StagedPartition], attempt: str
+    connection: Connection,
+    table: Table,
+    staged: Mapping[bytes, StagedPartition],
+    attempt: str,
+    read: Mapping[bytes, int] | None,
 ) -> Iterator[Destination]:
     """Yield the destinations of files that replace those of the staged partitions that exist.
 
     Args:
         attempt: The name of the attempt that has staged the files.
+        read: The partitions that the attempt has read, identity → id: no others are replaced, and none of them is
+            added. None to replace those that exist, whichever they are.
+
+    Raises:
+        PlanConflictError: A partition that was read does not exist, or one exists that was not read.
     """
     row = PartitionRow
     query = select(row.identity, row.id).where(row.table_id == table.id, among(connection, row.identity, list(staged)))
-    for identity, partition_id in connection.execute(query.order_by(row.id)):
-        partition = staged[bytes(identity)]
+    existing = {bytes(identity): number for identity, number in connection.execute(query.order_by(row.id))}
+    for identity, partition in staged.items():
+        if read is not None and existing.get(identity) != read.get(identity):
+            raise overtaken(table, partition_path(table.key_names, partition.values))
+    for identity, partition_id in existing.items():
+        partition = staged[identity]
         location = version_location(table, attempt, partition_path(table.key_names, partition.values))
         packed = partition.packed_values(table.key_names)
-        yield Destination(bytes(identity), packed, location, is_new=False, partition_id=partition_id)
+        yield Destination(identity, packed, location, is_new=False, partition_id=partition_id)
+
+
+def require_read(connection: Connection, table: Table, read: PartitionsRead, files: Mapping[str, bytes]) -> None:
+    """Check that partitions are those that were read, in the caller's transaction, which has locked the table.
+
+    Args:
+        files: As for `switch`.
+
+    Raises:
+        PlanConflictError: One was dropped or renamed, or its location is not one whose files were compared.
+    """
+    for batch in _held_same(connection, table, {number: partition.values for number, partition in read.items()}):
+        for partition in batch:
+            if table.partition_location(partition.packed_values, partition.location) not in files:
+                raise overtaken(table, table.partition_name(partition.packed_values))
 
 
 def switch(
@@ -98,9 +130,7 @@ def switch(
     record_changed(connection, table, list(versions), operation_number)
 
 
-def remove(
-    connection: Connection, table: Table, ids: Collection[int], attempt: str, files: Mapping[str, bytes]
-) -> None:
+def remove(connection: Connection, table: Table, removed: Removed, attempt: str, files: Mapping[str, bytes]) -> None:
     """Drop partitions with their rows, in the caller's transaction, which has locked the table.
 
     Their folders become empty when vacuum settles the versions without files that this records; until then, running
@@ -109,13 +139,33 @@ def remove(
     Args:
         attempt: The name of the attempt that removes the partitions.
         files: As for `switch`.
+
+    Raises:
+        PlanConflictError: A partition was dropped or renamed since it was looked up.
     """
-    for batch in batched(sorted(ids)):
-        held = _held(connection, table, among(connection, PartitionRow.id, batch))
+    for held in _held_same(connection, table, removed):
         paths = {partition.id: table.partition_name(partition.packed_values) for partition in held}
         versions = {number: version_location(table, attempt, path) for number, path in paths.items()}
         _record(connection, table, held, versions, frozenset(), files)
         drop_partitions(connection, table, versions)
+
+
+def _held_same(connection: Connection, table: Table, known: Removed) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
+    """Yield batches of rows of partitions as `_held` returns them.
+
+    Args:
+        known: Id → values when they were looked up.
+
+    Raises:
+        PlanConflictError: A partition was dropped or renamed since then.
+    """
+    for batch in batched(sorted(known)):
+        held = _held(connection, table, among(connection, PartitionRow.id, batch))
+        values = {partition.id: unpack_values(partition.packed_values) for partition in held}
+        for number in batch:
+            if values.get(number) != known[number]:
+                raise overtaken(table, partition_path(table.key_names, known[number]))
+        yield held
 
 
 def _held(connection: Connection, table: Table, condition: ColumnElement[bool]) -> Sequence[Row[*tuple[Any, ...]]]:

@@ -238,12 +238,16 @@ def compact_partitions(
     target = target_bytes or target_file_bytes(definition)
     # The writer of tables stored as Iceberg goes by the property.
     definition = with_target_file_bytes(definition, target)
+    chosen = {partition.id for partition in partitions}
 
     def prepare() -> NewRows:
         state = current_files(catalog, definition)
-        read = list_files(definition, partitions)
-        rows = shaped_rows(definition, rows_of(spark, definition, partitions, state))
-        return NewRows(*rows, partitions, state=state, is_serializable=False, read=read)
+        # Others may have dropped or renamed some since they were chosen.
+        found = catalog.batch_get_partitions(table, [partition.values for partition in partitions]).partitions
+        current = [partition for partition in found if partition.id in chosen]
+        read = list_files(definition, current)
+        rows = shaped_rows(definition, rows_of(spark, definition, current, state))
+        return NewRows(*rows, current, state=state, is_serializable=False, read=read)
 
     files, size = (sum(count or 0 for count in counts) for counts in _counts(partitions))
     # Journaled for the policy's limit of a day, and because the counts of the partitions change.
@@ -407,7 +411,7 @@ def _updated(
     state = current_files(catalog, table)
     concerned, keys_where = _concerned(spark, catalog, table, where)
     moves_rows = bool(assignments.keys() & set(table.key_names))
-    read = {} if moves_rows else list_files(table, concerned)
+    read = None if moves_rows else list_files(table, concerned)
     before = rows_of(spark, table, concerned, state)
     rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
     if not moves_rows:

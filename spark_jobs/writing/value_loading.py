@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -22,7 +22,8 @@ from catalog.errors import (
     VerificationFailedError,
 )
 from catalog.files.filesystem import Folder
-from catalog.loading.replaced_folders import FilesRead, keep_files_read
+from catalog.loading.replaced_folders import PartitionsRead, keep_files_read
+from catalog.loading.replacing import Removed
 from catalog.model.partition_names import partition_path
 from catalog.operations.records import Operation, OperationKind
 from catalog.operations.staging import begin_staging, read_staged
@@ -105,7 +106,8 @@ class NewRows:
         state: The files of a table stored as Iceberg of which the rows of `replaced` were read; None if they were not.
         where, is_serializable: As in `ReplacedFiles`.
         read_from: As in `PublishOptions`.
-        read: The files of the replaced partitions of a Hive-style table, listed before their rows were read.
+        read: The replaced partitions of a Hive-style table, with their files, listed before their rows were read; None
+            if they were not read.
     """
 
     rows: DataFrame
@@ -116,7 +118,7 @@ class NewRows:
     where: str | None = None
     is_serializable: bool = True
     read_from: str | None = None
-    read: FilesRead = field(default_factory=dict)
+    read: PartitionsRead | None = None
 
     @property
     def replaced_files(self) -> ReplacedFiles | None:
@@ -140,10 +142,10 @@ def publish_rows(
     Args:
         operation: It has reserved the table.
         prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone. Another
-            attempt follows if another engine has changed meanwhile what was read.
+            attempt follows if another engine or process has changed meanwhile what was read.
 
     Raises:
-        PlanConflictError: Other engines have done so during each attempt.
+        PlanConflictError: Others have done so during each attempt.
         CatalogError: See `append_rows`.
     """
     for tries_left in reversed(range(_ATTEMPTS)):
@@ -203,14 +205,15 @@ def _publish_once(
             raise
 
 
-def partitions_without_rows(table: Table, partitions: Sequence[Partition], written: Collection[bytes]) -> list[int]:
-    """Return the ids of those partitions for which no rows were written.
+def partitions_without_rows(table: Table, partitions: Sequence[Partition], written: Collection[bytes]) -> Removed:
+    """Return those partitions for which no rows were written.
 
     Args:
         written: As `staged_partitions` returns them.
     """
     encoder = ValueEncoder(table)
-    return [partition.id for partition in partitions if encoder.identity(partition.values) not in written]
+    empty = (partition for partition in partitions if encoder.identity(partition.values) not in written)
+    return {partition.id: partition.values for partition in empty}
 
 
 def staged_partitions(table: Table, staging: str) -> dict[bytes, tuple[str | None, ...]]:

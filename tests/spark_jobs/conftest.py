@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, LoadMode, OnInvalid
-from catalog.loading.registering import REPLACED
+from catalog.loading.registering import REPLACED, removed_by
 from catalog.partitions.snapshots import ReplacedFiles
 from catalog.statements.session import Session
 from catalog.tables.evolution import Evolution
@@ -83,7 +83,7 @@ class Loader:
                 on_invalid=changes.get("on_invalid", OnInvalid.REFUSE),
                 is_quarantined=changes.get("is_quarantined", False),
                 mode=LoadMode(changes["mode"]) if changes.get("mode") else None,
-                removed=changes.get("removed", ()),
+                removed=removed_by(changes),
                 evolution=Evolution.from_json(changes.get("evolution")),
                 replaced=ReplacedFiles(**changes["replaced"]) if changes.get("replaced") else None,
             )
@@ -93,7 +93,7 @@ class Loader:
         try:
             self.validate(operation_id, source, **changes)
             written = self.write(operation_id, **changes)
-            mode, removed = changes.get("mode"), written.get("removed", ())
+            mode, removed = changes.get("mode"), written.get("removed", {})
             others = {"mode": mode, "removed": removed, **{name: written.get(name) for name in ("evolution", REPLACED)}}
             return self.register(operation_id, written["staging"], on_invalid=on_invalid, **others)
         except Exception:

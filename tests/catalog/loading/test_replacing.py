@@ -274,9 +274,9 @@ def test_a_partition_that_was_replaced_and_dropped_is_loaded_again(
 def removal(catalog: Catalog, name: str, expression: str) -> int:
     """Remove partitions with their rows."""
     table = catalog.get_table(TABLE)
-    ids = [partition.id for partition in catalog.get_partitions(TABLE, expression)]
+    partitions = list(catalog.get_partitions(TABLE, expression))
     catalog.operations.begin(name, OperationKind.CHANGE_ROWS, TABLE, is_exclusive=True)
-    return catalog.loading.remove(name, "remove", table, ids)
+    return catalog.loading.remove(name, "remove", table, partitions)
 
 
 def test_removed_partitions_leave_their_folders_after_the_grace_period(

@@ -1,0 +1,81 @@
+"""Partitions of a Hive-style table that another session drops or renames while a statement or a load changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import PlanConflictError
+from catalog.statements.session import Session
+from tests.support.effort import sampled
+from tests.support.racing_commits import CHANGES, CREATE, ROWS, STATEMENTS, Change, Orders
+
+pytestmark = pytest.mark.spark
+
+PARTITION = "ALTER TABLE orders PARTITION (day=1)"
+OTHERS: dict[str, tuple[tuple[str, ...], Change]] = {
+    "drop": (("ALTER TABLE orders DROP PARTITION (day=1)",), lambda rows: {row for row in rows if row[2] != 1}),
+    "purge": (("ALTER TABLE orders DROP PARTITION (day=1) PURGE",), lambda rows: {row for row in rows if row[2] != 1}),
+    "rename": (
+        (f"{PARTITION} RENAME TO PARTITION (day=7)",),
+        lambda rows: {(number, note, 7 if day == 1 else day) for number, note, day in rows},
+    ),
+    "exchange": (
+        (
+            f"{PARTITION} RENAME TO PARTITION (day=7)",
+            "ALTER TABLE orders PARTITION (day=3) RENAME TO PARTITION (day=1)",
+        ),
+        lambda rows: {(number, note, {1: 7, 3: 1}.get(day, day)) for number, note, day in rows},
+    ),
+}
+"""What another session does → its statements, and what they make of the rows."""
+
+RUN = ["delete", "delete in a partition", "update", "move", "merge", "compact"]
+CASES = [(statement, other) for statement in RUN for other in OTHERS]
+SAMPLE = [("update", "purge"), ("merge", "rename")]
+
+
+@pytest.fixture
+def run(catalog_url: str) -> Callable[[str], None]:
+    """Runs what another session does, named in `OTHERS`."""
+
+    def run_other(other: str) -> None:
+        with Catalog.open(catalog_url) as opened, Session(opened, database="demo") as session:
+            for text in OTHERS[other][0]:
+                session.execute(text)
+
+    return run_other
+
+
+@pytest.fixture
+def hive_orders(orders: Orders) -> Orders:
+    """The table, Hive-style, with two files in one of its partitions."""
+    orders.session.execute(f"{CREATE} STORED AS PARQUET")
+    orders.create("Hive-style")
+    return orders
+
+
+@pytest.mark.parametrize(("statement", "other"), sampled(CASES, SAMPLE))
+def test_a_statement_is_planned_again_if_another_session_drops_or_renames_a_partition_that_it_has_read(
+    hive_orders: Orders, run: Callable[[str], None], statement: str, other: str
+) -> None:
+    (text, changed), (_, left) = STATEMENTS[statement], OTHERS[other]
+    hive_orders.at_publication(lambda: run(other))
+    hive_orders.session.execute(text)
+    assert sorted(hive_orders.rows()) == sorted(changed(left(ROWS)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("other", ["purge", "exchange"])
+def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_is_run_again(
+    hive_orders: Orders, run: Callable[[str], None], other: str
+) -> None:
+    left = OTHERS[other][1]
+    hive_orders.at_publication(lambda: run(other))
+    with pytest.raises(PlanConflictError, match="partition day=1 was added, dropped, renamed or moved"):
+        hive_orders.change("load merge")
+    assert sorted(hive_orders.rows()) == sorted(left(ROWS))
+    hive_orders.change("load merge")
+    assert sorted(hive_orders.rows()) == sorted(CHANGES["load merge"](left(ROWS)))
