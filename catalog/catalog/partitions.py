@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catalog.catalog.searches import SearchMethods
-from catalog.errors import InvalidRequestError
+from catalog.errors import InvalidRequestError, PlanConflictError
 from catalog.model import AddResult, NewPartition, OnInvalid, Partition, RepairMode, Table
 from catalog.model.batches import BatchChange, PartitionKey, PartitionUpdate
 from catalog.operations.records import OperationKind
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.purging import PartitionPurge
     from catalog.partitions.specs import PartitionSpec
+
+_ATTEMPTS = 5
 
 
 class PartitionMethods(SearchMethods):
@@ -237,12 +239,19 @@ class PartitionMethods(SearchMethods):
             ExpressionError: The expression is invalid.
             InvalidPartitionSpecError: The spec does not fit the table.
             OperationConflictError: Another operation works on the table.
+            PlanConflictError: Other processes have dropped or renamed such partitions during each of several attempts.
         """
         definition, kind, step = self.get_table(table), OperationKind.CHANGE_ROWS, "delete_partitions"
         request = {"change": "delete", "where": expression, "spec": dict(spec or {})}
         self.operations.begin(operation_id, kind, table, request, is_exclusive=True, requested_by=requested_by)
-        found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
-        return self.loading.remove(operation_id, step, definition, found)
+        for tries_left in reversed(range(_ATTEMPTS)):
+            found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
+            try:
+                return self.loading.remove(operation_id, step, definition, found)
+            except PlanConflictError:
+                if not tries_left:
+                    raise
+        raise AssertionError("unreachable")
 
     def purge_partitions(
         self,

@@ -23,7 +23,7 @@ from catalog.files.filesystem import Folder
 from catalog.loading.attempts import PublishAttempt, PublishOptions
 from catalog.loading.publishing import Publication, staged_attempts, withdraw
 from catalog.loading.replaced_folders import ReplacedFolders
-from catalog.loading.replacing import Removed, remove
+from catalog.loading.replacing import Removed, remove, require_same
 from catalog.loading.schemes import SchemePublication
 from catalog.loading.snapshots import SnapshotPublication
 from catalog.loading.source_files import Attempt, SourceFiles
@@ -276,6 +276,7 @@ class Loading(SourceFiles):
             remove(connection, held, removed, attempt, replaced.found)
             return
         current = lock_current(connection, self._definitions, table)
+        require_same(connection, current, removed)
         if paths := remove_partitions(connection, current, removed):
             publish(connection, current, FileSwap(removed=paths))
 

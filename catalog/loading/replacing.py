@@ -78,6 +78,16 @@ def require_read(connection: Connection, table: Table, read: PartitionsRead, fil
                 raise overtaken(table, table.partition_name(partition.packed_values))
 
 
+def require_same(connection: Connection, table: Table, removed: Removed) -> None:
+    """Check that partitions to remove are those that were looked up, in the caller's transaction.
+
+    Raises:
+        PlanConflictError: One was dropped or renamed.
+    """
+    for _ in _held_same(connection, table, removed):
+        pass
+
+
 def switch(
     connection: Connection,
     table: Table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 
 from catalog import Catalog, LoadMode, NewPartition, Table
 from catalog.errors import PlanConflictError
+from catalog.loading.loading import Loading
 from catalog.loading.publishing import Publication
 from catalog.loading.replaced_folders import keep_files_read, list_files
+from catalog.model import Partition
 from tests.catalog.loading.test_loading import TABLE, Load
 from tests.catalog.loading.test_loading import landing as landing
 from tests.catalog.loading.test_loading import load as load
@@ -164,3 +166,43 @@ def test_a_partition_that_is_removed_by_an_overwrite_must_have_its_values(
             removed={partition.id: partition.values},
         )
     assert read(catalog) == before
+
+
+@pytest.mark.parametrize(("act", "count"), [(drop, 0), (rename, 0), (exchange, 1)])
+def test_a_deletion_by_keys_looks_partitions_up_again_if_others_overtake_it(
+    merged: Load, catalog: Catalog, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, act: Act, count: int
+) -> None:
+    cancel(catalog, merged.name)
+    remove, expected = Loading.remove, dict[Any, Any]()
+
+    def overtaken(loading: Loading, operation_id: str, step: str, table: Table, found: Iterable[Partition]) -> int:
+        partitions = list(found)
+        if not expected:
+            act(catalog, elsewhere)
+            expected.update(read(catalog))
+        return remove(loading, operation_id, step, table, partitions)
+
+    monkeypatch.setattr(Loading, "remove", overtaken)
+    assert catalog.delete_partitions("deletion", TABLE, "origin = 'JFK' AND month = 1") == count
+    expected.pop(DAY, None)
+    assert read(catalog) == expected
+    assert catalog.delete_partitions("deletion", TABLE, "origin = 'JFK' AND month = 1") == count
+
+
+def test_a_deletion_that_is_overtaken_again_and_again_is_refused_with_nothing_changed(
+    merged: Load, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel(catalog, merged.name)
+    remove, expected = Loading.remove, dict[Any, Any]()
+
+    def overtaken(loading: Loading, operation_id: str, step: str, table: Table, found: Iterable[Partition]) -> int:
+        [partition] = partitions = list(found)
+        month = str(int(partition.values[1] or "") + 1)
+        catalog.alter_partition(TABLE, partition.values, rename_to=("JFK", month))
+        expected.update(read(catalog))
+        return remove(loading, operation_id, step, table, partitions)
+
+    monkeypatch.setattr(Loading, "remove", overtaken)
+    with pytest.raises(PlanConflictError, match="nothing was changed"):
+        catalog.delete_partitions("deletion", TABLE, "origin = 'JFK'")
+    assert read(catalog)["JFK", "6"] == expected["JFK", "6"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, PartitionState
+from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, Partition, PartitionState, Table
 from catalog.errors import (
     AlreadyIcebergError,
     CatalogError,
@@ -125,6 +125,22 @@ def test_a_dropped_partition_is_a_delete_snapshot(catalog: Catalog, table: str) 
     assert operations(catalog) == ["append", "delete", "delete"]
     append(catalog, "two", table, {("JFK", "1"): [4]})
     assert stored_rows(catalog, table) == [(4, "JFK", 1)]
+
+
+def test_a_deletion_does_not_count_a_partition_that_another_session_drops_meanwhile(
+    catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(catalog, "one", table, {("JFK", "1"): [1], ("JFK", "2"): [2], ("LGA", "1"): [3]})
+    remove = catalog.loading.remove
+
+    def overtaken(operation_id: str, step: str, table: Table, found: Iterable[Partition]) -> int:
+        partitions = list(found)
+        catalog.drop_partitions(TABLE, "origin = 'JFK' and month = 1")
+        return remove(operation_id, step, table, partitions)
+
+    monkeypatch.setattr(catalog.loading, "remove", overtaken)
+    assert catalog.delete_partitions("deletion", table, "origin = 'JFK'") == 1
+    assert stored_rows(catalog, table) == [(3, "LGA", 1)]
 
 
 def test_many_partitions_are_dropped_in_batches(catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
