@@ -43,10 +43,12 @@ from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapTy
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from catalog.iceberg.compression import unpacked
+from catalog.iceberg.storage import read_file
 
 MOST_BLOCK_BYTES = 256 << 20
 """Maximum size of a block, unpacked. Writers that make one block of a manifest end manifests at some 8 MB."""
 
+_MOST_RECORDS_A_BYTE = 8
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4
@@ -202,12 +204,13 @@ class AvroContainer:
         codec, length = self.metadata.get("avro.codec", b"null").decode(), len(self._content) - self._start
         decoder = Decoder(self._content[self._start :])
         while decoder.tell() < length:
-            count, block = decoder.read_int(), decoder.read_bytes()
+            count, stored = decoder.read_int(), decoder.read_bytes()
             if decoder.read(_SYNC_BYTES) != self._sync:
                 raise ValueError("a block does not end with the sync marker of the header")
-            block = _unpacked(codec, block)
-            if not 0 <= count <= len(block):
-                raise ValueError(f"a block of {len(block)} bytes has {count} records by its header")
+            block = _unpacked(codec, stored)
+            # Records have different paths, of which each takes more than a bit, also where others are compressed.
+            if not 0 <= count <= min(len(block), len(stored) * _MOST_RECORDS_A_BYTE):
+                raise ValueError(f"a block of {len(stored)} bytes has {count} records by its header")
             yield count, block
 
     def records(self, reader_for: Callable[[bytes], Reader]) -> Iterator[Any]:
@@ -246,13 +249,9 @@ def read_content(io: FileIO, path: str, length: int | None = None) -> bytes:
 
     Raises:
         LocationNotAllowedError: It is neither in the table's folder nor in an allowed one.
-        ValueError: It has another length.
+        ValueError: It has another length, or more than manifests have, or it is large and not an Avro file.
     """
-    with io.new_input(path).open() as opened:
-        content = opened.read()
-    if length is not None and len(content) != length:
-        raise ValueError(f"it has {len(content):,} bytes, {length:,} are recorded")
-    return content
+    return read_file(io, path, length, _MAGIC)
 
 
 def manifest_content(io: FileIO, manifest: ManifestFile) -> bytes:

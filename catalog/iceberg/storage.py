@@ -23,7 +23,19 @@ from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.settings.places import require_files
 
 MOST_BYTES = 256 << 20
-"""Maximum size of a metadata file, unpacked; 10,000 snapshots have some 10 MB."""
+"""Maximum size of a metadata file, a manifest list or a manifest; 10,000 snapshots have some 10 MB of metadata.
+
+Compressed metadata are limited after unpacking, and manifests also by their blocks (`catalog.iceberg.avro`).
+"""
+
+_FREE_CONTAINERS, _BYTES_A_CONTAINER = 100_000, 16
+"""Objects and lists that metadata may have; larger metadata one more for so many bytes, where real ones have over 30.
+
+Each takes up to 200 bytes of memory.
+"""
+
+_PROBED_BYTES = 16 << 20
+"""Of files with more bytes, the first ones are read before the others. Most manifests have at most 8 MB."""
 
 _LOCAL = re.compile("file:/+")
 _METADATA_FILES = (".json", ".avro", ".gz")
@@ -85,20 +97,53 @@ def read_contents(location: str) -> bytes:
 
     Raises:
         OSError, EOFError: It cannot be read, or is damaged.
-        ValueError: It has more bytes than metadata have: a small file can unpack to more than the memory holds.
+        ValueError: It has more bytes, or more objects and lists, than metadata have: a small file can unpack to more
+            than the memory holds.
     """
-    with file_io(location).new_input(location).open() as stream:
-        stream.seek(0, os.SEEK_END)
-        size = stream.tell()
-        stream.seek(0)
-        contents = stream.read() if size <= MOST_BYTES else b""
+    contents = read_file(file_io(location), location)
     if contents.startswith(_GZIP):
         with gzip.open(BytesIO(contents)) as unpacked:
             contents = unpacked.read(MOST_BYTES + 1)
-        size = len(contents)
-    if size > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES:,} bytes, the maximum of metadata")
+        _require_fitting(len(contents))
+    most = _FREE_CONTAINERS + len(contents) // _BYTES_A_CONTAINER
+    # Those in strings are counted, too.
+    if (count := contents.count(b"{") + contents.count(b"[")) > most:
+        raise ValueError(
+            f"it has {count:,} objects and lists in {len(contents):,} bytes, for which {most:,} are allowed"
+        )
     return contents
+
+
+def read_file(io: FileIO, location: str, length: int | None = None, start: bytes = b"") -> bytes:
+    """Return the bytes of a file that metadata name; of a file that is refused, few are read.
+
+    Args:
+        length: The bytes that the file must have; None for any number.
+        start: With which a large file must begin.
+
+    Raises:
+        LocationNotAllowedError: It is neither in the table's folder nor in an allowed one.
+        OSError: It cannot be read.
+        ValueError: It has another length or beginning, or more bytes than metadata have.
+    """
+    with io.new_input(location).open() as stream:
+        stream.seek(0, os.SEEK_END)
+        size = stream.tell()
+        if length is not None and size != length:
+            raise ValueError(f"it has {size:,} bytes, {length:,} are recorded")
+        _require_fitting(size)
+        stream.seek(0)
+        # One request more, which smaller files are not worth.
+        if size > _PROBED_BYTES and start:
+            if stream.read(len(start)) != start:
+                raise ValueError(f"it does not begin with {start!r}")
+            stream.seek(0)
+        return stream.read()
+
+
+def _require_fitting(size_bytes: int) -> None:
+    if size_bytes > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES:,} bytes, the maximum of metadata")
 
 
 def metadata_error(table: str, path: str, reason: str, cause: BaseException | None) -> CatalogError:

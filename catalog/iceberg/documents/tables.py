@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,12 +20,14 @@ LINEAGE_VERSION: Final = 3
 
 
 def normalised(document: Json) -> Json:
-    """Return a copy of a table's metadata with the fields that earlier versions of the format left out.
+    """Return a table's metadata with the fields that earlier versions of the format left out.
+
+    The given document stays as it is; the result shares its parts.
 
     Raises:
         InvalidTableError: A required field is missing, or the format version is unknown.
     """
-    document = deepcopy(document)
+    document = dict(document)
     version = check_version(document.get("format-version"))
     try:
         _complete(document)
@@ -62,8 +63,7 @@ def _add_lists(document: Json) -> None:
     """Add the fields that may be left out, and the main branch."""
     for name in ("snapshots", "snapshot-log", "metadata-log", "statistics", "partition-statistics"):
         document[name] = document.get(name) or []
-    for name in ("properties", "refs"):
-        document[name] = document.get(name) or {}
+    document["properties"], document["refs"] = document.get("properties") or {}, {**(document.get("refs") or {})}
     document.setdefault("last-sequence-number", 0)
     current = document.get("current-snapshot-id")
     if current in (None, -1):

@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, StringType
 
 from catalog.errors import LocationNotAllowedError
-from catalog.iceberg import avro
+from catalog.iceberg import avro, storage
 from catalog.iceberg.avro import AvroContainer, Decoder, read_content, reader_of, snapshot_manifests, written_schema
 from catalog.iceberg.named_files import UnreadableFileError, avro_rows
 from catalog.iceberg.storage import file_io
@@ -131,6 +131,36 @@ def test_a_block_with_more_records_than_bytes_is_refused() -> None:
     content += bytes(16) + b"\xfe\xff\xff\xff\x0f" + _text(b"ab") + bytes(16)
     with pytest.raises(ValueError, match="a block of 2 bytes has 2147483647 records"):
         list(AvroContainer(content).blocks())
+
+
+def test_records_that_take_less_than_a_bit_are_refused() -> None:
+    bomb = container([{"manifest_path": ""}] * 20_000, interval=1 << 20)
+    assert len(bomb) < 500
+    with pytest.raises(ValueError, match="has 20000 records"):
+        paths(bomb)
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "zstandard", "snappy"])
+def test_similar_paths_in_one_block_are_read(codec: str) -> None:
+    rows = [{"manifest_path": f"/a/{number}"} for number in range(50_000)]
+    assert len(paths(container(rows, codec, interval=1 << 22))) == len(rows)
+
+
+@pytest.mark.parametrize("size", [11 << 20, 10 << 20])
+@pytest.mark.parametrize("length", [None, 7])
+def test_other_files_than_manifests_are_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, length: int | None
+) -> None:
+    monkeypatch.setattr(storage, "MOST_BYTES", 10 << 20)
+    monkeypatch.setattr(storage, "_PROBED_BYTES", 1 << 20)
+    path = tmp_path / "some.parquet"
+    with path.open("wb") as file:
+        file.truncate(size)
+    tracemalloc.start()
+    with pytest.raises(UnreadableFileError, match="are recorded" if length else "maximum of metadata|does not begin"):
+        list(avro_rows(file_io(str(path)), str(path), PATHS, length))
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 EMPTY = {"type": "record", "name": "empty", "fields": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -60,3 +61,26 @@ def test_metadata_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(storage, "MOST_BYTES", 1_000)
     with pytest.raises(InvalidTableError, match="maximum of metadata"):
         read_document(str(plain))
+
+
+@pytest.mark.parametrize("item", ["[]", "{}", '{"a":[]}'])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_metadata_with_more_objects_and_lists_than_real_ones_are_refused(
+    tmp_path: Path, item: str, is_packed: bool
+) -> None:
+    path, contents = tmp_path / "0.metadata.json", f'{{"x":[{",".join([item] * 250_000)}]}}'.encode()
+    path.write_bytes(gzip.compress(contents) if is_packed else contents)
+    with pytest.raises(
+        InvalidTableError, match=r"it has [\d,]+ objects and lists in [\d,]+ bytes, for which [\d,]+ are"
+    ):
+        read_document(str(path))
+
+
+def test_metadata_of_many_columns_and_snapshots_are_read(tmp_path: Path) -> None:
+    fields = [{"id": number, "name": f"c{number}", "required": False, "type": "int"} for number in range(5_000)]
+    log = [{"timestamp-ms": 1_700_000_000_000 + number, "snapshot-id": number} for number in range(30_000)]
+    snapshots = [{**entry, "manifest-list": "/t/m.avro", "summary": {"operation": "append"}} for entry in log]
+    document = {"schemas": [{"schema-id": number, "fields": fields} for number in range(5)], "snapshots": snapshots}
+    path = tmp_path / "0.metadata.json"
+    path.write_text(json.dumps({**document, "snapshot-log": log}, separators=(",", ":")))
+    assert read_document(str(path)) == {**document, "snapshot-log": log}

@@ -128,6 +128,16 @@ def test_metadata_of_the_first_version_without_lists_are_completed() -> None:
     TableMetadataUtil.parse_raw(json.dumps(written(after)))
 
 
+def test_metadata_are_completed_without_copying_their_parts() -> None:
+    given = written(changed(document(), *added(1)))
+    del given["refs"]["main"], given["statistics"]
+    before = deepcopy(given)
+    complete = normalised(given)
+    assert given == before
+    assert (complete["refs"]["main"]["snapshot-id"], complete["statistics"]) == (1, [])
+    assert complete["snapshots"] is given["snapshots"]
+
+
 def test_snapshots_and_their_log() -> None:
     first = changed(document(), *added(1))
     assert first["metadata-log"][-1]["metadata-file"] == "/t/metadata/0.json"
