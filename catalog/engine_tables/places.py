@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from catalog.errors import InvalidLocationError, InvalidRequestError
+from catalog.files.filesystem import in_parallel
 from catalog.files.locations import has_plain_names
 from catalog.iceberg.avro import listed_manifests
 from catalog.iceberg.documents.files import read_document
 from catalog.iceberg.documents.schemas import Json
 from catalog.iceberg.named_files import UnreadableFileError, reading
 from catalog.iceberg.places import METADATA
-from catalog.iceberg.storage import file_io
+from catalog.iceberg.storage import file_io, require_manifest
 from catalog.settings.places import is_path_property, require_location, require_properties
 
 _STATISTICS = ("statistics", "partition-statistics")
@@ -46,25 +49,58 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
                 )
 
 
-def check_manifest_lists(updates: Iterable[Json]) -> None:
-    """Read the manifest lists of new snapshots, whose places are checked: one request for each.
+def check_manifests(updates: Iterable[Json], before: Json | None = None) -> None:
+    """Check that the manifests of new snapshots exist, after reading their lists, whose places are checked.
+
+    One request for each list, and for each manifest that is in no list of a parent.
+
+    Args:
+        before: The table's metadata, with the parents.
 
     Raises:
-        InvalidRequestError: One cannot be read, so that no reader could read the table, and no table could be purged,
-            because nobody would know which files this one needs.
+        InvalidRequestError: A list cannot be read, or a manifest is missing, so that no reader could read the table,
+            and no table could be purged, because nobody would know which files this one needs.
     """
+    parents = {line["snapshot-id"]: line for line in (before or {}).get("snapshots") or ()}
+    known = set[str]()
     for update in updates:
         snapshot = update.get("snapshot") if update.get("action") == "add-snapshot" else None
-        if not isinstance(snapshot, dict) or (path := snapshot.get("manifest-list")) is None:
+        if not isinstance(snapshot, dict):
             continue
-        try:
-            with reading(path):
-                listed_manifests(file_io(path), path)
-        except UnreadableFileError as error:
-            raise InvalidRequestError(
-                f"the manifest list {path} of snapshot {snapshot.get('snapshot-id')} cannot be read: {error.reason}; "
-                "write it before the commit"
-            ) from error
+        named = dict.fromkeys(_manifests(snapshot))
+        parent = parents.pop(snapshot.get("parent-snapshot-id"), None)
+        if parent is not None and not known.issuperset(named):
+            # A damaged parent has no manifests that need not be asked for.
+            with suppress(InvalidRequestError):
+                known.update(_manifests(parent))
+        for _ in in_parallel(partial(_require_manifest, snapshot), [path for path in named if path not in known]):
+            pass
+        known.update(named)
+
+
+def _manifests(snapshot: Json) -> list[str]:
+    path = snapshot.get("manifest-list")
+    if path is None:
+        return list(snapshot.get("manifests") or ())
+    with _reading(snapshot, "manifest list", path):
+        return [manifest.manifest_path for manifest in listed_manifests(file_io(path), path)]
+
+
+def _require_manifest(snapshot: Json, path: str) -> None:
+    with _reading(snapshot, "manifest", path):
+        require_manifest(file_io(snapshot.get("manifest-list") or path), path)
+
+
+@contextmanager
+def _reading(snapshot: Json, what: str, path: str) -> Iterator[None]:
+    try:
+        with reading(path):
+            yield
+    except UnreadableFileError as error:
+        raise InvalidRequestError(
+            f"the {what} {error.path} of snapshot {snapshot.get('snapshot-id')} cannot be read: {error.reason}; write "
+            "it before the commit"
+        ) from error
 
 
 def _places(update: Json) -> Iterator[tuple[str, object]]:

@@ -22,7 +22,7 @@ from catalog.engine_tables.entries import EngineEntries, find
 from catalog.engine_tables.model import Also, Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier, Namespace
 from catalog.engine_tables.obsolete import delete_obsolete
-from catalog.engine_tables.places import check_manifest_lists, check_places, writing_folders_of
+from catalog.engine_tables.places import check_manifests, check_places, writing_folders_of
 from catalog.engine_tables.successors import require_successor
 from catalog.errors import (
     CatalogError,
@@ -220,7 +220,7 @@ class EngineTables(EngineEntries):
         require_successor(identifier, before, document, folder)
         known = {snapshot["snapshot-id"] for snapshot in before.document["snapshots"]}
         new = (snapshot for snapshot in document["snapshots"] if snapshot["snapshot-id"] not in known)
-        check_manifest_lists({"action": "add-snapshot", "snapshot": snapshot} for snapshot in new)
+        check_manifests(({"action": "add-snapshot", "snapshot": snapshot} for snapshot in new), before.document)
         with self._storage.write() as connection:
             claim_folders(connection, identifier, before, document, location)
             self._require_followed_version(connection, identifier, before.document, document)
@@ -247,6 +247,7 @@ class EngineTables(EngineEntries):
             CatalogError: As for `create`.
         """
         document = self._written_document(location)
+        check_manifests({"action": "add-snapshot", "snapshot": snapshot} for snapshot in document["snapshots"])
         with self._storage.write() as connection:
             claim_folders(connection, Identifier.of(Namespace.of([name.database]), name.name), None, document, location)
         entries.become_iceberg(name, location, properties, former)
@@ -312,7 +313,8 @@ class EngineTables(EngineEntries):
         for attempt in range(_ATTEMPTS):
             prepared = [self._prepare(commit, is_view=is_view) for commit in commits]
             if attempt == 0:
-                check_manifest_lists(update for commit in commits for update in commit.updates)
+                for commit, change in zip(commits, prepared, strict=True):
+                    check_manifests(commit.updates, None if change.base is None else change.base.document)
             with suppress(_Overtaken):
                 return self._publish(prepared, is_view=is_view, also=also)
             time.sleep(random.uniform(0, _PAUSE_SECONDS * (attempt + 1)))

@@ -141,6 +141,17 @@ def read_file(io: FileIO, location: str, length: int | None = None, start: bytes
         return stream.read()
 
 
+def require_manifest(io: FileIO, location: str) -> None:
+    """Check with one request that there is a file that may be a manifest.
+
+    Raises:
+        LocationNotAllowedError: It is neither in the table's folder nor in an allowed one.
+        OSError: It does not exist, or the storage does not answer.
+        ValueError: It has more bytes than manifests have.
+    """
+    _require_fitting(len(io.new_input(location)))
+
+
 def _require_fitting(size_bytes: int) -> None:
     if size_bytes > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES:,} bytes, the maximum of metadata")

@@ -69,13 +69,22 @@ def snapshot(document: JSON, number: int, **more: Any) -> JSON:
     return {"action": "add-snapshot", "snapshot": {name: value for name, value in line.items() if value is not None}}
 
 
-def write_list(path: Path) -> str:
-    """Write a manifest list without manifests; return its path."""
+def write_list(path: Path, *manifests: Path) -> str:
+    """Write a manifest list, by default without manifests; return its path."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
-    from pyiceberg.manifest import write_manifest_list
+    from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 
+    counts = ("added", "existing", "deleted")
+    numbers: JSON = {f"{name}_{what}_count": 0 for name in counts for what in ("files", "rows")}
+    numbers |= {"partition_spec_id": 0, "sequence_number": 1, "min_sequence_number": 1, "added_snapshot_id": 1}
+    entries = [
+        ManifestFile.from_args(
+            manifest_path=str(manifest), manifest_length=1, content=ManifestContent.DATA, partitions=[], **numbers
+        )
+        for manifest in manifests
+    ]
     with write_manifest_list(2, PyArrowFileIO().new_output(str(path)), 1, None, 1, "null") as written:
-        written.add_manifests([])
+        written.add_manifests(entries)
     return str(path)
 
 

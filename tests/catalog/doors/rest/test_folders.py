@@ -16,6 +16,7 @@ from catalog import Catalog
 from catalog.errors import LocationInUseError
 from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.pointers import delete_pointer
+from catalog.iceberg.storage import MOST_BYTES
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.metadata_updates import snapshot, to_ref, write_list
 from tests.support.rest_server import error_of, set_property
@@ -239,3 +240,54 @@ def test_a_view_has_a_folder_of_its_own(http: httpx.Client, catalog: Catalog, cr
     assert http.get("/namespaces/demo/views/v").status_code == 200
     assert http.delete("/namespaces/demo/views/v").status_code == 204
     catalog.create_table("demo.new", columns=[("id", "int")], location=own)
+
+
+def test_a_snapshot_with_a_new_manifest_that_does_not_exist_is_refused(
+    http: httpx.Client, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create().json()["metadata"]
+    folder = Path(made["location"], "metadata")
+    first, second, third = (folder / f"m{number}.avro" for number in (1, 2, 3))
+    first.write_bytes(b"Obj")
+    asked = list[str]()
+    length = PyArrowFile.__len__
+
+    def counted(file: PyArrowFile) -> int:
+        asked.append(file.location)
+        return length(file)
+
+    monkeypatch.setattr(PyArrowFile, "__len__", counted)
+
+    def commit(number: int, *manifests: Path, **more: Any) -> httpx.Response:
+        current = normalised(http.get("/namespaces/demo/tables/t").json()["metadata"])
+        added = snapshot(
+            current, number, **more or {"manifest_list": write_list(folder / f"{number}.avro", *manifests)}
+        )
+        asked.clear()
+        return http.post("/namespaces/demo/tables/t", json={"requirements": [], "updates": [added, to_ref(number)]})
+
+    assert commit(1, first).status_code == 200
+    assert asked == [str(first)]
+    # Nobody asks for manifests that the table has already.
+    first.unlink()
+    with third.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    for missing, reason in ((second, "FileNotFoundError"), (third, "maximum of metadata")):
+        answer = commit(2, first, missing)
+        assert error_of(answer) == (400, "BadRequestException")
+        assert f"the manifest {missing} of snapshot 2 cannot be read: " in answer.text
+        assert reason in answer.text
+        assert asked == [str(missing)]
+    second.write_bytes(b"Obj")
+    assert commit(2, first, second).status_code == 200
+    assert commit(3, parent_snapshot_id=None, manifest_list=str(folder / "2.avro")).status_code == 400
+
+
+def test_a_snapshot_without_a_list_has_manifests_that_exist(http: httpx.Client, create: Create) -> None:
+    made = create(properties={"format-version": "1"}).json()["metadata"]
+    manifest = Path(made["location"], "metadata", "m.avro")
+    added = snapshot(normalised(made), 1, manifest_list=None, manifests=[str(manifest)])
+    change = {"requirements": [], "updates": [added, to_ref(1)]}
+    assert error_of(http.post("/namespaces/demo/tables/t", json=change)) == (400, "BadRequestException")
+    manifest.write_bytes(b"Obj")
+    assert http.post("/namespaces/demo/tables/t", json=change).status_code == 200
