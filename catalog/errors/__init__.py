@@ -26,6 +26,7 @@ CatalogError
 │   │   ├── UnusableFilesError       files are empty, damaged or of another format
 │   │   └── DuplicateFilesError      the Iceberg table already contains the files
 │   ├── UnsupportedFormatError       the catalog records this format but cannot read or write it
+│   │   └── UnknownIcebergTypeError  a column of an Iceberg table has a type that only engines can read
 │   ├── InvalidRowsError             rows to append do not match the table's columns or their types
 │   ├── AmbiguousMergeError          several rows of the source of a MERGE match one row of the table
 │   ├── InvalidSchemeError           a partition scheme, or a change to one, is invalid
@@ -173,6 +174,7 @@ from catalog.errors.definitions import (
     ReservedPropertyError,
     TableAlreadyExistsError,
     TableNotFoundError,
+    UnknownIcebergTypeError,
     UnsupportedFormatError,
 )
 from catalog.errors.doors import (
@@ -400,6 +402,7 @@ __all__ = [
     "TooManyRequestsError",
     "TransactionalTableError",
     "UnknownColumnError",
+    "UnknownIcebergTypeError",
     "UnknownProcedureError",
     "UnknownSnapshotError",
     "UnknownTypeError",

@@ -72,6 +72,24 @@ class UnsupportedFormatError(InvalidRequestError):
     """The catalog records this file format but cannot read or write it."""
 
 
+class UnknownIcebergTypeError(UnsupportedFormatError):
+    """An Iceberg table has a column of a type that only engines can read, such as `variant`.
+
+    Attributes:
+        location: The folder of the table.
+        column: The full name of the column.
+        type: Its type, as Iceberg writes it.
+    """
+
+    def __init__(self, location: str, column: str, type_name: str) -> None:
+        """Build the message from location, column and type."""
+        self.location, self.column, self.type = location, column, type_name
+        super().__init__(
+            f"the Iceberg table in {location} has the column {column} of the type {type_name}, which Calve does not "
+            "support here; use the engine that added it, or drop the column there"
+        )
+
+
 class DatabaseNotFoundError(NotFoundError):
     """No database has this name."""
 

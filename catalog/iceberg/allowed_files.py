@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
-
 from catalog.files.locations import comparable
-from catalog.iceberg.avro import snapshot_manifests
-from catalog.iceberg.metadata import read_metadata
+from catalog.iceberg.avro import listed_manifests
+from catalog.iceberg.documents.files import read_document
+from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.tables import normalised
 from catalog.iceberg.pointers import shared_locations
 from catalog.iceberg.storage import file_io, table_folder
 from catalog.model import Table
@@ -31,26 +30,34 @@ def folders_of_files(storage: Storage, table: Table) -> list[str]:
 
 def require_allowed_metadata(
     metadata_location: str, folders: Collection[str], *, all_snapshots: bool = False
-) -> TableMetadata:
-    """Check the files that a table's metadata name, except data files and delete files; return the metadata.
+) -> int | None:
+    """Check the files that a table's metadata name, except data files and delete files.
+
+    Columns may have types that only Iceberg's Java classes know.
 
     Args:
         folders: In which the catalog has the table's files.
         all_snapshots: Check the manifests of all snapshots, and not only of the current one.
 
+    Returns:
+        The id of the current snapshot; None without one.
+
     Raises:
         LocationNotAllowedError: One is outside of them, and outside all allowed folders.
+        MissingFileError, StorageError, InvalidTableError: The metadata file cannot be read, or is damaged.
     """
-    metadata = read_metadata(metadata_location)
-    statistics = (*metadata.statistics, *getattr(metadata, "partition_statistics", ()))
-    require_files((entry.statistics_path for entry in statistics), folders)
-    current = metadata.current_snapshot()
-    snapshots = metadata.snapshots if all_snapshots else [] if current is None else [current]
-    for snapshot in snapshots:
-        require_files(_metadata_files(snapshot, metadata_location), folders)
-    return metadata
+    document = normalised(read_document(metadata_location))
+    statistics = (*document["statistics"], *document["partition-statistics"])
+    require_files((entry["statistics-path"] for entry in statistics), folders)
+    current: int | None = document["current-snapshot-id"]
+    for snapshot in document["snapshots"]:
+        if all_snapshots or snapshot["snapshot-id"] == current:
+            require_files(_metadata_files(snapshot, metadata_location), folders)
+    return current
 
 
-def _metadata_files(snapshot: Snapshot, metadata_location: str) -> list[str]:
-    io = file_io(metadata_location)
-    return [snapshot.manifest_list, *(manifest.manifest_path for manifest in snapshot_manifests(io, snapshot))]
+def _metadata_files(snapshot: Json, metadata_location: str) -> list[str]:
+    listed = snapshot.get("manifest-list")
+    if listed is None:
+        return list(snapshot.get("manifests") or ())
+    return [listed, *(manifest.manifest_path for manifest in listed_manifests(file_io(metadata_location), listed))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.snapshots import Snapshot
 
+from catalog.errors import UnknownIcebergTypeError
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.storage import metadata_error
 
@@ -64,7 +65,7 @@ def read_snapshots(table: str, location: str) -> TableSnapshots:
     """
     try:
         metadata = read_metadata(location)
-    except (OSError, ValueError, ValidationError) as error:
+    except (OSError, ValueError, ValidationError, UnknownIcebergTypeError) as error:
         raise metadata_error(table, location, str(error).split("\n")[0], error) from error
     current = metadata.current_snapshot()
     totals = _summary(current) if current is not None else dict.fromkeys(_TOTALS, "0")

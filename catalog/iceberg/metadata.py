@@ -6,6 +6,7 @@ Nothing here makes a table visible: that happens when the metadata location is w
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
@@ -28,10 +30,12 @@ from pyiceberg.table.update import (
     TableUpdate,
     update_table_metadata,
 )
+from pyiceberg.types import NestedField
 
-from catalog.errors import UnsupportedFormatError
+from catalog.errors import UnknownIcebergTypeError, UnsupportedFormatError
 from catalog.iceberg.avro import snapshot_manifests
 from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents.schemas import Json, all_fields
 from catalog.iceberg.documents.tables import NAME_MAPPING
 from catalog.iceberg.layout import highest_mapped_id
 from catalog.iceberg.places import METADATA
@@ -181,8 +185,29 @@ def require_version(metadata: TableMetadata, location: str) -> None:
 
 
 def read_metadata(location: str) -> TableMetadata:
-    """Return the metadata of a table."""
-    return TableMetadataUtil.parse_raw(read_contents(location).decode())
+    """Return the metadata of a table.
+
+    Raises:
+        UnknownIcebergTypeError: A column has a type that PyIceberg does not know.
+        OSError, EOFError, ValueError, ValidationError: They cannot be read, or are damaged.
+    """
+    contents = read_contents(location)
+    try:
+        return TableMetadataUtil.parse_raw(contents.decode())
+    except ValidationError:
+        _refuse_unknown_type(json.loads(contents))
+        raise
+
+
+def _refuse_unknown_type(document: Json) -> None:
+    """Refuse the first column that PyIceberg cannot parse; metadata that are damaged otherwise have none."""
+    for schema in document.get("schemas") or ():
+        for number, name, kind in all_fields(schema):
+            if isinstance(kind, str):
+                try:
+                    NestedField.model_validate({"id": number, "name": name, "type": kind, "required": False})
+                except ValueError:
+                    raise UnknownIcebergTypeError(str(document.get("location")), name, kind) from None
 
 
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:

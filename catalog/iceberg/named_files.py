@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
-from catalog.errors import CatalogError, LocationNotAllowedError
+from catalog.errors import CatalogError, LocationNotAllowedError, UnknownIcebergTypeError
 from catalog.files.credentials import without_credentials
 from catalog.files.locations import reach_key
 from catalog.iceberg.avro import AvroContainer, read_content, reader_of, written_schema
@@ -46,7 +46,7 @@ _SIZED_MANIFEST = Schema(
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, ValidationError, NotImplementedError, ImportError, MemoryError, OverflowError),
-    *(zlib.error, struct.error, SystemError, LocationNotAllowedError),
+    *(zlib.error, struct.error, SystemError, LocationNotAllowedError, UnknownIcebergTypeError),
 )
 """Errors of readers for missing or truncated files, files of another format, or in a folder that is not allowed.
 

@@ -67,8 +67,8 @@ def _require_in_folders(
     from catalog.iceberg.allowed_files import require_allowed_metadata
 
     is_of_all = metadata_table is not None and metadata_table.lower().startswith("all_")
-    metadata = require_allowed_metadata(metadata_location, folders, all_snapshots=is_of_all)
-    if metadata.current_snapshot_id is None or (metadata_table is not None and _WITHOUT_ROWS.fullmatch(metadata_table)):
+    snapshot_id = require_allowed_metadata(metadata_location, folders, all_snapshots=is_of_all)
+    if snapshot_id is None or (metadata_table is not None and _WITHOUT_ROWS.fullmatch(metadata_table)):
         return
     path = f.regexp_replace("file_path", "^file:/+", "/").alias("path")
     files = read_metadata_file(spark, metadata_location, "files").select(path)

@@ -15,9 +15,10 @@ from pyiceberg.manifest import ManifestFile, write_manifest_list
 from pyiceberg.table.metadata import TableMetadata
 
 from catalog import Catalog
-from catalog.errors import LocationNotAllowedError
+from catalog.errors import LocationNotAllowedError, UnknownIcebergTypeError, UnreadableMetadataError
 from catalog.iceberg.allowed_files import folders_of_files, require_allowed_metadata
 from catalog.iceberg.deletes import delete_file_count, files_with_deletes
+from catalog.iceberg.described import read_snapshots
 from catalog.iceberg.differences import Versions
 from catalog.iceberg.metadata import current_manifests, read_metadata
 from catalog.iceberg.named_files import UnreadableFileError, data_paths, logged_files, metadata_paths, superseded_files
@@ -132,6 +133,38 @@ def test_no_file_of_metadata_is_opened_by_iceberg_in_another_folder(
             require_allowed_metadata(moved, folders, all_snapshots=is_of_all)
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path))
     require_allowed_metadata(moved, folders)
+
+
+def with_variant(location: str) -> str:
+    """Write metadata with a column of the type variant; return their location."""
+    document = json.loads(Path(location.removeprefix("file://")).read_text())
+    fields = [{"id": 8, "name": "v", "type": "variant", "required": False}]
+    column = {"id": 9, "name": "s", "type": {"type": "struct", "fields": fields}, "required": False}
+    document["schemas"][0]["fields"].append(column)
+    target = location.replace(".metadata.json", "-variant.metadata.json")
+    Path(target.removeprefix("file://")).write_text(json.dumps({**document, "format-version": 3, "next-row-id": 0}))
+    return target
+
+
+def test_files_of_a_table_with_a_type_of_engines_are_checked(
+    catalog: Catalog, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = folders_of_files(catalog.storage, catalog.get_table(NAME))
+    snapshot_id = read_metadata(location).current_snapshot_id
+    assert require_allowed_metadata(with_variant(location), folders, all_snapshots=True) == snapshot_id
+    moved = with_variant(outside(location, tmp_path / "secret", "manifest"))
+    with pytest.raises(LocationNotAllowedError, match=r"secret.* is outside all allowed folders"):
+        require_allowed_metadata(moved, folders)
+
+
+def test_a_type_that_only_engines_know_is_named(location: str) -> None:
+    written = with_variant(location)
+    with pytest.raises(UnknownIcebergTypeError, match=r"table in .*/t has the column s\.v of the type variant"):
+        read_metadata(written)
+    with pytest.raises(UnreadableFileError, match=r"the column s\.v of the type variant"):
+        known_metadata(written)
+    with pytest.raises(UnreadableMetadataError, match=r"lake\.t: .*the column s\.v of the type variant"):
+        read_snapshots("lake.t", written)
 
 
 def test_earlier_metadata_in_another_folder_are_not_read(location: str, tmp_path: Path) -> None:
