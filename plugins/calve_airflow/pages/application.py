@@ -6,7 +6,7 @@ import logging
 from importlib.resources import as_file
 
 from airflow.api_fastapi.app import get_auth_manager
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -31,7 +31,7 @@ from calve_airflow.pages import (
 from calve_airflow.pages.access import READERS
 from calve_airflow.pages.open_catalog import open_catalog
 from calve_airflow.pages.rendering import STATIC, is_part, render
-from calve_airflow.pages.request_limits import WORK_SECONDS, RequestLimits, was_interrupted
+from calve_airflow.pages.request_limits import WORK_SECONDS, BodyLimits, RequestLimits, was_interrupted
 from catalog.errors import CatalogError, CatalogRefusedError, CatalogUnavailableError, NotFoundError
 
 log = logging.getLogger(__name__)
@@ -59,13 +59,13 @@ ROUTERS = (
 def create_application() -> FastAPI:
     """Return the application, with access checked for all its routes but the scripts and styles."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    guarded = APIRouter(dependencies=READERS)
+    guarded = APIRouter(dependencies=[*READERS, Depends(RequestLimits().work, scope="function")])
     for router in ROUTERS:
         guarded.include_router(router)
     app.include_router(guarded)
     with as_file(STATIC) as folder:
         app.mount("/static", StaticFiles(directory=folder))
-    app.add_middleware(RequestLimits, refuse=_busy)
+    app.add_middleware(BodyLimits)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(CatalogError, _failed)
@@ -82,10 +82,6 @@ def read_ahead() -> None:
         log.warning("The pages cannot read the catalog: %s", error)
 
 
-def _busy(request: Request) -> Response:
-    return _error(request, 503, "Too many requests", "Calve's pages answer other requests; load this page again.")
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 401 and not is_part(request) and "text/html" in request.headers.get("accept", ""):
@@ -93,7 +89,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         page = URL(path=request.url.path, query=request.url.query)
         login = get_auth_manager().get_url_login(next_url=str(page))
         return RedirectResponse(login, status_code=303)
-    titles = {401: "Not logged in", 403: "Not allowed", 404: "Not found", 405: "Not allowed"}
+    titles = {401: "Not logged in", 403: "Not allowed", 404: "Not found", 405: "Not allowed", 503: "Too many requests"}
     return _error(request, error.status_code, titles.get(error.status_code, "Not possible"), str(error.detail))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count, product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ import pytest
 
 from calve_airflow.pages.open_catalog import KeptCatalog, Remembered
 from calve_airflow.pages.rendering import STATIC, breakable, duration, form_text, key_name, short_count, size
+from calve_airflow.pages.request_limits import AT_ONCE, WAIT_SECONDS
 from catalog import Catalog, Column, FileFormat, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, CatalogVersionError
 from catalog.expressions.parser import parse_expression
@@ -92,6 +95,22 @@ def test_a_change_that_another_site_asks_for_is_refused(pages_server: PagesServe
         proxied = {"Origin": "https://airflow.example", "Sec-Fetch-Site": "same-origin"}
         for headers in (own, proxied):
             assert client.post("/calve/operation/cancel?id=none", headers=headers).status_code == 404
+
+
+def test_requests_without_their_bodies_keep_nobody_waiting(pages_server: PagesServer, tokens: dict[str, str]) -> None:
+    server = urlsplit(pages_server.url)
+    request = (
+        "POST /calve/quality/release HTTP/1.1\r\nHost: calve\r\nContent-Length: 1000\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\n\r\nreason="
+    )
+    with ExitStack() as stack:
+        for _ in range(2 * AT_ONCE):
+            connection = stack.enter_context(socket.create_connection((server.hostname, server.port), timeout=30))
+            connection.sendall(request.encode())
+        headers = {"Authorization": f"Bearer {tokens['viewer']}"}
+        with httpx.Client(base_url=pages_server.url, headers=headers, timeout=WAIT_SECONDS / 2) as client:
+            assert client.get("/calve/static/calve.js").status_code == 200
+            assert client.get("/calve/").status_code == 200
 
 
 def test_unknown_tables_and_pages_are_said_to_be_unknown(pages_server: PagesServer, tokens: dict[str, str]) -> None:
