@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from thrift.protocol.TProtocol import TProtocolException
-from thrift.Thrift import TApplicationException, TException, TMessageType, TType
+from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TTransport import TTransportException
 
 from catalog.doors.hms.calls import Call, calls
@@ -51,14 +51,16 @@ class Dispatcher:
             raise TProtocolException(TProtocolException.INVALID_DATA, f"message type {kind} is no call")
         call = calls().get(name)
         started, identifier = perf_counter(), request_id()
-        if call is None:
-            protocol.skip(TType.STRUCT)
-            outcome: Any = TApplicationException(TApplicationException.UNKNOWN_METHOD, f"unknown call {name[:100]!r}")
-        else:
+        transport.receive_arguments()
+        outcome: Any = self._refusal(call, name)
+        arguments = None
+        if call is not None and outcome is None:
             arguments = call.arguments()
             arguments.read(protocol)
-            outcome = self._outcome(call, arguments, identifier)
+        transport.pass_arguments()
         protocol.readMessageEnd()
+        if call is not None and arguments is not None:
+            outcome = self._outcome(call, arguments, identifier)
         status = type(outcome).__name__ if isinstance(outcome, TException) else "ok"
         try:
             if kind == TMessageType.CALL and (call is None or call.result is not None):
@@ -68,12 +70,21 @@ class Dispatcher:
             transport.discard()
             self._count("unknown" if call is None else name, status, perf_counter() - started, identifier)
 
+    def _refusal(self, call: Call | None, name: str) -> TException | None:
+        """Return the answer to an unknown call, or one that the client may not make; it needs no arguments."""
+        if call is None:
+            return TApplicationException(TApplicationException.UNKNOWN_METHOD, f"unknown call {name[:100]!r}")
+        try:
+            self._rates.take(self._address)
+            self._client.require(call.role, f"call {call.name}")
+        except CatalogError as error:
+            return as_exception(error, tuple(call.exceptions))
+        return None
+
     def _outcome(self, call: Call, arguments: Any, identifier: str) -> Any:
         """Return the value of a call, or the exception that its answer has."""
         declared = tuple(call.exceptions)
         try:
-            self._rates.take(self._address)
-            self._client.require(call.role, f"call {call.name}")
             given = [getattr(arguments, field) for field in call.fields]
             for field, value in zip(call.fields, given, strict=True):
                 if value is None and field in _REQUESTS:

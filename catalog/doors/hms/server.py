@@ -176,6 +176,7 @@ class HmsServer:
         transport = MessageTransport(
             stream,
             message_bytes=self._limits.body_bytes,
+            nesting=self._limits.nesting,
             idle_seconds=self._limits.idle_seconds,
             body_seconds=self._limits.body_seconds,
         )

@@ -8,6 +8,7 @@ from time import monotonic
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import CReadableTransport, TTransportBase, TTransportException
 
+from catalog.doors.hms.message_sizes import Measured
 from catalog.doors.serving.sasl import Stream
 
 _CHUNK = 65_536
@@ -24,13 +25,17 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
     A client may be idle between messages; once a message has begun, its rest must arrive within a time.
     """
 
-    def __init__(self, stream: Stream, *, message_bytes: int, idle_seconds: float, body_seconds: float) -> None:
+    def __init__(
+        self, stream: Stream, *, message_bytes: int, nesting: int, idle_seconds: float, body_seconds: float
+    ) -> None:
         """Use the stream of a connection, which the caller closes."""
         self._socket = stream
         self._message_bytes = message_bytes
+        self._nesting = nesting
         self._idle_seconds = idle_seconds
         self._body_seconds = body_seconds
         self._buffer = BytesIO()
+        self._end = 0
         self._written: list[bytes | memoryview] = []
         self._size = 0
         self._left = message_bytes
@@ -53,6 +58,21 @@ class MessageTransport(TTransportBase, CReadableTransport):  # type: ignore[misc
         self._left -= len(received)
         self._deadline = monotonic() + self._body_seconds
         return bool(received)
+
+    def receive_arguments(self) -> None:
+        """Receive all arguments of a call, whose name has been read, without making objects of them.
+
+        Raises:
+            TProtocolException: The bytes are no arguments.
+            TTransportException: They exceed a limit, do not arrive in time, or the client has gone.
+        """
+        measured = Measured(self._buffer.read(), self._received, most_bytes=self._message_bytes, nesting=self._nesting)
+        self._end = measured.end()
+        self._buffer = BytesIO(measured.data)
+
+    def pass_arguments(self) -> None:
+        """Forget the arguments that have been received, whether they have been read or not."""
+        self._buffer = BytesIO(self._buffer.getbuffer()[self._end :])
 
     # --- what Thrift calls --------------------------------------------------------------------------------------
 
