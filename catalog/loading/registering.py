@@ -69,7 +69,7 @@ def register(loading: Loading, operations: Operations, operation_id: str, step: 
 
 def removed_by(staged: Mapping[str, Any]) -> Removed:
     """Return the partitions that a load removes, of the report of `WRITE`."""
-    return {int(number): tuple(values) for number, values in staged.get("removed", {}).items()}
+    return {int(number): tuple(values) for number, values in (staged.get("removed") or {}).items()}
 
 
 def _reported_by_validate(operation: Operation) -> dict[str, Any]:
