@@ -19,6 +19,12 @@ from spark_jobs.reading.paths import quoted
 MAXIMUM_DEPTH = 50
 """Maximum nesting depth of views."""
 
+MAXIMUM_LENGTH = 1_000_000
+"""Maximum number of characters that views add to a SELECT: of views that name the next one twice, each doubles them."""
+
+_Known = dict[tuple[str, int], str]
+"""Name and depth of a view → its SELECT."""
+
 
 def with_views(catalog: Catalog, sql: str, database: str) -> str:
     """Return a SELECT with views replaced by their queries, and with a database in all table names.
@@ -30,9 +36,9 @@ def with_views(catalog: Catalog, sql: str, database: str) -> str:
         database: The database of table names without one.
 
     Raises:
-        InvalidTableError: A view refers to itself, or views are nested too deeply.
+        InvalidTableError: A view refers to itself, or views are nested too deeply, or are too long together.
     """
-    return _expanded(catalog, sql, database, ())
+    return _expanded(catalog, sql, database, (), {})
 
 
 def expression_with_views(catalog: Catalog, expression: str, database: str) -> str:
@@ -75,36 +81,45 @@ def _mapped(
     return values and [change(expression) for expression in values]
 
 
-def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...]) -> str:
-    edits = [
-        (start, end, text)
-        for node in nodes_of_text(sql)
-        if (table := named_table(catalog, node, database)) is not None
-        for start, end, text in _edit(catalog, node, table, outer)
-    ]
+def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...], known: _Known) -> str:
+    edits, length = list[tuple[int, int, str]](), 0
+    for node in nodes_of_text(sql):
+        if (table := named_table(catalog, node, database)) is None:
+            continue
+        for start, end, text in _edit(catalog, node, table, outer, known):
+            edits.append((start, end, text))
+            length += len(text) if table.is_view else 0
+            if length > MAXIMUM_LENGTH:
+                raise InvalidTableError(
+                    f"{f'view {outer[0]}' if outer else 'the query'} has more than {MAXIMUM_LENGTH:,} characters with "
+                    f"the views in it, such as {table.full_name}; name fewer views that name others repeatedly"
+                )
     for start, end, text in sorted(edits, reverse=True):
         sql = f"{sql[:start]}{text}{sql[end:]}"
     return sql
 
 
-def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+def _edit(
+    catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...], known: _Known
+) -> Iterator[tuple[int, int, str]]:
     start, end = start_of(node.parts[0]), end_of(node.parts[-1])
     if table.is_view:
         alias = "" if node.alias else f" AS {quoted_name(table.name)}"
         # The line break ends a comment at the end of the view's text.
-        yield start, end, f"({_query_of(catalog, table, outer)}\n){alias}"
+        yield start, end, f"({_query_of(catalog, table, outer, known)}\n){alias}"
     elif not node.db:
         yield start, start, f"{quoted_name(table.database)}."
 
 
-def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...]) -> str:
+def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...], known: _Known) -> str:
     """Return the SELECT of a view with the view's column names."""
     if view.full_name in outer:
         raise InvalidTableError(f"view {view.full_name} refers to itself: {' → '.join((*outer, view.full_name))}")
     if len(outer) >= MAXIMUM_DEPTH:
         raise InvalidTableError(f"view {outer[0]} nests more than {MAXIMUM_DEPTH} views")
-    query = _expanded(catalog, view.view_text or "", view.database, (*outer, view.full_name))
-    if not view.columns:
-        return query
-    names = ", ".join(quoted_name(column.name) for column in view.columns)
-    return f"SELECT * FROM ({query}\n) AS calve_view ({names})"
+    key = view.full_name, len(outer)
+    if key not in known:
+        query = _expanded(catalog, view.view_text or "", view.database, (*outer, view.full_name), known)
+        names = ", ".join(quoted_name(column.name) for column in view.columns)
+        known[key] = f"SELECT * FROM ({query}\n) AS calve_view ({names})" if view.columns else query
+    return known[key]
