@@ -147,7 +147,7 @@ def _write_merged(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob
         new = _observed(source, read)
         columns = _checked(new, table)
         merged, moves_rows = merge_rows(spark, catalog, table, new, columns, job.merge_rule, persist)
-        written = stage_rows(spark, catalog, table, staging, merged)
+        written = stage_rows(spark, catalog, staging, merged)
     concerned = merged.replaced or ()
     read_rows = _rows_read(source, read)
     log.info(

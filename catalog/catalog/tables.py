@@ -242,7 +242,8 @@ class TableMethods(Core):
 
         Args:
             add_columns: New columns, added after the others, but before the partition column of a scheme. A new column
-                does not inherit values from a renamed or dropped column of the same name.
+                does not inherit values from a renamed or dropped column of the same name. An operation that is
+                rewriting rows of a table published as Iceberg has to be repeated.
             change_columns: Name of a column or partition key → its new definition: name, type and comment. The type of
                 a column can only be widened (`catalog.tables.columns.check_type_change`). With an index on the table,
                 keys cannot be renamed and indexed keys cannot be retyped. The type of a key changes only if all values

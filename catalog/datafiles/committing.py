@@ -11,7 +11,7 @@ from sqlalchemy import Connection, update
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
 from catalog.datafiles.history import record_changed_partitions
 from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
-from catalog.datafiles.manifest import read_manifest, require_manifest
+from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
 from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
 from catalog.errors import PlanConflictError, VerificationFailedError
@@ -248,6 +248,8 @@ class Committer:
         connection: Connection, table: Table, change: FileChange, added: Sequence[NewFile], operation: Operation
     ) -> Total:
         retired, removed = list(change.retired), []
+        if change.folder is not None and retired:
+            require_columns(table, change.folder)
         is_as_expected = table.scheme == change.before and relabel_files(connection, table, change.relabelled) == len(
             change.relabelled
         )

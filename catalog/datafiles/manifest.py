@@ -1,29 +1,35 @@
 """Manifests: the list of the data files that a Spark job has written, stored next to them for the commit.
 
-A manifest has one JSON line per file, and the job writes it last; a job that died leaves no manifest or an incomplete
-one, and its folder is never committed.
+A manifest has one JSON line with the ids of the columns in the files, and one line per file. The job writes it last; a
+job that died leaves no manifest or an incomplete one, and its folder is never committed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from catalog.datafiles.files import NewFile
-from catalog.errors import VerificationFailedError
+from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 
 _MANIFEST = "_manifest.jsonl"
-_END = "end"
+_COLUMNS, _END = "columns", "end"
 _FIELDS = 7
 
 
 def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
-    """Write the manifest of a folder; return the number of files."""
+    """Write the manifest of a folder; return the number of files.
+
+    Args:
+        table: The table with the columns that the files have.
+    """
     count = 0
     with Folder(table.location).writing(f"{folder}/{_MANIFEST}") as lines:
+        lines.write(json.dumps([_COLUMNS, [column.id for column in table.in_files.columns]]) + "\n")
         for file in files:
             lines.write(json.dumps(file.as_json()) + "\n")
             count += 1
@@ -58,12 +64,41 @@ def require_manifest(table: Table, folder: str) -> None:
         raise _incomplete(table, folder)
 
 
+def require_columns(table: Table, folder: str) -> None:
+    """Check that files whose rows take the place of others have all columns that the table has now.
+
+    While a job writes files, other engines may add columns, also under the name of one that they have dropped, and rows
+    with values in them. If the job has read such rows as the table was before, its files lack these values.
+
+    Args:
+        table: Locked by the caller's transaction, which has taken in what other engines have committed.
+
+    Raises:
+        PlanConflictError: The files lack a column.
+        VerificationFailedError: The manifest is missing or incomplete.
+    """
+    first = next(_lines(table, folder))
+    # Without this line, an earlier version has written the files.
+    written = first[1] if first[0] == _COLUMNS else None
+    missing = [column.name for column in table.in_files.columns if written is not None and column.id not in written]
+    if missing:
+        raise PlanConflictError(
+            f"table {table.full_name}: the column {', '.join(missing)} was added while rows were written without it; "
+            "nothing was changed. Run the statement or load again"
+        )
+
+
 def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
     """Yield the data files in the manifest of a folder.
 
     Raises:
         VerificationFailedError: The manifest is missing or incomplete.
     """
+    return (NewFile.from_json(line) for line in _lines(table, folder) if len(line) == _FIELDS)
+
+
+def _lines(table: Table, folder: str) -> Iterator[list[Any]]:
+    """Yield the lines of the manifest of a folder: of the columns, the files, and the end."""
     location = Folder(table.location)
     name = f"{folder}/{_MANIFEST}"
     count = 0
@@ -72,12 +107,12 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
             for line in lines:
                 # A truncated line lacks the closing bracket or the line break.
                 fields = json.loads(line) if line.endswith("]\n") else []
-                if fields == [_END, count]:
-                    return
-                if len(fields) != _FIELDS:
+                if len(fields) != _FIELDS and fields[:1] != [_COLUMNS] and fields != [_END, count]:
                     break
-                yield NewFile.from_json(fields)
-                count += 1
+                yield fields
+                if fields[0] == _END:
+                    return
+                count += len(fields) == _FIELDS
     raise _incomplete(table, folder)
 
 

@@ -186,7 +186,8 @@ class Loading(SourceFiles):
             ConflictError, UnsupportedFormatError: A partition does not accept appended files, or the columns of the
                 table were changed since the evolution was planned.
             PlanConflictError: Another engine's commit concerns the `replaced` files, or rows that they depend on; or
-                another process dropped or renamed a partition that was read or is removed.
+                another process dropped or renamed a partition that was read or is removed; or files that replace others
+                lack a column that the table has now.
             UnsupportedChangeError: The mode is REPLACE, and the table has no partition keys and is not stored as
                 Iceberg.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.

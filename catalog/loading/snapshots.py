@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from catalog.datafiles.committing import OPERATION_MARK
 from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.intake import lock_as_read, lock_current
-from catalog.datafiles.manifest import read_manifest
+from catalog.datafiles.manifest import read_manifest, require_columns
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
 from catalog.files.filesystem import Folder
@@ -95,7 +95,8 @@ class SnapshotPublication:
             FencedError: The attempt is fenced.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
             ConflictError: A partition is quarantined, or the table was changed after its rows were read.
-            PlanConflictError: Another engine's commit concerns the files that were read.
+            PlanConflictError: Another engine's commit concerns the files that were read, or has added a column that the
+                new ones lack.
             PartitionAlreadyExistsError: A partition exists, and the mode is NEW or the partitions are to be
                 quarantined.
         """
@@ -106,6 +107,8 @@ class SnapshotPublication:
         table = lock_current(connection, self._attempt.definitions, self._table)
         if (read := self._attempt.options.replaced) is not None:
             require_unchanged(connection, table, read)
+        if self._attempt.options.mode is LoadMode.REPLACE:
+            require_columns(table, self._attempt.folder)
         adder = None
         if table.partition_keys:
             is_hidden = self._attempt.options.is_quarantined

@@ -76,9 +76,16 @@ def refuse_missing(table: Table, count: int) -> None:
         )
 
 
-def current_files(catalog: Catalog, table: Table) -> PartitionFiles | None:
-    """Return the files of a table stored as Iceberg, of one state of which a change reads; None for other tables."""
-    return catalog.scan_partition_files(table.full_name) if table.is_stored_as_iceberg else None
+def current_files(catalog: Catalog, table: Table) -> tuple[Table, PartitionFiles | None]:
+    """Return the files of a table stored as Iceberg, of one state of which a change reads; None for other tables.
+
+    Returns:
+        The table in this state, whose columns other engines may have changed since it was read; and the files.
+    """
+    if not table.is_stored_as_iceberg:
+        return table, None
+    state = catalog.scan_partition_files(table.full_name)
+    return state.table, state
 
 
 def rows_of(

@@ -101,7 +101,7 @@ def merge(
                 operation,
                 CHANGE,
                 table,
-                lambda: _merged_partitions(spark, catalog, _Merge(spark, catalog, table, statement, persist)),
+                lambda: _merged_partitions(spark, catalog, table, statement, persist),
             )
         if operation.is_committed:
             return dict(operation.report[CHANGE_ROWS])
@@ -146,10 +146,13 @@ def _merge_files(
     return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, number), scan.table, new, report)
 
 
-def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> NewRows:
+def _merged_partitions(
+    spark: SparkSession, catalog: Catalog, table: Table, statement: MergeRows, persist: Persist
+) -> NewRows:
     """Return the rows of the partitions that change in a table without a partition scheme."""
-    table, where = merge.table, merge.filter_of_matches()
-    state = current_files(catalog, table)
+    table, state = current_files(catalog, table)
+    merge = _Merge(spark, catalog, table, statement, persist)
+    where = merge.filter_of_matches()
     # The partitions that may have rows that match.
     every = read_table(spark, table.full_name, where, catalog=catalog)
     texts = {_KEY + key: without_null_texts(f.col(quoted(key)).cast("string")) for key in table.key_names}
@@ -173,7 +176,7 @@ def _merged_partitions(spark: SparkSession, catalog: Catalog, merge: _Merge) -> 
         read |= list_files(table, others)
         kept = _flat(*shaped_rows(table, rows_of(spark, table, others, state)))
         rows = rows.unionByName(kept)
-    return NewRows(rows, result.columns, [*hit, *others], state=state, where=where, read=read)
+    return NewRows(table, rows, result.columns, [*hit, *others], state=state, where=where, read=read)
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,13 @@ def merge_rows(
         ConflictError: A partition that gets rows, or has rows with the keys of new ones, is quarantined.
     """
     typed = _typed(spark, table, new, columns, rule, persist)
-    state = current_files(catalog, table)
+    _, state = current_files(catalog, table)
     keys = [(key, key) for key in rule.keys if key in table.key_names]
     where = filter_of_values(table, typed, keys) if keys and state is not None else None
     concerned, moves_rows = _concerned(spark, catalog, table, typed, rule)
     read = list_files(table, concerned)
     rows = _merged(table, rows_of(spark, table, concerned, state), typed, rule)
-    return NewRows(*shaped_rows(table, rows), concerned, state=state, where=where, read=read), moves_rows
+    return NewRows(table, *shaped_rows(table, rows), concerned, state=state, where=where, read=read), moves_rows
 
 
 def merge_into_files(

@@ -88,7 +88,7 @@ def overwrite_rows(
         CatalogError: See `append_rows`.
     """
     definition = _changeable(catalog, table)
-    rows, columns = shaped_rows(definition, frame)
+    shaped_rows(definition, frame)
     request = {"change": "overwrite", "values": dict(values or {}), **(request or {})}
     if definition.is_iceberg:
         operation = _begin(catalog, operation_id, definition, request, requested_by)
@@ -98,8 +98,10 @@ def overwrite_rows(
         return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame, read_from))
 
     def prepare() -> NewRows:
+        current = catalog.get_table(table)
+        rows, columns = shaped_rows(current, frame)
         replaced = catalog.partitions_of(table, values) if values else []
-        return NewRows(rows, columns, replaced, replaces_others=True, read_from=read_from)
+        return NewRows(current, rows, columns, replaced, replaces_others=True, read_from=read_from)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -146,13 +148,13 @@ def delete_rows(
         return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
 
     def prepare() -> NewRows:
-        state = current_files(catalog, definition)
-        concerned, keys = _concerned(spark, catalog, definition, where)
-        if with_hidden and not definition.is_stored_as_iceberg:
-            concerned += _hidden_concerned(spark, catalog, definition, where)
-        read = list_files(definition, concerned)
-        rows = rows_without(spark, catalog, definition, rows_of(spark, definition, concerned, state), where)
-        return NewRows(*shaped_rows(definition, rows), concerned, state=state, where=keys, read=read)
+        current, state = current_files(catalog, definition)
+        concerned, keys = _concerned(spark, catalog, current, where)
+        if with_hidden and state is None:
+            concerned += _hidden_concerned(spark, catalog, current, where)
+        read = list_files(current, concerned)
+        rows = rows_without(spark, catalog, current, rows_of(spark, current, concerned, state), where)
+        return NewRows(current, *shaped_rows(current, rows), concerned, state=state, where=keys, read=read)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -236,18 +238,19 @@ def compact_partitions(
     """
     definition = _changeable(catalog, table)
     target = target_bytes or target_file_bytes(definition)
-    # The writer of tables stored as Iceberg goes by the property.
-    definition = with_target_file_bytes(definition, target)
     chosen = {partition.id for partition in partitions}
 
     def prepare() -> NewRows:
-        state = current_files(catalog, definition)
+        current, state = current_files(catalog, definition)
         # Others may have dropped or renamed some since they were chosen.
         found = catalog.batch_get_partitions(table, [partition.values for partition in partitions]).partitions
-        current = [partition for partition in found if partition.id in chosen]
-        read = list_files(definition, current)
-        rows = shaped_rows(definition, rows_of(spark, definition, current, state))
-        return NewRows(*rows, current, state=state, is_serializable=False, read=read)
+        kept = [partition for partition in found if partition.id in chosen]
+        read = list_files(current, kept)
+        rows = shaped_rows(current, rows_of(spark, current, kept, state))
+        # The writer of tables stored as Iceberg goes by the property.
+        return NewRows(
+            with_target_file_bytes(current, target), *rows, kept, state=state, is_serializable=False, read=read
+        )
 
     files, size = (sum(count or 0 for count in counts) for counts in _counts(partitions))
     # Journaled for the policy's limit of a day, and because the counts of the partitions change.
@@ -408,21 +411,22 @@ def _updated(
     spark: SparkSession, catalog: Catalog, table: Table, assignments: Mapping[str, str], where: str
 ) -> NewRows:
     """Return the rows of partitions after an update, with those of partitions to which it moves rows."""
-    state = current_files(catalog, table)
+    table, state = current_files(catalog, table)
+    check_assignments(table, assignments)
     concerned, keys_where = _concerned(spark, catalog, table, where)
     moves_rows = bool(assignments.keys() & set(table.key_names))
     read = None if moves_rows else list_files(table, concerned)
     before = rows_of(spark, table, concerned, state)
     rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
     if not moves_rows:
-        return NewRows(rows, columns, concerned, state=state, where=keys_where, read=read)
+        return NewRows(table, rows, columns, concerned, state=state, where=keys_where, read=read)
     keys = [checked.value.alias(checked.column.name) for checked in columns if checked.column.name in table.key_names]
     known = {partition.id for partition in concerned}
     targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
     every = [*concerned, *(partition for partition in targets if partition.id not in known)]
     read = list_files(table, every)
     rows, columns = rows_updated(spark, catalog, table, rows_of(spark, table, every, state), assignments, where)
-    return NewRows(rows, columns, every, state=state, where=keys_where, read=read)
+    return NewRows(table, rows, columns, every, state=state, where=keys_where, read=read)
 
 
 def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) -> tuple[list[Partition], str | None]:

@@ -92,7 +92,7 @@ def append_rows(
     operation = catalog.operations.begin(
         operation_id, OperationKind.APPEND_ROWS, table, request, is_exclusive=True, requested_by=requested_by
     )
-    return publish_rows(spark, catalog, operation, APPEND, definition, lambda: NewRows(rows, columns))
+    return publish_rows(spark, catalog, operation, APPEND, definition, lambda: NewRows(definition, rows, columns))
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class NewRows:
     """Rows to write to a table.
 
     Attributes:
+        table: The table as it is written, in the state of which rows of it were read.
         rows, columns: As `shaped_rows` returns them.
         replaced: The partitions whose rows they replace; those without new rows are dropped. None to add the rows.
         replaces_others: Whether they also replace the rows of other partitions that exist, to which they belong.
@@ -110,6 +111,7 @@ class NewRows:
             if they were not read.
     """
 
+    table: Table
     rows: DataFrame
     columns: Sequence[CheckedColumn]
     replaced: Sequence[Partition] | None = None
@@ -141,6 +143,7 @@ def publish_rows(
 
     Args:
         operation: It has reserved the table.
+        table: The table; its columns may have changed when the rows are prepared.
         prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone. Another
             attempt follows if another engine or process has changed meanwhile what was read.
 
@@ -176,7 +179,7 @@ def _publish_once(
         try:
             staging = catalog.loading.files_folder(table, operation, attempt)
             new = prepare()
-            stage_rows(spark, catalog, table, staging, new)
+            stage_rows(spark, catalog, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
             read = new.replaced_files
             replaced = new.replaced or ()
@@ -284,7 +287,6 @@ def _key_text(checked: CheckedColumn) -> SparkColumn:
 def stage_rows(
     spark: SparkSession,
     catalog: Catalog,
-    table: Table,
     staging: str,
     new: NewRows,
 ) -> int:
@@ -294,7 +296,7 @@ def stage_rows(
         InvalidRowsError: A value does not have its column's type.
         VerificationFailedError: The files do not have as many rows as were given.
     """
-    rows, columns = new.rows, new.columns
+    table, rows, columns = new.table, new.rows, new.columns
     keep_files_read(table, staging, new.read)
     check = RowCheck(table, first_problem(columns))
     if table.is_stored_as_iceberg:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import EqualTo
+from pyiceberg.types import LongType, StringType
 from sqlalchemy.exc import OperationalError
 
 from catalog import Catalog
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
 NAME = "demo.orders"
-Row = tuple[int, str, int]
+Row = tuple[int, str | None, int]
 Change = Callable[[set[Row]], set[Row]]
 Commit = Callable[["IcebergTable"], None]
 
+_LARGE = 5_000_000_000
+"""A value that an `int` does not have."""
 ROWS: set[Row] = {(1, "a", 1), (2, "b", 1), (3, "a", 2), (4, "b", 2), (5, "a", 3)}
 
 
@@ -67,16 +70,23 @@ STATEMENTS: dict[str, tuple[str, Change]] = {
     ),
     "merge": (
         "MERGE INTO orders AS t USING (SELECT * FROM (VALUES (1, 1), (6, 1)) AS v (id, day)) AS s ON t.id = s.id "
-        "WHEN MATCHED THEN UPDATE SET note = 'new' WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'new', s.day)",
+        "WHEN MATCHED THEN UPDATE SET note = 'new' "
+        "WHEN NOT MATCHED THEN INSERT (id, note, day) VALUES (s.id, 'new', s.day)",
         merged,
     ),
     "compact": ("ALTER TABLE orders COMPACT", lambda rows: rows),
-    "overwrite": ("INSERT OVERWRITE orders VALUES (7, 'o', 1)", lambda rows: _without_day_1(rows) | {(7, "o", 1)}),
-    "overwrite by itself": (
-        "INSERT OVERWRITE orders SELECT id, upper(note), day FROM orders",
-        lambda rows: {(number, note.upper(), day) for number, note, day in rows},
+    "overwrite": (
+        "INSERT OVERWRITE orders (id, note, day) VALUES (7, 'o', 1)",
+        lambda rows: _without_day_1(rows) | {(7, "o", 1)},
     ),
-    "insert": ("INSERT INTO orders VALUES (7, 'i', 1), (9, 'i', 8)", with_rows((7, "i", 1), (9, "i", 8))),
+    "overwrite by itself": (
+        "INSERT OVERWRITE orders (id, note, day) SELECT id, upper(note), day FROM orders",
+        lambda rows: {(number, note and note.upper(), day) for number, note, day in rows},
+    ),
+    "insert": (
+        "INSERT INTO orders (id, note, day) VALUES (7, 'i', 1), (9, 'i', 8)",
+        with_rows((7, "i", 1), (9, "i", 8)),
+    ),
 }
 
 _LOADED: set[Row] = {(1, "new", 1), (6, "new", 1)}
@@ -103,6 +113,15 @@ def append(*rows: Row) -> Commit:
     return run
 
 
+def _change_columns(table: IcebergTable) -> None:
+    """Replace a column by another one of the same name, widen one, add one, and append a row with values in them."""
+    with table.update_schema(allow_incompatible_changes=True) as schema:
+        schema.delete_column("note")
+    with table.update_schema() as schema:
+        schema.add_column("note", StringType()).add_column("more", StringType()).update_column("id", LongType())
+    table.append(pa.table({"id": [_LARGE], "note": ["a"], "more": ["z"], "day": pa.array([1], pa.int32())}))
+
+
 def _then_expire(commit: Commit) -> Commit:
     def run(table: IcebergTable) -> None:
         commit(table)
@@ -127,6 +146,10 @@ COMMITS: dict[str, tuple[Commit, Change]] = {
             EqualTo("id", 1),
         ),
         lambda rows: {row for row in rows if row[0] != 1} | {(1, "b", 2)},
+    ),
+    "change columns": (
+        _change_columns,
+        lambda rows: {(number, None, day) for number, _, day in rows} | {(_LARGE, "a", 1)},
     ),
     "rewrite": (lambda table: table.overwrite(table.scan().to_arrow()), lambda rows: rows),
     "expire": (_then_expire(lambda _: None), lambda rows: rows),

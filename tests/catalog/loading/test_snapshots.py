@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import IntegerType
 
 from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid, Partition, PartitionState, Table
 from catalog.errors import (
@@ -19,6 +20,7 @@ from catalog.errors import (
     InvalidPartitionError,
     InvalidTableError,
     PartitionAlreadyExistsError,
+    PlanConflictError,
     SourceFileError,
     UnsupportedChangeError,
     UnsupportedCommitError,
@@ -253,6 +255,24 @@ def test_rows_that_another_engine_has_added_are_replaced_too(
     load(catalog, "two", tmp_path / "2.csv", CORRECTED, mode=LoadMode.REPLACE)
     assert stored_rows(catalog, table) == [(3, "LGA", 1), (4, "SFO", 2), (9, "JFK", 1)]
     check_partitions(catalog, table)
+
+
+def test_files_that_were_written_without_a_column_of_the_table_replace_no_others(
+    catalog: Catalog, catalog_url: str, table: str, tmp_path: Path
+) -> None:
+    load(catalog, "one", tmp_path / "1.csv", FIRST)
+    folder = written(catalog, "two", tmp_path / "2.csv", CORRECTED)
+    with sql_catalog(catalog_url) as iceberg:
+        for is_added in (False, True):
+            with iceberg.load_table(table).update_schema(allow_incompatible_changes=True) as schema:
+                schema.add_column("v", IntegerType()) if is_added else schema.delete_column("v")
+    attempt = catalog.operations.start_job("two", REGISTER)
+    with pytest.raises(PlanConflictError, match="the column v was added while rows were written without it"):
+        catalog.loading.publish("two", REGISTER, attempt, folder, mode=LoadMode.REPLACE)
+    assert stored_rows(catalog, table) == [(None, "JFK", 1), (None, "JFK", 1), (None, "LGA", 1)]
+    # Added rows take nothing away: they are as if they had been there before the column was dropped.
+    catalog.loading.publish("two", REGISTER, attempt, folder, mode=LoadMode.APPEND)
+    assert len(stored_rows(catalog, table)) == 5
 
 
 def test_a_quarantined_partition_is_not_replaced(catalog: Catalog, table: str, tmp_path: Path) -> None:

@@ -65,6 +65,14 @@ def test_a_statement_follows_the_deletion_of_a_partition_that_it_has_just_read(
     assert set(orders.rows()) == changed(committed(ROWS))
 
 
+def test_a_statement_keeps_values_in_columns_that_an_engine_has_added_meanwhile(orders: Orders) -> None:
+    (text, changed), (run, committed) = STATEMENTS["move"], COMMITS["change columns"]
+    orders.create("stored as Iceberg")
+    orders.commit_between(run, 1)
+    orders.session.execute(text)
+    assert set(orders.rows()) == changed(committed(ROWS))
+
+
 @pytest.mark.long
 def test_a_statement_that_is_overtaken_again_and_again_is_refused_with_nothing_changed(orders: Orders) -> None:
     numbers = iter(range(100, 200))
