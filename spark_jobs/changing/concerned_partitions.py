@@ -54,25 +54,33 @@ def partitions_among(
     return list(visible.values())
 
 
-def refuse_missing(table: Table, count: int) -> None:
+def refuse_missing(
+    table: Table, identities: Mapping[bytes, tuple[str | None, ...]], partitions: Sequence[Partition]
+) -> None:
     """Refuse a change of rows of which some are in partitions that the catalog does not have.
 
     Args:
-        count: The number of these partitions.
+        identities: The partitions of the rows, as `identities_of_rows` returns them.
+        partitions: Those that the catalog has.
 
     Raises:
-        PlanConflictError: Another engine has deleted them since their rows were read.
+        PlanConflictError: Others have dropped or renamed one since its rows were read.
         InvalidRowsError: A value of theirs is not of its key's type, as those of earlier versions may be.
     """
-    if count and table.is_stored_as_iceberg:
+    encoder = ValueEncoder(table)
+    found = {encoder.identity(partition.values) for partition in partitions}
+    missing = [values for identity, values in identities.items() if identity not in found]
+    # A value that is not of its key's type is read as null.
+    gone = [values for values in missing if table.is_stored_as_iceberg or None not in values]
+    if gone:
         raise PlanConflictError(
-            f"another engine has deleted {count:,} partition(s) of the Iceberg table {table.full_name} while the "
-            "statement read them; nothing was changed. Run the statement again"
+            f"partition {partition_path(table.key_names, gone[0])} of {table.full_name} was dropped or renamed while a "
+            "statement read it; nothing was changed. Run the statement again"
         )
-    if count:
+    if missing:
         raise InvalidRowsError(
-            f"table {table.full_name}: {count:,} partition(s) with such rows have a value that is not of its key's "
-            "type, so they cannot be found by it; drop or rename them first"
+            f"table {table.full_name}: {len(missing):,} partition(s) with such rows have a value that is not of its "
+            "key's type, so they cannot be found by it; drop or rename them first"
         )
 
 

@@ -161,8 +161,9 @@ def _merged_partitions(
     wanted = {encoder.identity(values): values for values in (*hits.units, *(hits.matched or ()))}
     concerned = partitions_among(catalog, table, wanted)
     found = {encoder.identity(partition.values): partition for partition in concerned}
-    hit = [found[identity] for values in hits.units if (identity := encoder.identity(values)) in found]
-    refuse_missing(table, len(hits.units) - len(hit))
+    units = {encoder.identity(values): values for values in hits.units}
+    hit = [found[identity] for identity in units if identity in found]
+    refuse_missing(table, units, hit)
     has_all = hits.matched is not None and len(found) == len(wanted)
     read = dict(list_files(table, hit))
     result = merge.result(

@@ -437,7 +437,7 @@ def _concerned(spark: SparkSession, catalog: Catalog, table: Table, where: str) 
     keys_where = pruned.tables[0].where if pruned.tables else None
     matching = identities_of_rows(table, pruned.frame)
     concerned = partitions_among(catalog, table, matching, keys_where)
-    refuse_missing(table, len(matching) - len(concerned))
+    refuse_missing(table, matching, concerned)
     log.info("%s: the change concerns %d partition(s)", table.full_name, len(concerned))
     return concerned, keys_where
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from catalog import Catalog
-from catalog.errors import PlanConflictError
+from catalog import Catalog, Partition
+from catalog.errors import InvalidRowsError, PlanConflictError
 from catalog.statements.session import Session
+from catalog.storage.values import ValueEncoder
+from spark_jobs.changing import merge_statement, row_changes
+from spark_jobs.changing.concerned_partitions import refuse_missing
 from tests.support.effort import sampled
-from tests.support.racing_commits import CHANGES, CREATE, ROWS, STATEMENTS, Change, Orders
+from tests.support.racing_commits import CHANGES, CREATE, NAME, ROWS, STATEMENTS, Change, Orders
 
 pytestmark = pytest.mark.spark
 
@@ -79,3 +83,31 @@ def test_a_load_that_merges_is_refused_if_it_was_overtaken_and_succeeds_when_it_
     assert sorted(hive_orders.rows()) == sorted(left(ROWS))
     hive_orders.change("load merge")
     assert sorted(hive_orders.rows()) == sorted(CHANGES["load merge"](left(ROWS)))
+
+
+@pytest.mark.parametrize("statement", sampled(["update", "delete", "merge"], ["update"]))
+def test_a_statement_follows_the_drop_of_a_partition_that_it_has_just_read(
+    hive_orders: Orders, run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    (text, changed), (_, left) = STATEMENTS[statement], OTHERS["drop"]
+    module, is_first = merge_statement if statement == "merge" else row_changes, iter([True])
+    find = module.partitions_among
+
+    def drop_before(*arguments: Any) -> list[Partition]:
+        if next(is_first, False):
+            run("drop")
+        return find(*arguments)
+
+    monkeypatch.setattr(module, "partitions_among", drop_before)
+    hive_orders.session.execute(text)
+    assert sorted(hive_orders.rows()) == sorted(changed(left(ROWS)))
+
+
+def test_only_partitions_that_are_read_as_null_may_have_values_of_another_type(
+    hive_orders: Orders, catalog: Catalog
+) -> None:
+    table, encoder = catalog.get_table(NAME), ValueEncoder(catalog.get_table(NAME))
+    with pytest.raises(InvalidRowsError, match="1 partition.* have a value that is not of its key's type"):
+        refuse_missing(table, {encoder.identity([None]): (None,)}, [])
+    with pytest.raises(PlanConflictError, match="partition day=1 of demo.orders was dropped or renamed"):
+        refuse_missing(table, {encoder.identity([day]): (day,) for day in (None, "1")}, [])
