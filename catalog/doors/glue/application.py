@@ -130,8 +130,9 @@ def _run(door: Door, signed: Signed, request: Request, body: bytes) -> bytes:
     operation = OPERATIONS.get(model.name)
     if operation is None:
         raise GlueError("UnknownOperationException", f"this catalog does not offer the operation {model.name}")
-    call = Call(door, client, model.name, read_request(model, body))
+    # Before the body is parsed, which takes many times its size in memory.
     client.require(operation.role, f"call {model.name}")
+    call = Call(door, client, model.name, read_request(model, body))
     call.require_catalog()
     answer = operation.run(call)
     return (answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":"))).encode()

@@ -22,6 +22,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from catalog import Catalog
+from catalog.doors.glue import application
 from catalog.doors.glue.failures import GlueError
 from catalog.doors.glue.signatures import Signatures, SignedRequest
 from catalog.doors.serving.limits import Limits
@@ -338,6 +339,15 @@ def test_roles(door: GlueDoor, name: str, operation: str, allowed: bool) -> None
         code = error.response["Error"]["Code"]
     assert (code == "AccessDeniedException") is not allowed
     assert code in ("", "AccessDeniedException", "EntityNotFoundException")
+
+
+def test_a_role_is_checked_before_the_request_is_read(door: GlueDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> Any:
+        raise AssertionError("the request is read")
+
+    monkeypatch.setattr(application, "read_request", read)
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        door.client("READER").delete_table(DatabaseName="no", Name="no")
 
 
 def test_a_server_without_keys_lets_all_in(catalog: Catalog, tmp_path: Path) -> None:
