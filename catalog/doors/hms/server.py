@@ -9,6 +9,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
 
 from thrift.protocol.TProtocol import TProtocolException
@@ -23,7 +24,7 @@ from catalog.doors.serving.connections import Place
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.limits import Rates
 from catalog.doors.serving.sasl import authenticate
-from catalog.errors.doors import CredentialsError
+from catalog.errors.doors import CredentialsError, TooManyRequestsError
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class HmsServer:
                     self._threads[threading.current_thread()] = connection
             with connection:
                 self._converse(connection, address, place)
-        except CredentialsError as error:
+        except (CredentialsError, TooManyRequestsError) as error:
             self._warn_of_refusal(address, error)
         except _ENDED as error:
             log.debug("a connection from %s ends: %s", address, error)
@@ -154,7 +155,7 @@ class HmsServer:
             place.close()
             self._serving.metrics.connected(DOOR, -1)
 
-    def _warn_of_refusal(self, address: str, error: CredentialsError) -> None:
+    def _warn_of_refusal(self, address: str, error: Exception) -> None:
         # A client that cannot log in must not be able to fill the log.
         with self._lock:
             now = monotonic()
@@ -165,14 +166,15 @@ class HmsServer:
     def _converse(self, connection: socket.socket, address: str, place: Place) -> None:
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._waiting(connection, self._new):
+        with self._waiting(connection, self._new, place):
             authenticated = authenticate(connection, self._serving.access)
         if authenticated is None:
             return
-        place.prove()
+        stream, client = authenticated
+        place.end = partial(_shut, connection)
+        place.prove(client)
         with self._lock:
             self._unknown.pop(threading.current_thread(), None)
-        stream, client = authenticated
         transport = MessageTransport(
             stream,
             message_bytes=self._limits.body_bytes,
@@ -182,21 +184,23 @@ class HmsServer:
         )
         handler = Handler(self._serving.catalog, self._entries, client)
         dispatcher = Dispatcher(handler, client, address, self._rates, self._serving.metrics)
-        with self._waiting(connection, self._new):
+        with self._waiting(connection, self._new, place):
             has_message = transport.wait()
         while has_message:
             dispatcher.answer(transport)
-            with self._waiting(connection, self._idle):
+            with self._waiting(connection, self._idle, place):
                 has_message = not self._serving.stop.is_set() and transport.wait()
 
     @contextlib.contextmanager
-    def _waiting(self, connection: socket.socket, waiting: set[socket.socket]) -> Iterator[None]:
-        """Mark a connection as one that may be closed when the server stops."""
+    def _waiting(self, connection: socket.socket, waiting: set[socket.socket], place: Place) -> Iterator[None]:
+        """Mark a connection as one that may be closed when the server stops, or for another one of its client."""
         with self._lock:
             waiting.add(connection)
+        place.rest()
         try:
             yield
         finally:
+            place.work()
             with self._lock:
                 waiting.discard(connection)
 

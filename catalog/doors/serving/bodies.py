@@ -35,10 +35,14 @@ class ClientVanished(Exception):
 
 
 def prove(scope: Scope, client: Client) -> None:
-    """Set the client of a request as soon as it is known, best before the body is read."""
+    """Set the client of a request as soon as it is known, best before the body is read.
+
+    Raises:
+        TooManyRequestsError: The client has too many connections, and none that is idle.
+    """
     scope[CLIENT] = client
     if (place := scope.get(PLACE)) is not None:
-        place.prove()
+        place.prove(client)
 
 
 class UnknownBodies:

@@ -109,6 +109,7 @@ class _Guard:
         if self._place is None:
             transport.abort()
             return
+        self._place.end = lambda: self.loop.call_soon_threadsafe(self._end_idle)
         self.serving.metrics.connected(self.door, +1)
         self._wait()
         self._proof = self.loop.call_later(self.serving.limits.proof_seconds, self._require_proof)
@@ -134,12 +135,19 @@ class _Guard:
         if self.cycle is not None and not self.cycle.response_complete:
             self._wait_no_longer()
             self._head_bytes = 0
+            self._place.work()
             return
         self._head_bytes += len(data)
         if self._head_bytes > _HEAD_BYTES:
             self.transport.abort()
         elif self._waiting is None:
             self._wait()
+
+    def on_response_complete(self: Any) -> None:
+        """Note that the connection is idle, unless a further request has come already."""
+        super().on_response_complete()  # type: ignore[misc]  # of uvicorn's protocol
+        if self.cycle.response_complete:
+            self._place.rest()
 
     def shutdown(self: Any) -> None:
         """Close the connection after its current request; that of a new connection may be on its way."""
@@ -148,6 +156,10 @@ class _Guard:
             self.loop.call_later(_FIRST_SECONDS, self.shutdown)
         else:
             super().shutdown()  # type: ignore[misc]  # of uvicorn's protocol
+
+    def _end_idle(self: Any) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
 
     def _require_proof(self: Any) -> None:
         """Close a connection whose client has not proved yet who it is, after the request that is being answered."""

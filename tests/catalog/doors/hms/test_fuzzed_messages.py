@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import TMemoryBuffer
 
 from catalog import Catalog
+from catalog.doors.serving.access import Access, Client, Key, Role
 from catalog.doors.serving.limits import Limits
 from tests.support.effort import effort
-from tests.support.hms_door import HOST, HmsDoor, partition, table
+from tests.support.hms_door import HOST, HmsDoor, connected, partition, table
 
 ROUNDS = effort(300, 20_000)
 
@@ -172,3 +174,18 @@ def test_too_many_connections_are_refused(catalog: Catalog, tmp_path: Path) -> N
         time.sleep(0.3)
         with door.client() as again:
             assert again.getName()
+
+
+def test_idle_connections_of_one_client_leave_places_for_others(catalog: Catalog, tmp_path: Path) -> None:
+    keys = {role.name: Key(role.name, "secret", Client(role.name.lower(), role)) for role in Role}
+    limits = Limits(connections=16, stop_seconds=5)
+    with (
+        HmsDoor(catalog, tmp_path, tmp_path / "warehouse", access=Access(keys), limits=limits) as door,
+        ExitStack() as stack,
+    ):
+        for number in range(40):
+            idle = stack.enter_context(connected(door.port, ("READER", "secret")))
+            if number % 2:
+                idle.get_all_databases()
+        for _ in range(5):
+            assert "demo" in stack.enter_context(connected(door.port, ("OWNER", "secret"))).get_all_databases()

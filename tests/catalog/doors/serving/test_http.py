@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from catalog import Catalog
 from catalog.doors.serving.access import ANONYMOUS, Access, Client, Key, Role
-from catalog.doors.serving.bodies import CLIENT
+from catalog.doors.serving.bodies import CLIENT, prove
 from catalog.doors.serving.context import Serving
 from catalog.doors.serving.http import OPERATION, STATUS, Wrapped
 from catalog.doors.serving.http_server import http_door
@@ -51,6 +51,10 @@ def application() -> FastAPI:
     async def echo(request: Request) -> Any:
         request.scope[OPERATION], request.scope[CLIENT] = "Echo", ANONYMOUS
         return json.loads(await request.body())
+
+    @app.get("/databases")
+    async def databases(request: Request) -> Any:
+        prove(request.scope, Client(request.headers["name"], Role.READER))
 
     @app.get("/fails")
     async def fails(request: Request) -> Any:
@@ -235,3 +239,18 @@ def test_half_sent_requests_of_one_address_leave_places_and_end_soon(
                     pass
         assert time.monotonic() - began < 5
         assert is_answered(port)
+
+
+def test_idle_connections_of_one_client_leave_places_for_others(catalog: Catalog, tmp_path: Path) -> None:
+    serving = Serving(catalog, Metrics(tmp_path), KEYS, Limits(connections=16, stop_seconds=1.0))
+    with Answering(serving) as port, contextlib.ExitStack() as stack:
+
+        def opened(name: str) -> httpx.Client:
+            client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"name": name}))
+            assert client.get("/databases").status_code == 200
+            return client
+
+        for _ in range(40):
+            opened("reader")
+        owners = [opened("owner") for _ in range(5)]
+        assert [owner.get("/databases").status_code for owner in owners] == [200] * 5

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.doors.serving.access import Client, Role
 from catalog.doors.serving.connections import Connections, Place, connection_records
 from catalog.doors.serving.limits import Limits, Rates, rate_records
 from catalog.errors import InvalidConfigurationError, RequestTooLargeError, TooManyRequestsError
@@ -128,6 +129,68 @@ def test_clients_that_are_not_known_yet_have_a_part_of_the_places() -> None:
     unknown[0].close()
     assert len(open_all("b")) == 4
     assert len(open_all("c")) == 0
+
+
+def test_a_client_with_many_connections_loses_idle_ones_when_places_get_rare() -> None:
+    connections, ended = Connections("hms", 16, connection_records(), 0), list[str]()
+
+    def opened(name: str, address: str = "a") -> Place:
+        place = connections.open(address)
+        assert place is not None
+
+        def end() -> None:
+            ended.append(name)
+            place.close()
+
+        place.end = end
+        place.prove(Client(name.partition(" ")[0], Role.READER))
+        place.rest()
+        return place
+
+    first, second, *_ = [opened(f"reader {number}") for number in range(8)]
+    first.work()
+    first.rest()
+    second.work()
+    assert ended == [], "half of the places are for one client"
+    for number in range(8, 30):
+        opened(f"reader {number}")
+    # The one that is in use stays.
+    assert ended == [f"reader {number}" for number in (2, 3, 4, 5, 6, 7, 0, *range(8, 23))]
+    for number in range(8):
+        opened(f"owner {number}")
+    assert len(ended) == 22
+    assert connections.open("b") is None, "all places are taken"
+
+
+def test_a_client_that_uses_all_its_connections_gets_no_more() -> None:
+    connections = Connections("hms", 16, connection_records(), 0)
+    reader, owner = Client("reader", Role.READER), Client("owner", Role.OWNER)
+
+    def opened(client: Client) -> Place:
+        place = connections.open("a")
+        assert place is not None
+        place.prove(client)
+        return place
+
+    used = [opened(reader) for _ in range(8)]
+    refused = connections.open("a")
+    assert refused is not None
+    with pytest.raises(TooManyRequestsError, match=r"reader has 8 connections .* CALVE_DOOR_CONNECTIONS"):
+        refused.prove(reader)
+    refused.close()
+    owned = [opened(owner) for _ in range(8)]
+    for place in [*used, *owned]:
+        place.close()
+    assert len([opened(reader) for _ in range(8)]) == 8
+
+
+def test_anonymous_clients_share_all_places() -> None:
+    connections = Connections("hms", 16, connection_records(), 0)
+    for _ in range(16):
+        place = connections.open("a")
+        assert place is not None
+        place.prove()
+        place.rest()
 
 
 def test_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
