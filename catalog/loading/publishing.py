@@ -51,6 +51,7 @@ from catalog.operations.staging import (
     read_staged,
 )
 from catalog.partitions.adding import PartitionAdder, registered
+from catalog.partitions.folder_files import digest_files, visible_files
 from catalog.partitions.spooling import RowSpool
 from catalog.partitions.staged import (
     Destination,
@@ -247,8 +248,14 @@ class Publication:
             yield Destination(identity, self._packed(partition), location, reason is None, reason)
 
     def _is_occupied(self, staged: StagedPartition) -> bool:
+        """Return whether a new partition's folder has files of others, and keep these for its version."""
         path = partition_path(self._table.key_names, staged.values)
-        return bool(self._folder.visible_names(path) - set(staged.files))
+        if not self._folder.visible_names(path) - set(staged.files):
+            return False
+        files = visible_files(self._folder.at(f"{self._table.location}/{path}"))
+        others = {name: file for name, file in files.items() if name not in staged.files}
+        self._replaced.found[f"{self._table.location}/{path}"] = digest_files(others)
+        return True
 
     @cached_property
     def _ids_read(self) -> dict[bytes, int] | None:

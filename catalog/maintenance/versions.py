@@ -26,7 +26,7 @@ from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
-from catalog.partitions.folder_files import others_than, visible_files
+from catalog.partitions.folder_files import names_among, others_than, visible_files
 from catalog.partitions.folders import used_by_others
 from catalog.partitions.staged import reserving_attempts
 from catalog.partitions.versions import delete_empty_above, file_counts, forget_versions, move_home, set_state
@@ -170,7 +170,8 @@ class Versions:
         taken = [version for version in versions if version.home in used]
         replaced = [version.location for version in taken if version.location not in counts]
         self._problems += [_used(version, used) for version in taken if version.location in counts]
-        copies = list(in_parallel(partial(self._compare, counts), (one for one in versions if one.home not in used)))
+        compared = in_parallel(partial(self._compare, counts), (one for one in versions if one.home not in used))
+        copies = [copy for copy in compared if copy is not None]
         needed = self._needed([copy.version.home for copy in copies if copy.obsolete])
         done = [copy for copy in copies if copy.problem is None and copy.version.home not in needed]
         self._problems += [copy.problem for copy in copies if copy.problem is not None]
@@ -191,7 +192,8 @@ class Versions:
         self._tally.add(replace(retired, settled_partitions=len(done)))
         return len(done)
 
-    def _compare(self, counts: Mapping[str, int | None], version: _Row) -> _Copy:
+    def _compare(self, counts: Mapping[str, int | None], version: _Row) -> _Copy | None:
+        """Return the files that settle a version; None if its files stay where they are."""
         try:
             new, there = self._files(version.location), self._files(version.home)
         except (CatalogError, OSError, ValueError) as error:
@@ -200,11 +202,17 @@ class Versions:
         if expected is not None and expected != len(new):
             reason = f"{version.location} has {len(new):,} file(s), but its partition has {expected:,}"
             return _Copy(version, problem=f"{reason}; restore them, or replace the partition again")
-        others = {name: file for name, file in there.items() if name not in new}
+        is_dropped = version.location not in counts
+        kept = set() if version.owns_home else names_among(version.replaced or b"", there)
+        if kept and not is_dropped:
+            # Files of a dropped partition, or of others, which were there before the partition was added.
+            log.info("%s keeps its files, so those of its partition stay in %s", version.home, version.location)
+            return None
+        others = {name: file for name, file in there.items() if name not in {*new, *kept}}
         if foreign := self._foreign(version, others):
             return _Copy(version, problem=_stays(version.home, foreign))
         missing = [name for name in new if name not in there]
-        return _Copy(version, missing, list(others.values()), is_dropped=version.location not in counts)
+        return _Copy(version, missing, list(others.values()), is_dropped=is_dropped)
 
     def _foreign(self, version: _Row, others: Mapping[str, FileInfo]) -> list[str]:
         """Return the names of files in a version's home that were never those of its partition."""

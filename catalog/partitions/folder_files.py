@@ -31,5 +31,10 @@ def others_than(recorded: bytes, files: Mapping[str, FileInfo]) -> list[str]:
     return [name for name, file in sorted(files.items()) if _digest(name, file) not in known]
 
 
+def names_among(recorded: bytes, files: Mapping[str, FileInfo]) -> set[str]:
+    """Return the names of those files that are among recorded ones, with their sizes."""
+    return files.keys() - set(others_than(recorded, files))
+
+
 def _digest(name: str, file: FileInfo) -> bytes:
     return sha256(f"{name}\0{file.size_bytes}".encode(errors="surrogateescape")).digest()[:_LENGTH]

@@ -34,7 +34,8 @@ class Version(NamedTuple):
         location: The folder of the version's files.
         home: The folder that gets these files.
         owns_home: The files in `home` were those of the partition, and not of somebody else.
-        replaced: The files in `home` that it replaces (`catalog.partitions.folder_files`); None if they are unknown.
+        replaced: The files in `home` that it replaces (`catalog.partitions.folder_files`); None if they are unknown. If
+            `owns_home` is false, those that were there before the partition, such as files of a dropped one: they stay.
     """
 
     identity: bytes

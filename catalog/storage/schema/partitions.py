@@ -112,7 +112,8 @@ class PartitionVersionRow(Base):
 
     `location` is that folder, and `home` the folder to which vacuum copies the files; with `owns_home`, the files there
     were those of the partition. `packed_values` and `identity` are those that the partition had at the replacement.
-    `replaced` records the files that were in `home` then (`catalog.partitions.folder_files`); null if it is unknown.
+    `replaced` records the files that were in `home` then (`catalog.partitions.folder_files`), also those of others,
+    without `owns_home`; null if it is unknown.
     """
 
     __tablename__ = "calve_partition_version"

@@ -8,8 +8,10 @@ from pathlib import Path
 from sqlalchemy import update
 
 from catalog import Catalog, Table
+from catalog.loading.repairing import RepairMode
 from catalog.maintenance.findings import FindingKind
 from catalog.storage.schema import PartitionVersionRow, VersionState
+from tests.catalog.loading.test_appending import Append
 from tests.catalog.loading.test_loading import TABLE, Load
 from tests.catalog.loading.test_loading import landing as landing
 from tests.catalog.loading.test_loading import load as load
@@ -39,3 +41,33 @@ def test_vacuum_deletes_no_folder_of_a_partition(corrected: Load, catalog: Catal
     [problem] = catalog.vacuum(TABLE, grace=NOW).problems
     assert f"{location}: a partition has its files there" in problem
     assert list(Path(location).iterdir())
+
+
+def test_files_of_a_dropped_partition_stay_when_it_is_added_again(load: Load, catalog: Catalog, table: Table) -> None:
+    load.run({("JFK", "1"): 10, ("new", "1"): 20})
+    catalog.drop_partitions(TABLE, "origin = 'new'")
+    [kept] = Path(table.location, "origin=new/month=1").iterdir()
+    Append(catalog, table).publish()
+    location = catalog.get_partition(TABLE, ("new", "1")).location
+    for _ in range(2):
+        assert catalog.vacuum(TABLE, grace=NOW).problems == ()
+        assert catalog.get_partition(TABLE, ("new", "1")).location == location
+        assert [path.read_text() for path in Path(location).iterdir()] == ["appended"]
+        assert kept.exists()
+    catalog.drop_partitions(TABLE, "origin = 'new'")
+    catalog.vacuum(TABLE, grace=NOW)
+    assert sorted(path.name for path in kept.parent.iterdir()) == sorted([kept.name, "appended.parquet"])
+    # Vacuum has nothing more to do with the folder, so it can become a partition.
+    catalog.vacuum(TABLE, grace=NOW)
+    assert catalog.repair_table(TABLE, mode=RepairMode.ADD).added == 1
+
+
+def test_the_files_of_a_dropped_partition_can_be_taken_away_later(load: Load, catalog: Catalog, table: Table) -> None:
+    load.run({("new", "1"): 20})
+    catalog.drop_partitions(TABLE, "origin = 'new'")
+    [kept] = Path(table.location, "origin=new/month=1").iterdir()
+    Append(catalog, table).publish()
+    kept.unlink()
+    assert catalog.vacuum(TABLE, grace=NOW).problems == ()
+    assert catalog.get_partition(TABLE, ("new", "1")).location == str(kept.parent)
+    assert [path.read_text() for path in kept.parent.iterdir()] == ["appended"]

@@ -107,7 +107,7 @@ def test_only_partitions_that_are_read_as_null_may_have_values_of_another_type(
     hive_orders: Orders, catalog: Catalog
 ) -> None:
     table, encoder = catalog.get_table(NAME), ValueEncoder(catalog.get_table(NAME))
-    with pytest.raises(InvalidRowsError, match="1 partition.* have a value that is not of its key's type"):
+    with pytest.raises(InvalidRowsError, match=r"1 partition.* have a value that is not of its key's type"):
         refuse_missing(table, {encoder.identity([None]): (None,)}, [])
-    with pytest.raises(PlanConflictError, match="partition day=1 of demo.orders was dropped or renamed"):
+    with pytest.raises(PlanConflictError, match=r"partition day=1 of demo\.orders was dropped or renamed"):
         refuse_missing(table, {encoder.identity([day]): (day,) for day in (None, "1")}, [])
