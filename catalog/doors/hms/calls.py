@@ -14,7 +14,7 @@ from catalog.doors.hms import release_4
 from catalog.doors.serving.access import Role
 from catalog.metastores.thrift_keys import read_list_keys
 
-_READS = ("get_", "fetch_", "list_", "show_", "partition_name", "find_", "isPartitionMarked", "heartbeat", "check_lock")
+_READS = ("get_", "fetch_", "list_", "show_", "partition_name", "find_", "isPartitionMarked")
 _FREE = frozenset({"getName", "getVersion", "getStatus", "getStatusDetails", "aliveSince", "set_ugi", "flushCache"})
 _WRITES = (
     "add_partition",
@@ -28,6 +28,8 @@ _WRITES = (
     "set_aggr_stats_for",
     "delete_",
     "lock",
+    "check_lock",  # a heartbeat, too
+    "heartbeat",
     "unlock",
     "alter_table",
     "markPartitionForEvent",

@@ -124,6 +124,12 @@ def test_roles_follow_from_the_names_of_the_calls() -> None:
     assert owners == {"alter_database_req", "create_database_req", "drop_table_req"}
 
 
+def test_calls_that_keep_or_end_locks_are_for_those_who_may_take_them() -> None:
+    kept = {"lock", "check_lock", "heartbeat", "heartbeat_lock_materialization_rebuild", "unlock"}
+    assert {name: calls()[name].role for name in kept} == dict.fromkeys(kept, Role.WRITER)
+    assert calls()["show_locks"].role is Role.READER
+
+
 def test_tables_are_listed_by_a_pattern(client: Any) -> None:
     for name in ("orders", "orders_of_may", "customers"):
         client.create_table(table("demo", name))
