@@ -94,6 +94,11 @@ def _role(name: str, value: Any) -> Role:
 def _key(client: Client, entry: Mapping[str, Any]) -> Key:
     access_key, secret_key = entry.get("access_key"), entry.get("secret_key")
     if not isinstance(access_key, str) or not _ACCESS_KEY.fullmatch(access_key):
+        if "secret_key" in entry:
+            raise InvalidConfigurationError(
+                f"{KEYS}: access_key of client {client.name} is not up to 128 letters, digits, -, _ or .; its value is "
+                "not shown because it may be the secret key: were the two exchanged?"
+            )
         raise InvalidConfigurationError(
             f"{KEYS}: access_key of client {client.name} is {access_key!r}, expected up to 128 letters, digits, "
             "-, _ or ."

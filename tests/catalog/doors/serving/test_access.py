@@ -70,6 +70,10 @@ def test_a_file_that_others_may_read_or_change_is_refused(keys: Path, mode: int)
         ("clients: {a: {role: reader, certificate: 7}}", "certificate of client a is not the common name"),
         ("clients: {a: reader}", "client a needs a mapping"),
         ("clients: {a: {role: reader, access_key: x y}}", "access_key of client a is 'x y'"),
+        (
+            "clients: {a: {role: reader, access_key: 0123456789abcdef/+, secret_key: SPARK}}",
+            "access_key of client a is not up to 128 letters.* not shown .* were the two exchanged",
+        ),
         ("clients: {a: {role: reader, access_key: A, secret_key: short}}", "secret_key of client a needs 16 to 256"),
         (
             "clients: {a: &k {role: reader, access_key: A, secret_key: 0123456789abcdef}, b: *k}",
