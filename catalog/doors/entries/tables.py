@@ -29,6 +29,7 @@ from catalog.doors.entries.iceberg import (
     metadata_of,
     without_pointer,
 )
+from catalog.doors.entries.serde_columns import with_known_columns
 from catalog.doors.entries.storages import without_columns
 from catalog.errors import (
     DatabaseNotFoundError,
@@ -273,7 +274,7 @@ def _alteration(
         location=before.location if given.location is None else given.location,
         created_at=before.created_at if given.created_at is None else given.created_at,
     )
-    given = own_form(given, before)
+    given = own_form(with_known_columns(given, before), before)
     entry = entry_of(given)
     if given.location == before.location:
         entry = replace(entry, location=None)

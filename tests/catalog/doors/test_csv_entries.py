@@ -68,6 +68,33 @@ def test_a_csv_table_that_a_client_sends_back_is_the_same(entries: Entries, cata
     assert catalog.get_table("demo.d").properties == {"by": "me"}
 
 
+@pytest.mark.parametrize(
+    ("file_format", "derived"),
+    [
+        ("csv", [("string", "from deserializer")] * 5),
+        ("avro", [("int", "its number"), ("varchar(5)", ""), ("decimal(5,1)", ""), ("array<int>", ""), ("int", "")]),
+    ],
+)
+def test_columns_that_a_client_has_from_a_class_of_hive_keep_their_types_and_comments(
+    entries: Entries, catalog: Catalog, file_format: str, derived: list[tuple[str, str]]
+) -> None:
+    texts = ["int", "varchar(5)", "decimal(5,1)", "array<smallint>", "tinyint"]
+    columns = [Column(f"c{number}", text) for number, text in enumerate(texts)]
+    columns[0] = replace(columns[0], comment="its number")
+    if file_format == "csv":
+        # Calve shows no CSV files with nested columns.
+        columns[3] = replace(columns[3], type="date")
+    before = catalog.create_table(str(NAME), columns=columns, format=file_format)
+    sent = [Column(f"c{number}", kind, comment) for number, (kind, comment) in enumerate(derived)]
+    entry = entries.table(NAME)
+    changed = replace(entry, columns=(*sent, Column("more", "string")), parameters={**entry.parameters, "by": "me"})
+    entries.alter_table(NAME, replace(changed, name=TableName("demo", "d")))
+    table = catalog.get_table("demo.d")
+    assert table.columns == (*before.columns, Column("more", "string"))
+    assert [column.id for column in table.columns[:5]] == [1, 2, 3, 4, 5]
+    assert (table.format, table.properties) == (before.format, {"by": "me"})
+
+
 @pytest.mark.parametrize("is_spark", [False, True], ids=["Hive", "Spark"])
 def test_columns_that_a_client_adds_are_those_of_spark(
     entries: Entries, catalog: Catalog, entry: HiveTable, is_spark: bool
