@@ -298,6 +298,22 @@ def test_a_hive_table_becomes_an_iceberg_table(entries: Entries, metadata: list[
     assert moved.parameters["previous_metadata_location"] == metadata[0]
 
 
+def test_a_hive_table_becomes_no_iceberg_table_with_manifests_that_do_not_exist(
+    entries: Entries, metadata: list[str]
+) -> None:
+    orders = entries.create_table(ORDERS)
+    document = read_document(metadata[0])
+    folder = Path(document["location"], "metadata")
+    line = snapshot(document, 1, manifest_list=write_list(folder / "snap-1.avro", folder / "missing.avro"))["snapshot"]
+    refs = {"main": {"snapshot-id": 1, "type": "branch"}}
+    added = {"snapshots": [line], "current-snapshot-id": 1, "refs": refs, "last-sequence-number": 1}
+    broken = written(metadata[0], **added)
+    named = {**orders.parameters, "table_type": "iceberg", "metadata_location": broken}
+    with pytest.raises(InvalidRequestError, match=r"the manifest .*/missing\.avro of snapshot 1 cannot be read"):
+        entries.alter_table(NAME, replace(orders, parameters=named))
+    assert not entries.catalog.get_table("demo.orders").is_iceberg
+
+
 def test_an_entry_that_names_the_folder_of_the_table_is_not_yet_an_iceberg_table(
     entries: Entries, metadata: list[str]
 ) -> None:
