@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.expressions import EqualTo, GreaterThanOrEqual
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.update import SetLocationUpdate
+from pyiceberg.types import IntegerType
 
 from catalog import Catalog, Column
 from catalog.datafiles.publishing import published_snapshots
@@ -313,6 +314,17 @@ def test_rows_are_deleted_only_from_placed_files(catalog: Catalog, catalog_url: 
     change(catalog, "place", TABLE, PlaceFiles())
     change(catalog, "drop", TABLE, DropPartitions((2,), with_data=True))
     assert rows(catalog_url) == sorted([5, *range(10), *range(30, 40)])
+
+
+def test_files_that_were_written_without_a_column_of_an_engine_replace_no_others(
+    catalog: Catalog, catalog_url: str, ranges: str
+) -> None:
+    def add_a_column() -> None:
+        engine(catalog_url, lambda table: table.update_schema().add_column("d", IntegerType()).commit())
+
+    with pytest.raises(PlanConflictError, match="the column d was added while rows were written without it"):
+        change(catalog, "split", TABLE, SplitPartition(2, ("15", "20")), before_commit=add_a_column)
+    assert rows(catalog_url) == [*range(40)]
 
 
 def test_an_approved_plan_stays_the_same_when_engines_append(catalog: Catalog, catalog_url: str, ranges: str) -> None:

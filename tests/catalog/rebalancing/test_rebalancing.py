@@ -307,15 +307,6 @@ def test_a_plan_from_before_others_changed_the_table_is_a_conflict(catalog: Cata
     assert (found[4], found[5]) == (sorted([*range(10, 15), 11]), sorted([*range(15, 20), 17]))
 
 
-def test_files_that_were_written_without_a_column_of_the_table_are_a_conflict(catalog: Catalog, ranges: str) -> None:
-    attempt, folder = begin(catalog, SPLIT)
-    plan = plan_and_write(catalog, folder)
-    catalog.alter_table(ranges, add_columns=[("d", "int")])
-    with pytest.raises(PlanConflictError, match="the column d was added while rows were written without it"):
-        catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
-    assert contents(catalog, ranges) == START
-
-
 @pytest.mark.parametrize("between", [MergePartitions((1, 2)), DropPartitions((2,), with_data=True)], ids=str)
 def test_a_plan_of_another_scheme_is_a_conflict(catalog: Catalog, ranges: str, between: PartitionChange) -> None:
     _, folder = begin(catalog, SPLIT)
