@@ -151,7 +151,9 @@ def start(iceberg_spark: SparkSession) -> Callable[[Catalog], SparkEngine]:
     from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
-    return lambda opened: SparkEngine(opened, configure(iceberg_spark))
+    # Before tests change its settings.
+    spark = configure(iceberg_spark)
+    return lambda opened: SparkEngine(opened, spark)
 
 
 @pytest.fixture
