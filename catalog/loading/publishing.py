@@ -51,7 +51,6 @@ from catalog.operations.staging import (
     read_staged,
 )
 from catalog.partitions.adding import PartitionAdder, registered
-from catalog.partitions.folder_files import digest_files, visible_files
 from catalog.partitions.spooling import RowSpool
 from catalog.partitions.staged import (
     Destination,
@@ -252,9 +251,7 @@ class Publication:
         path = partition_path(self._table.key_names, staged.values)
         if not self._folder.visible_names(path) - set(staged.files):
             return False
-        files = visible_files(self._folder.at(f"{self._table.location}/{path}"))
-        others = {name: file for name, file in files.items() if name not in staged.files}
-        self._replaced.found[f"{self._table.location}/{path}"] = digest_files(others)
+        self._replaced.find_others(f"{self._table.location}/{path}", staged.files)
         return True
 
     @cached_property

@@ -115,6 +115,15 @@ class ReplacedFolders:
             for (number, location), files in zip(locations.items(), listed, strict=True):
                 self.found[location] = self._replaced(number, location, files)
 
+    def find_others(self, location: str, own: Collection[str]) -> None:
+        """List the folder of a new partition, which has files of others, such as those of a dropped one.
+
+        Args:
+            own: The names of the partition's files.
+        """
+        files = visible_files(Folder(self._table.location).at(location))
+        self.found[location] = digest_files({name: file for name, file in files.items() if name not in own})
+
     def _locations(self, ids: Sequence[int]) -> dict[int, str]:
         row = PartitionRow
         with self._storage.read() as connection:

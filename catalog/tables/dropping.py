@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, delete, func, select
 
 from catalog.errors import UnsupportedChangeError
 from catalog.indexes.items import ITEMS
-from catalog.model import Table
+from catalog.model import Table, TableKind
 from catalog.model.partition_names import given_values, partition_path
 from catalog.operations.changes import record_dropped, record_names_dropped
 from catalog.operations.failpoints import Point, reached
@@ -150,10 +150,12 @@ def _refuse_unsettled(connection: Connection, table: Table) -> None:
     row = PartitionVersionRow
     unsettled = select(func.count()).where(row.table_id == table.id, row.state == VersionState.CURRENT)
     if count := connection.scalar(unsettled):
+        # PURGE keeps the files of external tables.
+        purge = "" if table.kind is TableKind.EXTERNAL else ", or drop it with PURGE"
         raise UnsupportedChangeError(
             f"table {table.full_name} has {count:,} partition(s) whose folders still have the files from before their "
             f"replacement; run `calve vacuum {table.full_name} --grace-hours 0` when no reader is running, and "
-            "drop the table then, or drop it with PURGE"
+            f"drop the table then{purge}"
         )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from sqlalchemy import update
 
 from catalog import Catalog, Table
+from catalog.errors import UnsupportedChangeError
 from catalog.loading.repairing import RepairMode
 from catalog.maintenance.findings import FindingKind
-from catalog.storage.schema import PartitionVersionRow, VersionState
+from catalog.model import TableKind
+from catalog.storage.schema import PartitionVersionRow, TableRow, VersionState
 from tests.catalog.loading.test_appending import Append
 from tests.catalog.loading.test_loading import TABLE, Load
 from tests.catalog.loading.test_loading import landing as landing
@@ -71,3 +74,15 @@ def test_the_files_of_a_dropped_partition_can_be_taken_away_later(load: Load, ca
     assert catalog.vacuum(TABLE, grace=NOW).problems == ()
     assert catalog.get_partition(TABLE, ("new", "1")).location == str(kept.parent)
     assert [path.read_text() for path in kept.parent.iterdir()] == ["appended"]
+
+
+@pytest.mark.parametrize(("kind", "has_purge"), [(TableKind.MANAGED, True), (TableKind.EXTERNAL, False)])
+def test_only_for_a_managed_table_purge_is_advised(
+    corrected: Load, catalog: Catalog, kind: TableKind, has_purge: bool
+) -> None:
+    corrected.publish()
+    with catalog.storage.write() as connection:
+        connection.execute(update(TableRow).values(kind=kind))
+    with pytest.raises(UnsupportedChangeError, match="whose folders still have the files") as refused:
+        catalog.drop_table(TABLE)
+    assert ("or drop it with PURGE" in str(refused.value)) is has_purge
