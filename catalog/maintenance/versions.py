@@ -203,9 +203,10 @@ class Versions:
             reason = f"{version.location} has {len(new):,} file(s), but its partition has {expected:,}"
             return _Copy(version, problem=f"{reason}; restore them, or replace the partition again")
         is_dropped = version.location not in counts
-        kept = set() if version.owns_home else names_among(version.replaced or b"", there)
+        # Files of a dropped partition, which were there before the partition was added again.
+        before = set() if version.owns_home else names_among(version.replaced or b"", there)
+        kept = {name for name in before if is_own_file(name, self._storage.identity)}
         if kept and not is_dropped:
-            # Files of a dropped partition, or of others, which were there before the partition was added.
             log.info("%s keeps its files, so those of its partition stay in %s", version.home, version.location)
             return None
         others = {name: file for name, file in there.items() if name not in {*new, *kept}}
@@ -217,7 +218,7 @@ class Versions:
     def _foreign(self, version: _Row, others: Mapping[str, FileInfo]) -> list[str]:
         """Return the names of files in a version's home that were never those of its partition."""
         if version.replaced is not None:
-            names = others_than(version.replaced, others)
+            names = others_than(version.replaced if version.owns_home else b"", others)
         else:
             # Recorded by an earlier release of Calve.
             return self._others_after(version.changed_at_ms if version.owns_home else -1, others)

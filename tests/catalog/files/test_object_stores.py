@@ -334,7 +334,7 @@ def test_vacuum_aborts_uploads_that_nobody_completes(
         begin_upload(object_store, f"{table.location.removeprefix('s3://lake/')}/_calve_staging/a/part")
         # An upload that began just now may be at work, however short the grace period is.
         assert catalog.vacuum(grace=timedelta(0)).total.unfinished_uploads == 0
-        monkeypatch.setattr("catalog.maintenance.maintenance.GRACE", timedelta(0))
+        monkeypatch.setattr("catalog.maintenance.judging.GRACE", timedelta(0))
         would = catalog.vacuum("shop.visits", grace=timedelta(0), dry_run=True)
         assert str(would) == "shop.visits: would be deleted: 1 unfinished upload(s)"
         assert len(unfinished(object_store)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
@@ -14,6 +15,7 @@ from catalog.loading.repairing import RepairMode
 from catalog.maintenance.findings import FindingKind
 from catalog.model import TableKind
 from catalog.storage.schema import PartitionVersionRow, TableRow, VersionState
+from catalog.tables.own_files import base_name
 from tests.catalog.loading.test_appending import Append
 from tests.catalog.loading.test_loading import TABLE, Load
 from tests.catalog.loading.test_loading import landing as landing
@@ -46,10 +48,16 @@ def test_vacuum_deletes_no_folder_of_a_partition(corrected: Load, catalog: Catal
     assert list(Path(location).iterdir())
 
 
+def written_by_spark(catalog: Catalog, folder: Path) -> Path:
+    """Give the only file in a folder a name that Spark gives to files for Calve; return it."""
+    [file] = folder.iterdir()
+    return file.rename(folder / f"{base_name(catalog.storage.identity)}-00000-{uuid4()}-c000.parquet")
+
+
 def test_files_of_a_dropped_partition_stay_when_it_is_added_again(load: Load, catalog: Catalog, table: Table) -> None:
     load.run({("JFK", "1"): 10, ("new", "1"): 20})
     catalog.drop_partitions(TABLE, "origin = 'new'")
-    [kept] = Path(table.location, "origin=new/month=1").iterdir()
+    kept = written_by_spark(catalog, Path(table.location, "origin=new/month=1"))
     Append(catalog, table).publish()
     location = catalog.get_partition(TABLE, ("new", "1")).location
     for _ in range(2):
@@ -68,7 +76,7 @@ def test_files_of_a_dropped_partition_stay_when_it_is_added_again(load: Load, ca
 def test_the_files_of_a_dropped_partition_can_be_taken_away_later(load: Load, catalog: Catalog, table: Table) -> None:
     load.run({("new", "1"): 20})
     catalog.drop_partitions(TABLE, "origin = 'new'")
-    [kept] = Path(table.location, "origin=new/month=1").iterdir()
+    kept = written_by_spark(catalog, Path(table.location, "origin=new/month=1"))
     Append(catalog, table).publish()
     kept.unlink()
     assert catalog.vacuum(TABLE, grace=NOW).problems == ()
