@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from catalog.catalog.searches import SearchMethods
@@ -244,14 +245,15 @@ class PartitionMethods(SearchMethods):
         definition, kind, step = self.get_table(table), OperationKind.CHANGE_ROWS, "delete_partitions"
         request = {"change": "delete", "where": expression, "spec": dict(spec or {})}
         self.operations.begin(operation_id, kind, table, request, is_exclusive=True, requested_by=requested_by)
-        for tries_left in reversed(range(_ATTEMPTS)):
+
+        def remove() -> int:
             found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
-            try:
-                return self.loading.remove(operation_id, step, definition, found)
-            except PlanConflictError:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
+            return self.loading.remove(operation_id, step, definition, found)
+
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(PlanConflictError):
+                return remove()
+        return remove()
 
     def purge_partitions(
         self,

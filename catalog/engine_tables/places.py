@@ -35,9 +35,7 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
             *({"action": f"set-{name}", name: line} for name in _STATISTICS for line in document.get(name) or ()),
         ]
     for update in updates:
-        if update.get("action") == "set-properties":
-            values = update.get("updates", update.get("updated"))
-            require_properties(values if isinstance(values, dict) else {})
+        require_properties(properties_set_by(update))
         for field, location in _places(update):
             if not isinstance(location, str) or not location:
                 raise InvalidRequestError(f"{field} is {location!r}, which is no location; give a folder or file")
@@ -47,6 +45,12 @@ def check_places(updates: Sequence[Json], document: Json | None = None) -> None:
                     f"location {location!r} has an empty name, '.' or '..' in it, which engines resolve in different "
                     "ways; write it without them"
                 )
+
+
+def properties_set_by(update: Json) -> Json:
+    """Return the properties that an update sets; of one that is not valid, none."""
+    values = update.get("updates", update.get("updated")) if update.get("action") == "set-properties" else None
+    return values if isinstance(values, dict) else {}
 
 
 def check_manifests(updates: Iterable[Json], before: Json | None = None) -> None:

@@ -11,6 +11,7 @@ from catalog.doors.rest.asking import DONE, Answer, Asking, Page, identifier_of,
 from catalog.doors.serving.access import Role
 from catalog.engine_tables.model import Commit, Loaded, NewTable
 from catalog.engine_tables.names import Identifier
+from catalog.engine_tables.places import properties_set_by
 from catalog.errors import FilesNotDeletedError, InvalidRequestError
 from catalog.iceberg.documents.requirements import is_create
 from catalog.iceberg.documents.shapes import require_fields
@@ -165,10 +166,8 @@ def _moves(asking: Asking, change: Commit) -> bool:
 
 def _gives_folders(asking: Asking, change: Commit) -> bool:
     """Return whether a commit sets a property that names a folder, to another one than the table has."""
-    places: dict[str, Any] = {}
-    for update in change.updates:
-        if update.get("action") == "set-properties" and isinstance(values := update.get("updates"), dict):
-            places |= {name: value for name, value in values.items() if is_path_property(name)}
+    given = [line for update in change.updates for line in properties_set_by(update).items()]
+    places = {name: value for name, value in given if is_path_property(name)}
     known = asking.catalog.iceberg.load(change.identifier).document["properties"] if places else {}
     return any(known.get(name) != value for name, value in places.items())
 

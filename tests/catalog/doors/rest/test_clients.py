@@ -57,9 +57,16 @@ def test_roles(guarded: str, catalog: Catalog) -> None:
     ):
         moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
         assert clients[name].post("/namespaces/demo/tables/t", json=moved).status_code == status
-    for name, status in (("writer", 403), ("owner", 200), ("writer", 200)):
+    given = set_property("write.data.path", f"{location}-data")
+    former = {"action": "set-properties", "updated": given["updates"]}
+    for name, update, status in (
+        ("writer", given, 403),
+        ("writer", former, 403),
+        ("owner", given, 200),
         # The writer may repeat the folder that the owner has set.
-        change = {"requirements": [], "updates": [set_property("write.data.path", f"{location}-data")]}
+        ("writer", given, 200),
+    ):
+        change = {"requirements": [], "updates": [update]}
         assert clients[name].post("/namespaces/demo/tables/t", json=change).status_code == status
     for client in clients.values():
         client.close()
