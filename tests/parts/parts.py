@@ -79,7 +79,8 @@ _IN_ORDER = [
     Part("Spark: changed rows, killed", (f"{_CHANGING}/test_killed_changes.py",)),
     Part("Spark: queries, rows, sessions", _below(_SPARK, "checking", "queries", "rows", "sessions", "writing")),
     Part("Spark: filters of random tables", (f"{_SPARK}test_filters_of_random_tables.py",)),
-    Part("Spark: random sequences", _below(_SPARK, "test_column_sequences.py", "test_mixed_sequences.py")),
+    Part("Spark: random sequences of column changes", (f"{_SPARK}test_column_sequences.py",)),
+    Part("Spark: random sequences of statements and commits", (f"{_SPARK}test_mixed_sequences.py",)),
     Part(
         "Spark: engines, killed operations",
         _below(
