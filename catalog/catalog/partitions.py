@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from catalog.catalog.searches import SearchMethods
-from catalog.errors import InvalidRequestError, PlanConflictError
+from catalog.errors import InvalidRequestError
 from catalog.model import AddResult, NewPartition, OnInvalid, Partition, RepairMode, Table
 from catalog.model.batches import BatchChange, PartitionKey, PartitionUpdate
+from catalog.operations.patience import planned_again
 from catalog.operations.records import OperationKind
 from catalog.tables.normalising import parse_format
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.purging import PartitionPurge
     from catalog.partitions.specs import PartitionSpec
-
-_ATTEMPTS = 5
 
 
 class PartitionMethods(SearchMethods):
@@ -250,10 +248,7 @@ class PartitionMethods(SearchMethods):
             found = self.partitions_of(table, spec) if spec else self.get_partitions(table, expression)
             return self.loading.remove(operation_id, step, definition, found)
 
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(PlanConflictError):
-                return remove()
-        return remove()
+        return planned_again(remove)
 
     def purge_partitions(
         self,

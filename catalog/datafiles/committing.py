@@ -11,7 +11,7 @@ from sqlalchemy import Connection, update
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
 from catalog.datafiles.history import record_changed_partitions
 from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
-from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest
+from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest, written_columns
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
 from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
 from catalog.errors import PlanConflictError, VerificationFailedError
@@ -131,7 +131,7 @@ class Committer:
                 written by an attempt at this operation.
         """
         # A list of many files takes as long to read as to commit, so it is read before the table is locked.
-        added = self._added(operation_id, step, attempt, change.folder)
+        added, columns = self._added(operation_id, step, attempt, change.folder)
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
             if change.is_of_itself:
@@ -140,7 +140,7 @@ class Committer:
             table = lock_current(connection, self._definitions, operation.table)
             if change.folder is not None:
                 require_manifest(table, change.folder)
-            written = self._change(connection, table, change, added, operation)
+            written = self._change(connection, table, change, added, columns, operation)
             full_report = {
                 **(report(connection, table) if callable(report) else report),
                 "files_written": written.file_count,
@@ -234,22 +234,30 @@ class Committer:
         with reading_current(self._storage, self._definitions, table, is_strict=True) as (connection, definition):
             return scan_files(connection, require_scheme(definition), expression)
 
-    def _added(self, operation_id: str, step: str, attempt: int, folder: str | None) -> list[NewFile]:
-        """Return the files of a folder, after checking that the operation may commit it."""
+    def _added(
+        self, operation_id: str, step: str, attempt: int, folder: str | None
+    ) -> tuple[list[NewFile], Collection[int] | None]:
+        """Return the files of a folder, and their columns, after checking that the operation may commit it."""
         if folder is None:
-            return []
+            return [], None
         with self._storage.read() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt, hold=False)
             require_own(self._storage, operation, folder)
-            return list(read_manifest(self._definitions.get_table(operation.table, connection), folder))
+            table = self._definitions.get_table(operation.table, connection)
+            return list(read_manifest(table, folder)), written_columns(table, folder)
 
     @staticmethod
     def _change(
-        connection: Connection, table: Table, change: FileChange, added: Sequence[NewFile], operation: Operation
+        connection: Connection,
+        table: Table,
+        change: FileChange,
+        added: Sequence[NewFile],
+        columns: Collection[int] | None,
+        operation: Operation,
     ) -> Total:
         retired, removed = list(change.retired), []
-        if change.folder is not None and retired:
-            require_columns(table, change.folder)
+        if retired:
+            require_columns(table, columns)
         is_as_expected = table.scheme == change.before and relabel_files(connection, table, change.relabelled) == len(
             change.relabelled
         )

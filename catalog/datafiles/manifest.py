@@ -7,7 +7,7 @@ job that died leaves no manifest or an incomplete one, and its folder is never c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from catalog.datafiles.files import NewFile
@@ -64,7 +64,17 @@ def require_manifest(table: Table, folder: str) -> None:
         raise _incomplete(table, folder)
 
 
-def require_columns(table: Table, folder: str) -> None:
+def written_columns(table: Table, folder: str) -> Collection[int] | None:
+    """Return the ids of the columns in the files of a folder; None if an earlier version has written its manifest.
+
+    Raises:
+        VerificationFailedError: The manifest is missing or incomplete.
+    """
+    name, ids, *_ = next(_lines(table, folder))
+    return ids if name == _COLUMNS else None
+
+
+def require_columns(table: Table, written: Collection[int] | None) -> None:
     """Check that files whose rows take the place of others have all columns that the table has now.
 
     While a job writes files, other engines may add columns, also under the name of one that they have dropped, and rows
@@ -72,14 +82,11 @@ def require_columns(table: Table, folder: str) -> None:
 
     Args:
         table: Locked by the caller's transaction, which has taken in what other engines have committed.
+        written: As `written_columns` returns them.
 
     Raises:
         PlanConflictError: The files lack a column.
-        VerificationFailedError: The manifest is missing or incomplete.
     """
-    first = next(_lines(table, folder))
-    # Without this line, an earlier version has written the files.
-    written = first[1] if first[0] == _COLUMNS else None
     missing = [column.name for column in table.in_files.columns if written is not None and column.id not in written]
     if missing:
         raise PlanConflictError(

@@ -213,8 +213,7 @@ def _record(
             former[before.location] = before
         home = table.partition_location(partition.packed_values, None if location in shared else location)
         owns_home = identity not in added and location not in shared
-        # Of a partition that was added, those that vacuum leaves in its folder.
-        replaced = files.get(home) if owns_home else files.get(home, b"") if identity in added else b""
+        replaced = files.get(home, None if owns_home else b"")
         if before is not None:
             home, owns_home, replaced = before.home, before.owns_home, before.replaced
         new.append(Version(identity, partition.packed_values, versions[partition.id], home, owns_home, replaced))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from catalog.datafiles.committing import OPERATION_MARK
 from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.intake import lock_as_read, lock_current
-from catalog.datafiles.manifest import read_manifest, require_columns
+from catalog.datafiles.manifest import read_manifest, require_columns, written_columns
 from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
 from catalog.files.filesystem import Folder
@@ -108,7 +108,7 @@ class SnapshotPublication:
         if (read := self._attempt.options.replaced) is not None:
             require_unchanged(connection, table, read)
         if self._attempt.options.mode is LoadMode.REPLACE:
-            require_columns(table, self._attempt.folder)
+            require_columns(table, written_columns(table, self._attempt.folder))
         adder = None
         if table.partition_keys:
             is_hidden = self._attempt.options.is_quarantined

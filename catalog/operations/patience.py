@@ -1,4 +1,4 @@
-"""Waiting for a catalog whose database is down for a while, for instance because it restarts, and for vacuum."""
+"""Waiting for a catalog whose database is down for a while and for vacuum, and repeating work that others overtake."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from catalog.errors import CatalogError, CatalogUnavailableError, OperationConflictError
+from catalog.errors import CatalogError, CatalogUnavailableError, OperationConflictError, PlanConflictError
 from catalog.operations.reading import JournalReader
 from catalog.operations.records import OperationKind
 from catalog.settings.environment import job_patience
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
 _VACUUM_SECONDS = 30.0
+_PLANS = 5
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def planned_again(work: Callable[[], T]) -> T:
+    """Return the result of work, which is done again, up to five times in all, if others change what it has read.
+
+    Raises:
+        PlanConflictError: Others have done so each time.
+    """
+    for _ in range(_PLANS - 1):
+        try:
+            return work()
+        except PlanConflictError as error:
+            log.info("%s; it is planned again", error)
+    return work()
 
 
 class Patience:

@@ -165,22 +165,17 @@ def is_own_place(location: str) -> bool:
     return True
 
 
-def refuse_around_warehouse(location: str, field: str = "location") -> None:
-    """Check that a folder neither is nor contains the warehouse, in which all other tables get theirs.
-
-    Args:
-        field: Name of the location in messages.
+def refuse_around_warehouse(location: str) -> None:
+    """Check that a location neither is nor contains the warehouse, in which other tables get their folders.
 
     Raises:
         LocationNotAllowedError: It does.
     """
-    for _, error in _around_warehouse([location], field):
+    for _, error in _around_warehouse([location]):
         raise error
 
 
-def _around_warehouse(
-    locations: Iterable[str], field: str = "location"
-) -> Iterator[tuple[str, LocationNotAllowedError]]:
+def _around_warehouse(locations: Iterable[str]) -> Iterator[tuple[str, LocationNotAllowedError]]:
     """Yield the locations that are or contain the warehouse, each with its error."""
     warehouse = default_warehouse()
     roots = list(_places(warehouse)) if warehouse else []
@@ -188,7 +183,7 @@ def _around_warehouse(
         if any(_is_within(root, place) for root in roots for place in _places(location)):
             shown = without_credentials(location)
             reason = "contains the warehouse, in which other tables get their folders; choose a folder inside it"
-            yield location, LocationNotAllowedError(f"{field} {shown!r} {reason}")
+            yield location, LocationNotAllowedError(f"location {shown!r} {reason}")
 
 
 def require_no_password(location: str, field: str) -> None:

@@ -302,9 +302,10 @@ class TableEntries:
             log.warning("kept the folder of a dropped database: %s", error)
             return PurgedFiles()
         with self._storage.read() as connection:
-            others = [near.path for near in neighbours(connection, [location])]
             # Views have files that no table reaches.
-            others += [None for _ in tables_near(connection, folder_keys([location]), without="")]
+            if any(tables_near(connection, folder_keys([location]), without="")):
+                return PurgedFiles()
+            others = [near.path for near in neighbours(connection, [location])]
             databases = map(comparable, connection.scalars(select(DatabaseRow.location)))
             others += [place[len(folder) + 1 :] for place in databases if is_within(place, folder)]
         kept = [path for path in others if path]

@@ -18,13 +18,13 @@ from catalog.errors import (
     ConflictError,
     FencedError,
     InvalidRowsError,
-    PlanConflictError,
     VerificationFailedError,
 )
 from catalog.files.filesystem import Folder
 from catalog.loading.replaced_folders import PartitionsRead, keep_files_read
 from catalog.loading.replacing import Removed
 from catalog.model.partition_names import partition_path
+from catalog.operations.patience import planned_again
 from catalog.operations.records import Operation, OperationKind
 from catalog.operations.staging import begin_staging, read_staged
 from catalog.partitions.snapshots import PartitionFiles, ReplacedFiles
@@ -45,8 +45,6 @@ log = logging.getLogger("spark_jobs.writing.value_loading")
 
 APPEND = "append_rows"
 """The step of an append's operation."""
-
-_ATTEMPTS = 5
 
 
 def append_rows(
@@ -151,14 +149,7 @@ def publish_rows(
         PlanConflictError: Others have done so during each attempt.
         CatalogError: See `append_rows`.
     """
-    for tries_left in reversed(range(_ATTEMPTS)):
-        try:
-            return _publish_once(spark, catalog, operation, step, table, prepare)
-        except PlanConflictError as error:
-            if not tries_left:
-                raise
-            log.info("%s; the rows are read again", error)
-    raise AssertionError("unreachable")
+    return planned_again(lambda: _publish_once(spark, catalog, operation, step, table, prepare))
 
 
 def _publish_once(

@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from catalog.doors.entries.csv_tables import CSV_STORAGE
+from catalog.doors.entries.storages import USUAL
 from catalog.metastores.types import HiveTable
-from catalog.model import Column
+from catalog.model import Column, FileFormat
 
 _FROM_SERDE = "from deserializer"
 """The comment that Hive's client gives to columns without one, unless the SerDe says that it is empty."""
@@ -33,8 +35,8 @@ def _of_avro(column: Column) -> Column:
 
 
 _DERIVED: Mapping[str, Callable[[Column], Column]] = {
-    "org.apache.hadoop.hive.serde2.OpenCSVSerde": _of_csv,
-    "org.apache.hadoop.hive.serde2.avro.AvroSerDe": _of_avro,
+    str(CSV_STORAGE.serde): _of_csv,
+    str(USUAL[FileFormat.AVRO].serde): _of_avro,
 }
 """SerDe → a column of an entry as the client derives it."""
 

@@ -23,6 +23,7 @@ from catalog.model import TableKind
 from catalog.statements.session import Session
 from catalog.storage.schema import OperationRow
 from tests.support.iceberg_tables import change_by_engine, iceberg_rows, make_orders, migrate, sql_catalog, write_rows
+from tests.support.sources import list_source
 
 NAME = "lake.t"
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
@@ -220,9 +221,7 @@ def test_vacuum_keeps_files_that_were_there_before_the_table(
 def test_a_table_in_a_folder_of_sources_owns_no_file(
     catalog: Catalog, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    tables = tmp_path / "tables.yaml"
-    tables.write_text(f"tables:\n  shop.t: {{source: {tmp_path}/t/data/*.csv, keys: {{k: int}}}}\n")
-    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    list_source(monkeypatch, tmp_path, f"{tmp_path}/t/data/*.csv")
     session.execute(f"CREATE TABLE lake.t (id bigint) {statement} LOCATION '{tmp_path}/t'")
     arrived = old_file(tmp_path / "t" / "data" / "2024-01-01.csv")
     assert catalog.get_table("lake.t").kind is TableKind.EXTERNAL

@@ -22,6 +22,7 @@ from catalog.statements.engine import Engine
 from catalog.statements.parser import parse_statement
 from catalog.statements.session import Session
 from tests.support.object_store import ObjectStore
+from tests.support.sources import list_source
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -37,10 +38,8 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "link").symlink_to(foreign)
     (folder / "linked.csv").symlink_to(foreign / "secrets.csv")
     (tmp_path / "landing" / "a.csv").write_text("id\n1\n")
-    tables = tmp_path / "tables.yaml"
-    tables.write_text(f"tables:\n  shop.t:\n    source: {tmp_path}/landing/*.csv\n    keys: {{k: int}}\n")
+    list_source(monkeypatch, tmp_path, f"{tmp_path}/landing/*.csv")
     monkeypatch.setenv("CALVE_WAREHOUSE", str(folder))
-    monkeypatch.setenv("CALVE_TABLES", str(tables))
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "s3://lake/sales, hdfs://name:8020/data")
     monkeypatch.setenv("CALVE_ALLOWED_HOSTS", "metastore:9083, glue.local")
     return folder

@@ -16,6 +16,7 @@ from catalog.model.identifiers import TableName
 from catalog.statements.engine import Engine
 from catalog.statements.session import Session
 from catalog.tables.own_files import require_no_links_outside
+from tests.support.sources import list_source
 from tests.support.written_files import SPARK_NAME, own_name
 
 pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
@@ -234,9 +235,7 @@ def warehouse(catalog: Catalog) -> Path:
 def test_a_dropped_database_leaves_files_of_others(
     catalog: Catalog, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    tables = tmp_path / "tables.yaml"
-    tables.write_text(f"tables:\n  shop.t: {{source: {warehouse}/landing/orders/*.csv, keys: {{k: int}}}}\n")
-    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    list_source(monkeypatch, tmp_path, f"{warehouse}/landing/orders/*.csv")
     monkeypatch.setenv("CALVE_WAREHOUSE", str(warehouse))
     files = [put(place) for place in (warehouse / "landing/orders/a.csv", warehouse / "_calve/quality/shop/index.html")]
     files.append(put(tmp_path / "elsewhere" / "raw" / "a.csv"))

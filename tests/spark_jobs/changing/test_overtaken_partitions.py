@@ -34,7 +34,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], Change]] = {
         lambda rows: {(number, note, {1: 7, 3: 1}.get(day, day)) for number, note, day in rows},
     ),
 }
-"""What another session does → its statements, and what they make of the rows."""
+"""Name → the statements of another session, and the rows after them."""
 
 RUN = ["delete", "delete in a partition", "update", "move", "merge", "compact"]
 CASES = [(statement, other) for statement in RUN for other in OTHERS]

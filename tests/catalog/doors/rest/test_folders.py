@@ -20,6 +20,7 @@ from catalog.iceberg.storage import MOST_BYTES
 from tests.catalog.doors.rest.test_pyiceberg import make_scheme_table
 from tests.support.metadata_updates import snapshot, to_ref, write_list
 from tests.support.rest_server import error_of, set_property
+from tests.support.sources import list_source
 
 Create = Callable[..., httpx.Response]
 
@@ -80,9 +81,7 @@ def test_no_table_is_in_a_folder_of_source_files(
 ) -> None:
     landing = tmp_path / "landing"
     landing.mkdir()
-    tables = tmp_path / "tables.yaml"
-    tables.write_text(f"tables:\n  shop.t:\n    source: {landing}/*.csv\n    keys: {{k: int}}\n")
-    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    list_source(monkeypatch, tmp_path, f"{landing}/*.csv")
     create()
     change = {"requirements": [], "updates": [set_property("write.data.path", str(landing))]}
     for answer in (
