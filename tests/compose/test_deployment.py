@@ -155,7 +155,7 @@ def dockerfile() -> str:
 
 
 def test_the_scheduler_has_the_processors_of_env(deployment: Deployment) -> None:
-    limits = {service: entry["HostConfig"]["NanoCpus"] / 1e9 for service, entry in deployment.containers().items()}
+    limits = {service: entry["HostConfig"]["CpuQuota"] / 1e5 for service, entry in deployment.containers().items()}
     assert limits == {**dict.fromkeys(limits, 2), "scheduler": int(deployment.values["SCHEDULER_CPUS"])}
 
 

@@ -81,11 +81,11 @@ _IN_ORDER = [
     Part("Spark: filters of random tables", (f"{_SPARK}test_filters_of_random_tables.py",)),
     Part("Spark: random sequences of column changes", (f"{_SPARK}test_column_sequences.py",)),
     Part("Spark: random sequences of statements and commits", (f"{_SPARK}test_mixed_sequences.py",)),
+    Part("Spark: random sequences of an engine's commits", (f"{_SPARK}test_open_tables.py",)),
     Part(
         "Spark: engines, killed operations",
         _below(
             _SPARK,
-            "test_open_tables.py",
             *("test_engine_commits.py", "test_engines_and_partitions.py", "test_engines_beside_loads.py"),
             *("test_killed_migrations.py", "test_killed_rebalances.py", "test_killed_upkeep.py"),
         ),
