@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Partition, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
-from catalog.errors import InvalidRowsError, SourceFileError
+from catalog.errors import SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.loading.source_files import STATEMENT_FILES
 from catalog.migration.requests import MigrationRequest
@@ -52,7 +52,7 @@ from spark_jobs.reading.bad_rows import good_rows, naming_bad_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import read_source, source_errors
 from spark_jobs.rebalance import rebalance
-from spark_jobs.rows.statement_columns import from_text, table_column
+from spark_jobs.rows.statement_columns import as_rows_of, from_text, table_column
 from spark_jobs.run_jobs import job_function
 from spark_jobs.sessions.answers import answer_of, batches_of, engine_errors, row_errors, stream_of
 from spark_jobs.sessions.kept_rows import share
@@ -202,28 +202,17 @@ class SparkEngine:
         with engine_errors(query):
             # Before the frame, because a session without Iceberg's runtime is replaced.
             self._session_for(table)
-            read_from = None if overwritten is None else self._metadata_read(table, query, database)
-            frame = self._frame(query, database)
-            types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
-            every = list(types)
-            given = list(columns) or [name for name in every if name not in (values or {})]
-            if len(frame.columns) != len(given):
-                raise InvalidRowsError(
-                    f"the SELECT has {len(frame.columns)} columns ({', '.join(frame.columns)}) for {len(given)} of "
-                    f"{table.full_name} ({', '.join(given)}); select exactly one for each"
-                )
-            frame = frame.toDF(*given)
-            nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
-            fixed = {name: f.lit(value).cast("string") for name, value in (values or {}).items()}
-            frame = frame.withColumns({**nulls, **fixed})
-            rows = frame.select(*[f.col(f"`{name}`") for name in every])
-            return self._add(operation, table, rows, overwritten, read_from=read_from)
 
-    def _metadata_read(self, table: Table, query: str, database: str) -> str | None:
-        """Return the metadata of a table of which a SELECT will read rows; None if it reads none, or there are none."""
-        current = self._catalog.get_table(table.full_name)
-        reads_it = may_read(self._catalog, with_views(self._catalog, query, database), database, table)
-        return (current.metadata_location or current.live_location) if reads_it else None
+            def select() -> PrunedQuery:
+                pruned = self._pruned(query, database)
+                return replace(pruned, frame=as_rows_of(table, pruned.frame, columns, values or {}))
+
+            sql = with_views(self._catalog, query, database)
+            if overwritten is None or not may_read(self._catalog, sql, database, table):
+                return self._add(operation, table, select().frame, overwritten)
+            current = self._catalog.get_table(table.full_name)
+            read_from = current.metadata_location or current.live_location
+            return self._add(operation, table, select().frame, overwritten, read_from=read_from, select=select)
 
     def load_data(
         self,
@@ -277,6 +266,7 @@ class SparkEngine:
         overwritten: Mapping[str, str | None] | None = None,
         request: Mapping[str, Any] | None = None,
         read_from: str | None = None,
+        select: Callable[[], PrunedQuery] | None = None,
     ) -> Mapping[str, Any]:
         if overwritten is not None:
             return overwrite_rows(
@@ -287,6 +277,7 @@ class SparkEngine:
                 frame,
                 values=overwritten,
                 read_from=read_from,
+                select=select,
                 request=request,
                 requested_by=operation.requested_by,
             )

@@ -33,6 +33,8 @@ class PublishOptions:
         replaced: The files of a table stored as Iceberg that the new ones replace; None for all files of `removed` and,
             if the mode is REPLACE, of the partitions of the new files.
         read_from: The metadata of the table of which the new rows were read; None if they come from elsewhere.
+        replaces_others: With the mode REPLACE, the new files also replace those of partitions that were not read,
+            although others of the table were (`catalog.loading.replaced_folders`).
     """
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
@@ -43,6 +45,7 @@ class PublishOptions:
     evolution: Evolution | None = None
     replaced: ReplacedFiles | None = None
     read_from: str | None = None
+    replaces_others: bool = False
 
 
 @dataclass(frozen=True)

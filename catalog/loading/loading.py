@@ -157,6 +157,7 @@ class Loading(SourceFiles):
         evolution: Evolution | None = None,
         replaced: ReplacedFiles | None = None,
         read_from: str | None = None,
+        replaces_others: bool = False,
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
@@ -176,7 +177,7 @@ class Loading(SourceFiles):
                 whose attempt has written the files itself.
             removed: The partitions that are dropped in the same transaction, with their rows: id → values.
             evolution: The columns that the table gets in the same transaction, with which the files were written.
-            replaced, read_from: As in `PublishOptions`.
+            replaced, read_from, replaces_others: As in `PublishOptions`.
 
         Returns:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
@@ -206,7 +207,15 @@ class Loading(SourceFiles):
             )
         default_mode = LoadMode.of("", table) if is_load else LoadMode.APPEND
         options = PublishOptions(
-            on_invalid, is_quarantined, mode or default_mode, is_load, removed or {}, evolution, replaced, read_from
+            on_invalid=on_invalid,
+            is_quarantined=is_quarantined,
+            mode=mode or default_mode,
+            is_load=is_load,
+            removed=removed or {},
+            evolution=evolution,
+            replaced=replaced,
+            read_from=read_from,
+            replaces_others=replaces_others,
         )
         own = PublishAttempt(
             self._storage, self._definitions, self._operations, operation, step, attempt, table, staging, options

@@ -119,8 +119,7 @@ class Publication:
         self._staged = staged
         self._folder = Folder(attempt.table.location)
         self._encoder = ValueEncoder(attempt.table)
-        self._beaten_at = time.monotonic()
-        self._totals = Totals()
+        self._beaten_at, self._totals = time.monotonic(), Totals()
         self._read = files_read(attempt.table, attempt.folder)
         self._replaced = ReplacedFolders(attempt.storage, attempt.table, attempt.operation, self._read)
 
@@ -198,7 +197,10 @@ class Publication:
         adder, options = self._adder(connection, table), self._attempt.options
         existing: list[Destination] = []
         if options.mode is LoadMode.REPLACE:
-            existing += replaced_destinations(connection, table, staged, self._staged.name, self._ids_read)
+            read, others = self._ids_read, options.replaces_others
+            existing += replaced_destinations(
+                connection, table, staged, self._staged.name, read, replaces_others=others
+            )
         elif options.mode is LoadMode.APPEND:
             existing += extended_destinations(connection, table, staged)
         known = {destination.identity for destination in existing}
@@ -312,7 +314,7 @@ class Publication:
             self._replaced.find(replaced)
             if page:
                 extensions.append(page)
-        self._replaced.find(self._attempt.options.removed)
+        self._replaced.find_rest(self._attempt.options.removed)
 
     def _move(self, move: tuple[StagedPartition, Destination]) -> None:
         staged, destination = move

@@ -96,6 +96,7 @@ class ReplacedFolders:
         self._storage, self._table = storage, table
         self._began_at_ms = operation.created_at_ms
         self._read = read or {}
+        self._rest = set(self._read)
         self.found = dict[str, bytes]()
 
     def find(self, ids: Collection[int]) -> None:
@@ -105,6 +106,7 @@ class ReplacedFolders:
             PlanConflictError: A folder has other files than were read.
         """
         folder = Folder(self._table.location)
+        self._rest.difference_update(ids)
         for batch in batched(ids):
             locations = {
                 number: location
@@ -114,6 +116,11 @@ class ReplacedFolders:
             listed = in_parallel(lambda location: visible_files(folder.at(location)), locations.values())
             for (number, location), files in zip(locations.items(), listed, strict=True):
                 self.found[location] = self._replaced(number, location, files)
+
+    def find_rest(self, removed: Collection[int]) -> None:
+        """List the folders of partitions that are removed, and of those that were read and stay, as `find`."""
+        self.find(removed)
+        self.find(list(self._rest))
 
     def find_others(self, location: str, own: Collection[str]) -> None:
         """List the folder of a new partition, which has files of others, such as those of a dropped one.

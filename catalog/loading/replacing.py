@@ -39,13 +39,16 @@ def replaced_destinations(
     staged: Mapping[bytes, StagedPartition],
     attempt: str,
     read: Mapping[bytes, int] | None,
+    *,
+    replaces_others: bool = False,
 ) -> Iterator[Destination]:
     """Yield the destinations of files that replace those of the staged partitions that exist.
 
     Args:
         attempt: The name of the attempt that has staged the files.
-        read: The partitions that the attempt has read, identity → id: no others are replaced, and none of them is
-            added. None to replace those that exist, whichever they are.
+        read: The partitions that the attempt has read, identity → id: none of them is added. None to replace those that
+            exist, whichever they are.
+        replaces_others: Whether others than those that were read are replaced, too.
 
     Raises:
         PlanConflictError: A partition that was read does not exist, or one exists that was not read.
@@ -53,9 +56,11 @@ def replaced_destinations(
     row = PartitionRow
     query = select(row.identity, row.id).where(row.table_id == table.id, among(connection, row.identity, list(staged)))
     existing = {bytes(identity): number for identity, number in connection.execute(query.order_by(row.id))}
-    for identity, partition in staged.items():
-        if read is not None and existing.get(identity) != read.get(identity):
-            raise overtaken(table, partition_path(table.key_names, partition.values))
+    if read is not None:
+        for identity, partition in staged.items():
+            is_other = replaces_others and identity not in read
+            if not is_other and existing.get(identity) != read.get(identity):
+                raise overtaken(table, partition_path(table.key_names, partition.values))
     for identity, partition_id in existing.items():
         partition = staged[identity]
         location = version_location(table, attempt, partition_path(table.key_names, partition.values))

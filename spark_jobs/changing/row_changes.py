@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,8 @@ from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
 from catalog.errors import UnsupportedChangeError
 from catalog.iceberg.live_columns import with_live_columns
-from catalog.loading.replaced_folders import list_files
+from catalog.loading.replaced_folders import PartitionsRead, list_files, overtaken
+from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
@@ -44,7 +46,7 @@ from spark_jobs.changing.concerned_partitions import (
 )
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.queries.one_state import one_state_in_subqueries
-from spark_jobs.queries.query import prune_query
+from spark_jobs.queries.query import PrunedQuery, prune_query
 from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted, quoted_table
 from spark_jobs.rows.char_columns import with_padded_chars
@@ -67,6 +69,7 @@ def overwrite_rows(
     *,
     values: Mapping[str, str | None] | None = None,
     read_from: str | None = None,
+    select: Callable[[], PrunedQuery] | None = None,
     request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
@@ -77,6 +80,7 @@ def overwrite_rows(
         values: Values of some keys: all partitions with these values are replaced, also those for which there are no
             rows. Without values, the partitions of the rows are replaced.
         read_from: The metadata of the table of which the frame reads rows; None if it reads none of its rows.
+        select: Returns the rows anew, if the frame reads rows of the table and this is a Hive-style table.
         request: What the journal keeps of the request besides.
 
     Returns:
@@ -99,11 +103,32 @@ def overwrite_rows(
 
     def prepare() -> NewRows:
         current = catalog.get_table(table)
-        rows, columns = shaped_rows(current, frame)
+        given, read = (frame, None) if select is None else _selected(current, select)
+        rows, columns = shaped_rows(current, given)
         replaced = catalog.partitions_of(table, values) if values else []
-        return NewRows(current, rows, columns, replaced, replaces_others=True, read_from=read_from)
+        return NewRows(current, rows, columns, replaced, replaces_others=True, read_from=read_from, read=read)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
+
+
+def _selected(table: Table, select: Callable[[], PrunedQuery]) -> tuple[DataFrame, PartitionsRead]:
+    """Return rows that are read from a table, and its partitions from which they are read.
+
+    Raises:
+        PlanConflictError: Partitions were added meanwhile.
+    """
+    with one_state_in_subqueries():
+        read = list_files(table, _partitions_of(table, select()))
+    # Once more, because files that came after the first time were not listed.
+    pruned = select()
+    if new := [partition for partition in _partitions_of(table, pruned) if partition.id not in read]:
+        raise overtaken(table, partition_path(table.key_names, new[0].values))
+    return pruned.frame, read
+
+
+def _partitions_of(table: Table, pruned: PrunedQuery) -> list[Partition]:
+    own = (scan.partitions for scan in pruned.tables if scan.table == table.full_name)
+    return list({partition.id: partition for partition in chain.from_iterable(own)}.values())
 
 
 def delete_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone, tzinfo
@@ -11,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, SparkSession
 
-from catalog import Catalog, Table
+from catalog import Catalog, Partition, Table
 from catalog.datafiles.pruning import FileScan
 from catalog.errors import ConflictError, InvalidConfigurationError
 from catalog.expressions import parse_expression
@@ -44,6 +45,7 @@ class PrunedTable:
         table: Its name, `database.table`.
         where: The expression; None for all rows.
         files_read: None if the catalog does not know the file counts of all these partitions.
+        partitions: These partitions, of a Hive-style table.
     """
 
     frame: DataFrame
@@ -51,6 +53,7 @@ class PrunedTable:
     where: str | None
     partitions_read: int
     files_read: int | None
+    partitions: Sequence[Partition] = ()
 
     def __str__(self) -> str:
         """Return one line with the numbers of partitions and files that are read."""
@@ -141,6 +144,7 @@ def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str
         where=where,
         partitions_read=len(partitions),
         files_read=sum(known) if len(known) == len(counts) else None,
+        partitions=partitions,
     )
 
 

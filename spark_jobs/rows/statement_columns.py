@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import NullType, StructField
 
-from catalog.errors import InvalidIdentifierError, InvalidQueryError, InvalidTableError
-from catalog.model import Column
+from catalog.errors import InvalidIdentifierError, InvalidQueryError, InvalidRowsError, InvalidTableError
+from catalog.model import Column, Table
 from catalog.model.identifiers import normalise_identifier
 from catalog.types.column_types import named_column_type, parse_column_type
 from catalog.types.key_types import StringType
@@ -47,3 +50,26 @@ def from_text(text: SparkColumn, column: Column) -> SparkColumn:
         return f.lit(None).cast(column.type).alias(column.name)
     is_text = isinstance(parse_column_type(column.type), StringType)
     return text.cast("string" if is_text else column.type).alias(column.name)
+
+
+def as_rows_of(table: Table, frame: DataFrame, columns: Sequence[str], values: Mapping[str, str | None]) -> DataFrame:
+    """Return the rows of a SELECT with the columns of a table.
+
+    Args:
+        columns: The columns of the table that those of the SELECT are for, in order; the others are null. Empty for all
+            but those with constant values.
+        values: Column → its constant value.
+
+    Raises:
+        InvalidRowsError: The SELECT has another number of columns.
+    """
+    types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
+    given = list(columns) or [name for name in types if name not in values]
+    if len(frame.columns) != len(given):
+        raise InvalidRowsError(
+            f"the SELECT has {len(frame.columns)} columns ({', '.join(frame.columns)}) for {len(given)} of "
+            f"{table.full_name} ({', '.join(given)}); select exactly one for each"
+        )
+    nulls = {name: f.lit(None).cast(type_text) for name, type_text in types.items() if name not in given}
+    fixed = {name: f.lit(value).cast("string") for name, value in values.items()}
+    return frame.toDF(*given).withColumns({**nulls, **fixed}).select(*[f.col(f"`{name}`") for name in types])

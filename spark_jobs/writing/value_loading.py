@@ -106,7 +106,7 @@ class NewRows:
         where, is_serializable: As in `ReplacedFiles`.
         read_from: As in `PublishOptions`.
         read: The replaced partitions of a Hive-style table, with their files, listed before their rows were read; None
-            if they were not read.
+            if they were not read. With `replaces_others`, the partitions that were read, replaced or not.
     """
 
     table: Table
@@ -188,6 +188,7 @@ def _publish_once(
                 removed=removed,
                 replaced=read,
                 read_from=new.read_from,
+                replaces_others=new.replaces_others,
             )
         except (FencedError, CommitOutcomeUnknownError):
             # The files may be another attempt's, or those of a commit that succeeded.

@@ -36,9 +36,9 @@ OTHERS: dict[str, tuple[tuple[str, ...], Change]] = {
 }
 """Name → the statements of another session, and the rows after them."""
 
-RUN = ["delete", "delete in a partition", "update", "move", "merge", "compact"]
+RUN = ["delete", "delete in a partition", "update", "move", "merge", "compact", "overwrite by itself"]
 CASES = [(statement, other) for statement in RUN for other in OTHERS]
-SAMPLE = [("update", "purge"), ("merge", "rename")]
+SAMPLE = [("update", "purge"), ("merge", "rename"), ("overwrite by itself", "drop")]
 
 
 @pytest.fixture
@@ -101,6 +101,30 @@ def test_a_statement_follows_the_drop_of_a_partition_that_it_has_just_read(
     monkeypatch.setattr(module, "partitions_among", drop_before)
     hive_orders.session.execute(text)
     assert sorted(hive_orders.rows()) == sorted(changed(left(ROWS)))
+
+
+BEFORE = ["insert", "update", "delete", "overwrite", "move"]
+_OWN = "INSERT OVERWRITE orders PARTITION (day=1) SELECT id, upper(note) FROM orders WHERE day < 3"
+
+
+@pytest.mark.parametrize("other", [*sampled(BEFORE, ["insert", "update"]), *OTHERS])
+def test_an_overwrite_has_the_rows_of_its_own_table_that_others_have_changed_before_it_reserved_the_table(
+    hive_orders: Orders, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    texts, changed = OTHERS.get(other) or ([STATEMENTS[other][0]], STATEMENTS[other][1])
+    begin, is_first = row_changes._begin, iter([True])
+
+    def change_before(*arguments: Any) -> Any:
+        if next(is_first, False):
+            for text in texts:
+                hive_orders.session.execute(text)
+        return begin(*arguments)
+
+    monkeypatch.setattr(row_changes, "_begin", change_before)
+    hive_orders.session.execute(_OWN)
+    before = changed(ROWS)
+    own = {(number, note and note.upper(), 1) for number, note, day in before if day < 3}
+    assert sorted(hive_orders.rows()) == sorted({row for row in before if row[2] != 1} | own)
 
 
 def test_only_partitions_that_are_read_as_null_may_have_values_of_another_type(
