@@ -80,6 +80,7 @@ CatalogError
 │   ├── AccessDeniedError            the client's role does not allow it
 │   ├── CredentialsError             it has no credentials, or wrong ones
 │   ├── RequestTooLargeError         it is too large, or nested too deeply
+│   ├── SlowRequestError             it did not arrive in time
 │   └── TooManyRequestsError         the client sends too many requests, or has too many connections
 ├── ConflictError                    the object was changed, or is in use, by another request
 │   ├── OperationConflictError
@@ -182,6 +183,7 @@ from catalog.errors.doors import (
     CredentialsError,
     DoorError,
     RequestTooLargeError,
+    SlowRequestError,
     TooManyRequestsError,
 )
 from catalog.errors.iceberg import (
@@ -387,6 +389,7 @@ __all__ = [
     "ReservedPropertyError",
     "SchemeValueError",
     "SharedLocationError",
+    "SlowRequestError",
     "SourceClientMissingError",
     "SourceEntryChangedError",
     "SourceError",

@@ -21,6 +21,12 @@ class RequestTooLargeError(DoorError):
     """The request is larger, or nested more deeply, than the server's limits allow."""
 
 
+class SlowRequestError(DoorError):
+    """The request did not arrive within the time that the server's limits allow; send it again."""
+
+    retryable = True
+
+
 class TooManyRequestsError(DoorError):
     """The client sends more requests, or has more connections, than the server's limits allow; try again later."""
 

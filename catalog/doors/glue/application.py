@@ -153,6 +153,7 @@ _OUTSIDE = {
     "AccessDeniedError": "AccessDeniedException",
     "CredentialsError": "UnrecognizedClientException",
     "RequestTooLargeError": "InvalidInputException",
+    "SlowRequestError": "OperationTimeoutException",
     "CommitStateUnknownException": "OperationTimeoutException",
     "TooManyRequestsError": "ThrottlingException",
 }

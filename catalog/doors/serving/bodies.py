@@ -10,7 +10,7 @@ from typing import Any
 
 from catalog.doors.serving.access import Client
 from catalog.doors.serving.limits import Limits
-from catalog.errors.doors import RequestTooLargeError, TooManyRequestsError
+from catalog.errors.doors import RequestTooLargeError, SlowRequestError, TooManyRequestsError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -103,7 +103,8 @@ class Body:
         """Return the whole body, and afterwards what the server sends.
 
         Raises:
-            RequestTooLargeError: It is too large, too slow or nested too deeply.
+            RequestTooLargeError: It is too large, or nested too deeply.
+            SlowRequestError: It does not arrive in time.
             TooManyRequestsError: Too much is held for unknown clients.
             ClientVanished: The client closes the connection.
         """
@@ -120,7 +121,7 @@ class Body:
         """Receive and forget a body that the application has not asked for: its client sends all of it, then reads."""
         if self._is_begun or self._headers.get(b"expect", b"").lower() == b"100-continue":
             return
-        with contextlib.suppress(ClientVanished, RequestTooLargeError):
+        with contextlib.suppress(ClientVanished, RequestTooLargeError, SlowRequestError):
             # The answer is sent all the same.
             await self._receive_all(None)
 
@@ -159,8 +160,8 @@ class Body:
                             # The client sends all of its request before it reads the answer.
                             parts, refusal = None, error
         except TimeoutError:
-            raise RequestTooLargeError(
-                f"the body did not arrive within {self._seconds(size):g} seconds; send it in parts"
+            raise SlowRequestError(
+                f"the body of the request did not arrive within {self._seconds(size):g} seconds; send it again, faster"
             ) from None
         if refusal is not None:
             raise refusal

@@ -21,7 +21,7 @@ from catalog.doors.serving.health import health
 from catalog.doors.serving.limits import Rates
 from catalog.doors.serving.logs import log_failure, log_request, request_id
 from catalog.errors import AccessDeniedError, CatalogError
-from catalog.errors.doors import CredentialsError, RequestTooLargeError, TooManyRequestsError
+from catalog.errors.doors import CredentialsError, RequestTooLargeError, SlowRequestError, TooManyRequestsError
 
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -38,6 +38,7 @@ _KINDS = {
     CredentialsError: 401,
     AccessDeniedError: 403,
     RequestTooLargeError: 413,
+    SlowRequestError: 408,
     TooManyRequestsError: 429,
 }
 _TEXT = b"text/plain; charset=utf-8"

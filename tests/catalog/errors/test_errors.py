@@ -129,6 +129,7 @@ def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
         SourceUnavailableError,
         FolderBeingPurgedError,
         errors.FolderBeingMovedError,
+        errors.SlowRequestError,
         errors.TooManyRequestsError,
     }
 

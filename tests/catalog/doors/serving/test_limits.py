@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from contextlib import suppress
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.doors.serving.access import Client, Role
+from catalog.doors.serving.bodies import Body, UnknownBodies
 from catalog.doors.serving.connections import Connections, Place, connection_records
 from catalog.doors.serving.limits import Limits, Rates, rate_records
-from catalog.errors import InvalidConfigurationError, RequestTooLargeError, TooManyRequestsError
+from catalog.errors import InvalidConfigurationError, RequestTooLargeError, SlowRequestError, TooManyRequestsError
 
 
 def depth(value: Any) -> int:
@@ -202,3 +204,13 @@ def test_limits_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CALVE_DOOR_BODY_BYTES", "0")
     with pytest.raises(InvalidConfigurationError, match="CALVE_DOOR_BODY_BYTES is 0, expected 1 or more"):
         Limits.from_settings()
+
+
+def test_a_body_that_does_not_arrive_in_time_is_refused_as_slow() -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    body = Body({}, {}, receive, Limits(proof_seconds=0.01), UnknownBodies(1_000))
+    with pytest.raises(SlowRequestError, match=r"did not arrive within 0\.01 seconds; send it again"):
+        asyncio.run(body())
