@@ -33,6 +33,7 @@ COPY catalog catalog
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
+COPY standalone/store_server.py standalone/
 # The command `calve`, and the entry points by which it finds Spark and Airflow finds the provider. The wheel is built by
 # what requirements.txt has locked, not by what the index has today.
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import sysconfig
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ AIRFLOW_COMPONENTS: Mapping[str, tuple[str, ...]] = {
 }
 """Airflow's components: name → arguments of `airflow`."""
 
+_LAUNCHER = Path(__file__).with_name("store_server.py")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _HEALTH_SECONDS = 5.0
 
@@ -154,7 +156,7 @@ class SparkCluster:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """SeaweedFS, an S3 server in one process.
+    """SeaweedFS, an S3 server in one process; each of its ports asks for a key.
 
     Attributes:
         program: Path of `weed`.
@@ -163,6 +165,8 @@ class ObjectStore:
         host: Name under which clients reach the server.
         listen: Address that it listens on.
         ports: Ports by SeaweedFS' names, such as `s3` and `filer.grpc`; by default SeaweedFS' own.
+        python: The Python that starts it by `launcher`.
+        launcher: Path of `store_server.py`.
     """
 
     program: str
@@ -171,6 +175,8 @@ class ObjectStore:
     host: str = "s3"
     listen: str = "0.0.0.0"
     ports: Mapping[str, int] = field(default_factory=dict)
+    python: str = sys.executable
+    launcher: Path = _LAUNCHER
 
     PORTS: ClassVar[tuple[str, ...]] = (
         *("master", "volume", "filer", "s3"),
@@ -192,9 +198,10 @@ class ObjectStore:
         # A missing bucket is an error, and nothing is sent to SeaweedFS' authors.
         off = dict.fromkeys(("admin.ui", "webdav", "master.telemetry", "s3.autoCreateBucket"), "false")
         arguments = (f"-{name}={value}" for name, value in {**options, **off}.items())
+        launcher = (self.python, "-I", str(self.launcher), self.host, str(self.folder / "certificate.pem"))
         return Service(
             "s3",
-            (self.program, f"-logdir={self.folder}", "mini", *arguments),
+            (*launcher, self.program, f"-logdir={self.folder}", "mini", *arguments),
             {"TMPDIR": str(self.folder)},
             health_url=f"{self.url}/healthz",
         )

@@ -5,8 +5,7 @@ import signal
 import stat
 import subprocess
 import time
-from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address
 from pathlib import Path
 from unittest import mock
 
@@ -18,6 +17,7 @@ from standalone.errors import AirflowApiError, StackError
 from standalone.stack import Stack
 from standalone.state import HEALTHY, StackState, airflow_command, read_passwords, shell_file
 from tests.on_s3.conftest import HIVE_STYLE
+from tests.support.listening import listening
 
 pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["local"], indirect=True)]
 
@@ -41,35 +41,9 @@ def test_secrets_are_for_the_owner_only(stack: Stack) -> None:
 def test_everything_listens_on_the_loopback_address_only(stack: Stack) -> None:
     state = StackState.read(stack.home)
     assert state is not None
-    sockets = {link for pid in state.processes() for link in _open_files(pid) if link.startswith("socket:")}
-    addresses = {
-        _address(fields[1].split(":")[0])
-        for table in ("tcp", "tcp6")
-        for fields in map(str.split, Path(f"/proc/net/{table}").read_text().splitlines()[1:])
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets
-    }
+    addresses = {address for address, _ in listening(state.processes())}
     assert IPv4Address("127.0.0.1") in addresses
     assert [address for address in addresses if not address.is_loopback] == []
-
-
-def _open_files(pid: int) -> list[str]:
-    """Return what the files that a process has open link to, without those that are closed meanwhile."""
-    names: list[str] = []
-    with suppress(FileNotFoundError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                names.append(os.readlink(link))
-    return names
-
-
-def _address(digits: str) -> IPv4Address | IPv6Address:
-    """Return the address of a line of /proc/net/tcp or tcp6: words of 32 bits, each with its lowest byte first.
-
-    A JVM listens on 127.0.0.1 by its form in IPv6, ::ffff:127.0.0.1.
-    """
-    words = [bytes.fromhex(digits[start : start + 8])[::-1] for start in range(0, len(digits), 8)]
-    address = ip_address(b"".join(words))
-    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def test_viewer_may_look_and_not_act(stack: Stack) -> None:

@@ -90,7 +90,8 @@ def spark() -> SparkCluster:
 
 def services() -> list[Service]:
     folder = Path("/var/lib/calve")
-    store = ObjectStore("weed", folder / "s3", Path("/opt/calve/s3-users.json"))
+    launcher = Path("/opt/calve/standalone/store_server.py")
+    store = ObjectStore("weed", folder / "s3", Path("/opt/calve/s3-users.json"), python="python", launcher=launcher)
     workers = [spark().worker(name, name, 8081, folder / "work") for name in WORKERS]
     return [store.service(), spark().master(), *workers]
 
