@@ -22,7 +22,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def code_archive(folder: Path | None = None, packages: Iterable[str] = PACKAGES) -> Path:
-    """Return a zip file of installed packages, named by a hash of their files; create it unless it exists.
+    """Return a zip file of installed packages, named by a hash of their files; write it unless it is there.
 
     Args:
         folder: Where the file is; by default a folder of this user in the state folder, because other users, such as
@@ -35,8 +35,10 @@ def code_archive(folder: Path | None = None, packages: Iterable[str] = PACKAGES)
     folder = folder or state_folder() / f"code-{os.geteuid()}"
     content = _content(packages)
     archive = folder / f"calve-{_digest(content)}.zip"
-    if not archive.exists():
-        _write(archive, _zipped(content))
+    expected = _zipped(content)
+    # Executors run it with the passwords of their job, so that its name does not suffice.
+    if not archive.exists() or archive.read_bytes() != expected:
+        _write(archive, expected)
     return archive
 
 

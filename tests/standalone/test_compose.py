@@ -150,6 +150,16 @@ def test_a_container_has_only_the_secrets_that_it_needs(compose: dict[str, Any])
     assert found == SECRETS
 
 
+def test_only_the_process_that_submits_jobs_writes_what_executors_run(compose: dict[str, Any]) -> None:
+    mounts = {
+        name: volume.removeprefix("calve-home:/var/lib/calve/home")
+        for name, entry in compose["services"].items()
+        for volume in entry.get("volumes", ())
+        if volume.startswith("calve-home:")
+    }
+    assert mounts == {"scheduler": "", "api-server": ":ro", "triggerer": ":ro"}
+
+
 def test_airflow_submits_to_the_cluster_and_the_bucket(compose: dict[str, Any]) -> None:
     environment = compose["services"]["scheduler"]["environment"]
     connection = json.loads(environment["AIRFLOW_CONN_SPARK_DEFAULT"])

@@ -37,6 +37,15 @@ def test_equal_code_is_packed_once_and_changed_code_again(tmp_path: Path, monkey
     assert len(list(folder.iterdir())) == 2
 
 
+@pytest.mark.parametrize("content", [b"", b"of another user"])
+def test_a_file_with_other_content_is_not_sent(tmp_path: Path, content: bytes) -> None:
+    archive = code_archive(tmp_path)
+    expected = archive.read_bytes()
+    archive.write_bytes(content)
+    assert code_archive(tmp_path) == archive
+    assert archive.read_bytes() == expected
+
+
 def test_python_imports_the_jobs_from_the_archive(tmp_path: Path) -> None:
     archive = code_archive(tmp_path)
     assert not [name for name in zipfile.ZipFile(archive).namelist() if "__pycache__" in name]
