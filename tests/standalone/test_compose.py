@@ -139,6 +139,16 @@ def test_secrets_are_where_the_processes_read_them(compose: dict[str, Any]) -> N
         assert compose["services"][name]["environment"]["SPARK_CONF_DIR"] == folder
 
 
+@pytest.mark.parametrize("key", ["48a9" * 12, "1234567890123456", "0x12ab", "1e10", "yes", "null"])
+def test_a_secret_key_of_the_front_doors_is_a_string(compose: dict[str, Any], tmp_path: Path, key: str) -> None:
+    script, _, start = str(compose["services"]["doors"]["command"][-1]).rpartition("exec ")
+    assert start.startswith("calve serve ")
+    path = tmp_path / "keys.yaml"
+    subprocess.run(["sh", "-c", script], env={"CALVE_DOOR_KEYS": str(path), "DOOR_SECRET_KEY": key}, check=True)
+    clients = yaml.safe_load(path.read_text())["clients"]
+    assert clients == {"engines": {"role": "owner", "access_key": "engines", "secret_key": key}}
+
+
 def test_a_container_has_only_the_secrets_that_it_needs(compose: dict[str, Any]) -> None:
     names = re.findall(r"(?<!\$)\$\{(\w+):\?", (REPOSITORY / "docker-compose.yaml").read_text())
     values = {name: VALUES.get(name, f"value-of-{name}") for name in names}
