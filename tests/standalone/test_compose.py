@@ -25,9 +25,10 @@ VALUES = {"S3_ACCESS_KEY": "s3-access", "S3_SECRET_KEY": "s3-secret", "SPARK_SEC
 SPARK_HOME = "/usr/local/lib/python3.11/site-packages/pyspark"
 SHORT_LIVED = {"set-up"}
 
+USERS = "CORE__SIMPLE_AUTH_MANAGER_USERS"
 OF_THE_MACHINE = {
     *("DATABASE__SQL_ALCHEMY_CONN", "API__BASE_URL", "CORE__EXECUTION_API_SERVER_URL", "CORE__DAGS_FOLDER"),
-    *("CORE__PLUGINS_FOLDER", "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "CORE__SIMPLE_AUTH_MANAGER_USERS"),
+    *("CORE__PLUGINS_FOLDER", "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", USERS),
 }
 """Settings of Airflow that both have, with folders, addresses and users of their own."""
 
@@ -49,7 +50,7 @@ SECRETS = {
     "set-up": {*STORAGE, *DATABASES},
     "api-server": {
         *(*STORAGE, *DATABASES, *CONNECTIONS, *TOKENS),
-        *("AIRFLOW_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD"),
+        *("AIRFLOW_SECRET_KEY", "AIRFLOW_ADMIN_PASSWORD", "AIRFLOW_APPROVER_PASSWORD"),
     },
     "scheduler": {*STORAGE, *DATABASES, *CONNECTIONS, *TOKENS, "SPARK_SECRET"},
     "dag-processor": {"AIRFLOW_DATABASE_PASSWORD", *CONNECTIONS},
@@ -147,6 +148,20 @@ def test_a_secret_key_of_the_front_doors_is_a_string(compose: dict[str, Any], tm
     subprocess.run(["sh", "-c", script], env={"CALVE_DOOR_KEYS": str(path), "DOOR_SECRET_KEY": key}, check=True)
     clients = yaml.safe_load(path.read_text())["clients"]
     assert clients == {"engines": {"role": "owner", "access_key": "engines", "secret_key": key}}
+
+
+def test_a_second_user_can_approve_what_another_asks_for(compose: dict[str, Any], tmp_path: Path) -> None:
+    server = compose["services"]["api-server"]
+    script, _, start = str(server["command"][-1]).rpartition("exec ")
+    assert start.strip() == "airflow api-server"
+    passwords = {name: text for name, text in server["environment"].items() if name.endswith("_PASSWORD")}
+    home = {"AIRFLOW_HOME": str(tmp_path), "PATH": str(Path(sys.executable).parent)}
+    subprocess.run(["/bin/sh", "-c", script], env={**home, **passwords}, check=True)
+    written = json.loads((tmp_path / "passwords.json").read_text())
+    assert written == {name.lower().removesuffix("_password"): text for name, text in passwords.items()}
+    roles = dict(user.split(":") for user in server["environment"][f"AIRFLOW__{USERS}"].split(","))
+    assert roles == {"admin": "admin", "approver": "user"}
+    assert roles.keys() == written.keys()
 
 
 def test_a_container_has_only_the_secrets_that_it_needs(compose: dict[str, Any]) -> None:
