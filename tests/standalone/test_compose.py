@@ -234,6 +234,17 @@ def test_each_variable_is_in_the_example_of_env(compose: dict[str, Any]) -> None
     assert "/.env" in (REPOSITORY / ".gitignore").read_text().splitlines()
 
 
+def test_helm_gives_keys_to_the_components_that_have_them_in_containers(compose: dict[str, Any]) -> None:
+    values = yaml.safe_load((REPOSITORY / "deploy" / "airflow-values.yaml").read_text())
+    keys = {"CALVE_CATALOG_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    assert not [entry for entry in values.get("secret", ()) if entry["secretName"] == "calve"]
+    of_helm = {"api-server": "apiServer", "dag-processor": "dagProcessor"}
+    for name in AIRFLOW_COMPONENTS:
+        given = {entry["name"] for entry in values[of_helm.get(name, name)].get("env", ())}
+        assert given & keys == compose["services"][name]["environment"].keys() & keys, name
+        assert ("CALVE_JOB_CATALOG_URL" in given) == (name == "scheduler"), name
+
+
 def test_the_image_has_what_it_copies() -> None:
     ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
     copied = re.findall(r"^COPY (?!--)(\S+) ", (REPOSITORY / "Dockerfile").read_text(), re.MULTILINE)
