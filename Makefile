@@ -36,7 +36,7 @@ cluster-down: ## Stop the cluster
 test: checked ## Run the checks and the tests, in four processes
 	$(BIN)/pytest $(IN_PARALLEL) -m "not long and not trino and not compose"
 
-test-all: checked ## Run all tests, which take hours, in parts; PART=3 runs one, PART=list shows which have passed
+test-all: $(if $(filter list,$(PART)),setup,checked) ## Run all tests, which take hours, in parts; PART=3 runs one, PART=list shows which have passed
 	$(BIN)/python -m tests.parts $(PART)
 
 test-peers: setup ## Run the suites of Hive's client, moto's Glue and Iceberg's REST client on `calve serve`; needs Maven

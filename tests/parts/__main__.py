@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.parts.parts import PARTS
 from tests.parts.running import run
-from tests.parts.state import State, current_commit
+from tests.parts.state import DamagedStateError, State, current_commit
 
 REPOSITORY = Path(__file__).parents[2]
 STATE = REPOSITORY / ".calve" / "test-all.json"
@@ -23,7 +23,10 @@ STATE = REPOSITORY / ".calve" / "test-all.json"
 
 def main(arguments: list[str]) -> int:
     """Run parts; return the exit code."""
-    state = State(STATE)
+    try:
+        state = State(STATE)
+    except DamagedStateError as error:
+        raise SystemExit(str(error)) from error
     if arguments != ["list"]:
         failed = _run(_chosen(arguments) or state.missing(current_commit(REPOSITORY)), state)
         if failed:
@@ -47,6 +50,9 @@ def _run(numbers: list[int], state: State) -> list[int]:
         print(f"\npart {number} of {len(PARTS)}: {PARTS[number].title}", flush=True)
         began = time.monotonic()
         has_passed = run(PARTS[number], REPOSITORY) == 0
+        if current_commit(REPOSITORY) != commit:
+            print("files of the repository have changed meanwhile, so the result is of no commit", flush=True)
+            commit = None
         state.record(number, commit, has_passed=has_passed, seconds=time.monotonic() - began)
         if not has_passed:
             failed.append(number)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.parts import __main__ as of_command
 from tests.parts.parts import PARTS, SAMPLE, Part
 from tests.parts.running import command
 from tests.parts.state import State, current_commit
@@ -105,6 +107,44 @@ def test_results_of_changed_files_count_for_no_commit(repository: Path) -> None:
     assert current_commit(repository) is None
     State(path).record(1, None, has_passed=True, seconds=60)
     assert State(path).missing(None) == [*PARTS]
+
+
+def edited(repository: Path) -> None:
+    (repository / "changed").touch()
+
+
+def committed(repository: Path) -> None:
+    subprocess.run(["git", "-C", str(repository), "commit", "-q", "--allow-empty", "-m", "second"], check=True)
+
+
+@pytest.mark.parametrize("change", [edited, committed])
+def test_results_of_files_that_changed_during_a_run_count_for_no_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    path, commit = repository / ".git" / "test-all.json", current_commit(repository)
+    monkeypatch.setattr(of_command, "REPOSITORY", repository)
+    monkeypatch.setattr(of_command, "STATE", path)
+    monkeypatch.setattr(of_command, "run", lambda _part, repository: change(repository) or 0)
+    assert of_command.main(["2"]) == 0
+    (repository / "changed").unlink(missing_ok=True)
+    assert State(path).missing(commit) == State(path).missing(current_commit(repository)) == [*PARTS]
+
+
+def test_results_of_two_processes_are_kept(repository: Path) -> None:
+    path, commit = repository / ".git" / "test-all.json", current_commit(repository)
+    states = [State(path), State(path)]
+    for number, state in enumerate(states, 1):
+        state.record(number, commit, has_passed=True, seconds=60)
+    assert State(path).missing(commit) == [*PARTS][2:]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a part": 3}', '{"a part": {"commit": null}}'])
+def test_a_damaged_file_of_results_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    path = tmp_path / "test-all.json"
+    path.write_text(text)
+    monkeypatch.setattr(of_command, "STATE", path)
+    with pytest.raises(SystemExit, match=f"the file {path} does not have the results of parts; delete it"):
+        of_command.main(["list"])
 
 
 def test_results_stay_with_their_parts_when_numbers_change(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
