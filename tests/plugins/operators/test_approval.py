@@ -158,6 +158,12 @@ def test_nobody_approves_what_he_asked_for(context: Context, monkeypatch: pytest
     assert approval["approved_by"] == "asker"
 
 
+@pytest.mark.parametrize("user", [{"id": "asker", "name": "A. Sker"}, {"id": "17", "name": "asker"}])
+def test_requester_is_recognised_by_id_and_by_name(context: Context, user: dict[str, str]) -> None:
+    with pytest.raises(AirflowFailException, match="asker requested and approved this"):
+        approve(ASKED).execute_complete(context, {**answer("Approve"), "responded_by_user": user}, keys=["abc"])
+
+
 @pytest.mark.parametrize("user", ["boss", None], ids=["rejected", "not answered in time"])
 def test_reject_skips_everything_behind_it(context: Context, user: str | None) -> None:
     with DAG("approving", schedule=None):
