@@ -24,7 +24,9 @@ from botocore.exceptions import ClientError
 from catalog import Catalog
 from catalog.doors.glue import application
 from catalog.doors.glue.failures import GlueError
+from catalog.doors.glue.operations import OPERATIONS
 from catalog.doors.glue.signatures import Signatures, SignedRequest
+from catalog.doors.serving.access import Role
 from catalog.doors.serving.limits import Limits
 from catalog.doors.serving.seen import SKEW_SECONDS, TWIN_SECONDS, SeenSignatures
 from tests.support.glue_door import KEYS, REGION, GlueDoor, serving_glue
@@ -339,6 +341,34 @@ def test_roles(door: GlueDoor, name: str, operation: str, allowed: bool) -> None
         code = error.response["Error"]["Code"]
     assert (code == "AccessDeniedException") is not allowed
     assert code in ("", "AccessDeniedException", "EntityNotFoundException")
+
+
+READING = {
+    *("GetCatalogImportStatus", "GetDatabase", "GetDatabases", "GetTable", "GetTables", "SearchTables"),
+    *("GetTableVersion", "GetTableVersions", "GetPartition", "GetPartitions", "BatchGetPartition"),
+    *("GetPartitionIndexes", "GetUserDefinedFunction", "GetUserDefinedFunctions"),
+    *("GetColumnStatisticsForTable", "GetColumnStatisticsForPartition"),
+}
+WRITING = {
+    *("UpdateTable", "CreatePartition", "BatchCreatePartition", "UpdatePartition", "BatchUpdatePartition"),
+    *("DeletePartition", "BatchDeletePartition"),
+    *("UpdateColumnStatisticsForTable", "UpdateColumnStatisticsForPartition"),
+    *("DeleteColumnStatisticsForTable", "DeleteColumnStatisticsForPartition"),
+}
+OWNING = {
+    *("CreateDatabase", "UpdateDatabase", "DeleteDatabase", "CreateTable", "DeleteTable", "BatchDeleteTable"),
+    *("DeleteTableVersion", "BatchDeleteTableVersion", "CreatePartitionIndex", "DeletePartitionIndex"),
+    *("CreateUserDefinedFunction", "UpdateUserDefinedFunction", "DeleteUserDefinedFunction"),
+}
+
+
+def test_each_operation_has_its_role() -> None:
+    expected = {
+        **dict.fromkeys(READING, Role.READER),
+        **dict.fromkeys(WRITING, Role.WRITER),
+        **dict.fromkeys(OWNING, Role.OWNER),
+    }
+    assert {name: operation.role for name, operation in OPERATIONS.items()} == expected
 
 
 def test_a_role_is_checked_before_the_request_is_read(door: GlueDoor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from catalog import Catalog
+from catalog.doors.rest.routes import ROUTES
 from catalog.doors.serving.access import Access, Client, Key, Role
 from tests.support.rest_server import error_of, rest_server, set_property
 
@@ -29,6 +30,33 @@ def guarded(catalog: Catalog) -> Iterator[str]:
 def token(address: str, name: str, secret: str | None = None) -> httpx.Response:
     form = {"grant_type": "client_credentials", "client_id": name, "client_secret": secret or f"secret-of-{name}-0123"}
     return httpx.post(f"{address}/v1/oauth/tokens", data=form, timeout=60)
+
+
+READER_ROUTES = {
+    *("GET /namespaces", "GET /namespaces/{namespace}", "HEAD /namespaces/{namespace}"),
+    *("GET /namespaces/{namespace}/tables", "GET /namespaces/{namespace}/views"),
+    *("GET /namespaces/{namespace}/tables/{name}", "HEAD /namespaces/{namespace}/tables/{name}"),
+    *("GET /namespaces/{namespace}/views/{name}", "HEAD /namespaces/{namespace}/views/{name}"),
+    "POST /namespaces/{namespace}/tables/{name}/metrics",
+}
+WRITER_ROUTES = {"POST /namespaces/{namespace}/tables/{name}", "POST /transactions/commit"}
+OWNER_ROUTES = {
+    *("POST /namespaces", "DELETE /namespaces/{namespace}", "POST /namespaces/{namespace}/properties"),
+    *("POST /namespaces/{namespace}/tables", "POST /namespaces/{namespace}/register"),
+    *("DELETE /namespaces/{namespace}/tables/{name}", "POST /tables/rename"),
+    *("POST /namespaces/{namespace}/views", "POST /namespaces/{namespace}/register-view"),
+    *("POST /namespaces/{namespace}/views/{name}", "DELETE /namespaces/{namespace}/views/{name}"),
+    "POST /views/rename",
+}
+
+
+def test_each_request_has_its_role() -> None:
+    expected = {
+        **dict.fromkeys(READER_ROUTES, Role.READER),
+        **dict.fromkeys(WRITER_ROUTES, Role.WRITER),
+        **dict.fromkeys(OWNER_ROUTES, Role.OWNER),
+    }
+    assert {f"{route.method} {route.path}": route.role for route in ROUTES} == expected
 
 
 def test_roles(guarded: str, catalog: Catalog) -> None:
