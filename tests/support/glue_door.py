@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,21 @@ class GlueDoor:
 
 @contextmanager
 def serving_glue(
-    catalog: Catalog, folder: Path, access: Access = WITHOUT_CREDENTIALS, limits: Limits | None = None
+    catalog: Catalog,
+    folder: Path,
+    access: Access = WITHOUT_CREDENTIALS,
+    limits: Limits | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[GlueDoor]:
     """Serve a catalog on a free local port.
 
     Args:
         folder: For the metrics.
+        clock: Returns seconds since 1970 UTC, for signatures.
     """
     serving = Serving(catalog, Metrics(folder), access, limits or Limits())
-    served = Wrapped(application(serving), "glue", serving, error_body)  # type: ignore[arg-type]
+    served = Wrapped(application(serving, clock), "glue", serving, error_body)  # type: ignore[arg-type]
     server = uvicorn.Server(uvicorn.Config(served, "127.0.0.1", 0, log_level="error", http="httptools"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from uuid import uuid4
@@ -40,10 +41,13 @@ BUILD_LIMIT, DEFAULT_BUILD_LIMIT = "CALVE_GLUE_BUILD_PARTITIONS", 1_000_000
 """Setting: the number of partitions up to which the server builds an index itself."""
 
 
-def application(serving: Serving) -> FastAPI:
+def application(serving: Serving, clock: Callable[[], float] = time.time) -> FastAPI:
     """Return the application of the Glue door, to be wrapped in `catalog.doors.serving.http.Wrapped`.
 
     Signatures of requests are checked unless the server allows anonymous clients.
+
+    Args:
+        clock: Returns seconds since 1970 UTC, for signatures.
 
     Raises:
         InvalidConfigurationError: A setting is invalid.
@@ -52,7 +56,7 @@ def application(serving: Serving) -> FastAPI:
     builds = IndexBuilds(catalog, _build_limit())
     catalog_id = os.environ.get(CATALOG_ID) or DEFAULT_CATALOG_ID
     door = Door(catalog, Entries(catalog), builds, serving.metrics, catalog_id)
-    signatures = Signatures(serving.access, serving.seen, is_reading=_is_reading)
+    signatures = Signatures(serving.access, serving.seen, clock, is_reading=_is_reading)
     threads = RequestThreads()
 
     @asynccontextmanager

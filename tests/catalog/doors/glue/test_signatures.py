@@ -47,6 +47,13 @@ def door(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Ite
         yield door
 
 
+@pytest.fixture(scope="module")
+def stopped_door(door: GlueDoor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GlueDoor]:
+    """A door whose clock shows `NOW`, on the same catalog."""
+    with serving_glue(door.catalog, tmp_path_factory.mktemp("glue"), KEYS, clock=NOW.timestamp) as stopped:
+        yield stopped
+
+
 def signed(
     url: str,
     *,
@@ -218,34 +225,37 @@ def test_refuses_another_time(door: GlueDoor, minutes: int) -> None:
     assert ("expired" if minutes < 0 else "not yet current") in message
 
 
-def test_refuses_a_request_that_is_sent_again(door: GlueDoor) -> None:
-    headers = {**signed(door.url), "amz-sdk-invocation-id": "1", "amz-sdk-request": "attempt=1"}
-    assert post(door.url, headers)[0] == 200
-    status, code, message = post(door.url, headers)
+def test_refuses_a_request_that_is_sent_again(stopped_door: GlueDoor) -> None:
+    headers = {**signed(stopped_door.url, at=NOW), "amz-sdk-invocation-id": "1", "amz-sdk-request": "attempt=1"}
+    assert post(stopped_door.url, headers)[0] == 200
+    status, code, message = post(stopped_door.url, headers)
     assert (status, code) == (400, "InvalidSignatureException")
     assert "sent before" in message
     # Equal requests of one second, and repetitions by an SDK, have equal signatures.
-    assert post(door.url, {**headers, "amz-sdk-invocation-id": "2"})[0] == 200
-    assert post(door.url, {**headers, "amz-sdk-request": "attempt=2"})[0] == 200
+    assert post(stopped_door.url, {**headers, "amz-sdk-invocation-id": "2"})[0] == 200
+    assert post(stopped_door.url, {**headers, "amz-sdk-request": "attempt=2"})[0] == 200
 
 
-def test_refuses_a_change_that_is_sent_again_with_other_headers_that_are_not_signed(door: GlueDoor) -> None:
+def test_refuses_a_change_that_is_sent_again_with_other_headers_that_are_not_signed(stopped_door: GlueDoor) -> None:
     body = b'{"DatabaseInput": {"Name": "twice"}}'
     more = {"X-Amz-Target": "AWSGlue.CreateDatabase"}
-    headers = {**signed(door.url, body=body, more=more), "amz-sdk-invocation-id": "1"}
-    assert post(door.url, headers, body)[0] == 200
-    assert post(door.url, {**headers, "amz-sdk-invocation-id": "2"}, body)[1] == "ThrottlingException"
-    assert post(door.url, {**headers, "amz-sdk-request": "attempt=2"}, body)[0] == 400
+    headers = {**signed(stopped_door.url, body=body, more=more, at=NOW), "amz-sdk-invocation-id": "1"}
+    assert post(stopped_door.url, headers, body)[0] == 200
+    assert post(stopped_door.url, {**headers, "amz-sdk-invocation-id": "2"}, body)[1] == "ThrottlingException"
+    assert post(stopped_door.url, {**headers, "amz-sdk-request": "attempt=2"}, body)[0] == 400
     # The same client may send it again in another second.
-    later = signed(door.url, body=body, more=more, at=datetime.now(UTC) + timedelta(seconds=2))
-    assert post(door.url, later, body)[1] == "AlreadyExistsException"
+    later = signed(stopped_door.url, body=body, more=more, at=NOW + timedelta(seconds=2))
+    assert post(stopped_door.url, later, body)[1] == "AlreadyExistsException"
 
 
-def test_an_sdk_makes_equal_changes_in_one_second(door: GlueDoor) -> None:
-    client = door.client()
+def test_an_sdk_makes_equal_changes_in_one_second(stopped_door: GlueDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [NOW.replace(tzinfo=None) + timedelta(seconds=0.4 * number) for number in range(5)]
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: left.pop(0))
+    client = stopped_door.client()
     for _ in range(2):
         client.create_database(DatabaseInput={"Name": "again"})
         client.delete_database(Name="again")
+    assert left == [], "the second creation is sent again, in another second"
 
 
 def test_headers_that_are_signed_distinguish_equal_changes() -> None:
@@ -286,11 +296,11 @@ def test_a_repetition_is_refused_while_its_time_is_valid_and_its_signature_is_fo
 
 def test_a_process_refuses_what_another_one_has_seen() -> None:
     seen = SeenSignatures()
-    headers = {**signed("http://glue"), "amz-sdk-invocation-id": "1"}
+    headers = {**signed("http://glue", at=NOW), "amz-sdk-invocation-id": "1"}
 
     def is_accepted(invocation: str = "1") -> bool:
         try:
-            signatures = Signatures(KEYS, seen, is_reading=lambda _target: True)
+            signatures = Signatures(KEYS, seen, NOW.timestamp, is_reading=lambda _target: True)
             return bool(client_of(signatures, as_sent({**headers, "amz-sdk-invocation-id": invocation})))
         except GlueError:
             return False
