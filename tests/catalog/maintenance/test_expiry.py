@@ -6,14 +6,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import FencedError, InvalidRequestError
 from catalog.indexes import building
+from catalog.maintenance import expiry
+from catalog.operations.approvals import VALID_MS
 from catalog.operations.records import ABANDONED, LEASE_MS, OperationKind, OperationState
 from catalog.operations.staging import STAGING
-from catalog.storage.schema import JobRow
+from catalog.storage.schema import ApprovalRow, JobRow
 from tests.support.index_items import stored_items
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk, own_name, write_file
 
@@ -149,6 +151,34 @@ def test_nothing_is_forgotten_of_what_cannot_be_seen(catalog: Catalog) -> None:
     assert (report.removed, report.kept) == (0, 1)
     (problem,) = report.problems
     assert "demo.far: nowhere://host/t cannot be listed" in problem
+
+
+def test_an_operation_that_is_begun_again_meanwhile_is_not_forgotten(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("again", "ended"):
+        catalog.operations.begin(name, OperationKind.VERIFY_INDEX, "demo.t")
+        catalog.operations.fail(name, "TEST", "ended by the test")
+    grow_old(catalog)
+
+    def numbers_in_use(*_: object) -> set[int]:
+        catalog.operations.begin("again", OperationKind.VERIFY_INDEX, "demo.t")
+        return set()
+
+    monkeypatch.setattr(expiry, "_numbers_in_use", numbers_in_use)
+    assert catalog.maintenance.expire_operations().removed == 1
+    assert ids(catalog) == {"again"}
+
+
+@pytest.mark.parametrize(("age_ms", "stays"), [(VALID_MS - 60_000, True), (VALID_MS + 1, False)])
+def test_approvals_are_forgotten_when_they_have_expired(catalog: Catalog, age_ms: int, stays: bool) -> None:
+    catalog.approvals.record("run", ["key"], "boss")
+    with catalog.storage.write() as connection:
+        connection.execute(update(ApprovalRow).values(approved_at_ms=ApprovalRow.approved_at_ms - age_ms))
+    catalog.maintenance.expire_operations(older_than=OLD)
+    assert catalog.approvals.find("run", "key") is not None
+    catalog.maintenance.expire_operations(older_than=NOW)
+    assert (catalog.approvals.find("run", "key") is not None) is stays
 
 
 def test_a_purge_that_is_to_be_finished_is_not_forgotten(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
