@@ -123,15 +123,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as long what `make test` leaves out; in one of several processes, begin with the slowest."""
-    for cases in _cases_on_both_databases(items).values():
-        for number, (on_sqlite, on_postgresql) in enumerate(cases):
-            if on_sqlite.get_closest_marker("smoke"):
-                continue
-            if on_sqlite.nodeid.startswith(_ON_EITHER_DATABASE):
-                # The Thue-Morse sequence: by plain alternation, a value of a parameter would meet one database only.
-                (on_sqlite, on_postgresql)[number.bit_count() % 2].add_marker(pytest.mark.long)
-            else:
-                on_sqlite.add_marker(pytest.mark.long)
+    for on_sqlite, on_postgresql in _cases_on_both_databases(items):
+        if on_sqlite.get_closest_marker("smoke"):
+            continue
+        if on_sqlite.nodeid.startswith(_ON_EITHER_DATABASE):
+            # By the name of the test, so that it keeps its database when others are added. Only its first case is left.
+            function = on_sqlite.nodeid.partition("[")[0]
+            (on_sqlite, on_postgresql)[crc32(function.encode()) % 2].add_marker(pytest.mark.long)
+        else:
+            on_sqlite.add_marker(pytest.mark.long)
     _leave_first_cases(items)
     _mark_larger(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -158,15 +158,13 @@ def _sort_by_length(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (not item.nodeid.startswith(_SHARING_A_STACK), item.path not in with_spark))
 
 
-def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[pytest.Item, pytest.Item]]]:
-    """Return, by file, each case that runs on SQLite and on PostgreSQL."""
+def _cases_on_both_databases(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item]]:
+    """Yield each case that runs on SQLite and on PostgreSQL."""
     by_name = {item.nodeid: item for item in items}
-    cases: dict[str, list[tuple[pytest.Item, pytest.Item]]] = {}
     for item in items:
         other = by_name.get(item.nodeid.replace("sqlite", "postgresql"), item)
         if other is not item:
-            cases.setdefault(item.nodeid.partition("::")[0], []).append((item, other))
-    return cases
+            yield item, other
 
 
 def _leave_first_cases(items: list[pytest.Item]) -> None:
