@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from catalog.errors import InvalidConfigurationError
 from catalog.errors.base import did_you_mean
@@ -25,10 +26,19 @@ READER_OPTIONS = (
 ENCODINGS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
 """The encodings of CSV files. Source: CharsetProvider of Spark 4.1."""
 
+DEFAULT_OPTIONS = {"header": "true"}
+"""The options of entries that do not give them. Readers of other formats than CSV ignore them."""
+
 _PLACES = ("path", "paths", "avroschemaurl", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _LOSSES = ("mode", "ignorecorruptfiles", "ignoremissingfiles")
 """Options with which Spark would leave out rows in silence."""
 _KNOWN = {option.lower(): option for option in READER_OPTIONS}
+
+
+def overridden(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the values and additions of others, whose names may be in another case; order is kept."""
+    spelled = {name.lower(): name for name in options}
+    return {**options, **{spelled.get(name.lower(), name): value for name, value in others.items()}}
 
 
 def check_reader_options(place: str, names: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from catalog.settings.load_keys import key_of_text, read_keys, written_keys
 from catalog.settings.merge_rules import MergeRule
 from catalog.settings.notify_rules import NotifyRules
 from catalog.settings.problems import Problems
-from catalog.settings.reader_options import check_encoding, check_reader_options
+from catalog.settings.reader_options import DEFAULT_OPTIONS, check_encoding, check_reader_options, overridden
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.settings.spark_conf import run_spark_conf, table_spark_conf
 from catalog.settings.yaml_entries import read_entries
@@ -48,7 +48,8 @@ class TableConfig:
     Attributes:
         table: `database.table`.
         source: File, folder or glob of the raw files; optional if the entry has `rebalance` or `compaction`.
-        source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
+        source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`; those of the list are
+            added to the defaults.
         keys: Partition keys and their types, in the order of the path; optional for an existing table.
         key_expressions: The keys that are computed, and the Spark SQL expressions over the columns of the files; no
             field of its own in the list, where `keys` has them.
@@ -80,7 +81,7 @@ class TableConfig:
     source: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     source_format: str = "csv"
-    source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
+    source_options: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_OPTIONS))
     columns: Mapping[str, str] = field(default_factory=dict)
     required: Sequence[str] = ()
     contract: Mapping[str, str] = field(default_factory=dict)
@@ -161,8 +162,8 @@ def configured_load(form: Mapping[str, Any], options: Mapping[str, Any] | None =
     if "spark_conf" in form:
         entry["spark"] = {**entry.get("spark", {}), **run_spark_conf("spark_conf", form["spark_conf"])}
     for option, value in (options or {}).items():
-        before = entry.get(option, {"header": "true"} if option == "source_options" else {})
-        entry[option] = {**before, **value} if option in ("columns", "source_options") else value
+        is_added = option in ("columns", "source_options")
+        entry[option] = overridden(entry.get(option, {}), value) if is_added else value
     if not entry.get("source"):
         raise InvalidConfigurationError(
             f"table {name} is not in {tables_path()}; give its source, and its keys if it is new"
@@ -334,10 +335,8 @@ def _check_columns_without_header(place: str, entry: Mapping[str, Any]) -> None:
     Raises:
         InvalidConfigurationError: A rule names another one, or a field is invalid.
     """
-    if entry.get("source_format", "csv") != "csv" or "source_options" not in entry:
-        return
-    options = {name.lower(): value for name, value in read_texts(place, entry, "source_options").items()}
-    if options.get("header", "false").lower() == "true":
+    options = overridden(DEFAULT_OPTIONS, read_texts(place, entry, "source_options"))
+    if entry.get("source_format", "csv") != "csv" or options["header"].lower() == "true":
         return
     keys, listed = read_keys(place, entry)[0], read_types(place, entry, "columns", check_column_type)
     if not keys or not listed:
@@ -458,7 +457,7 @@ def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
     reads_all = isinstance(spark, Mapping) and "spark.sql.legacy.javaCharsets" in spark
     if entry.get("source_format", "csv") == "csv" and not reads_all:
         check_encoding(place, options)
-    return options
+    return overridden(DEFAULT_OPTIONS, options)
 
 
 def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> Any:

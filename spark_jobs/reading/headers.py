@@ -18,6 +18,16 @@ def has_header(job: SourceJob) -> bool:
     return job.lowered_options.get("header", "false").lower() == "true"
 
 
+def names_columns(file: FileInfo, columns: Sequence[str], job: SourceJob) -> bool:
+    """Return whether the first line of a CSV file is the names of columns, in this order and whatever their case."""
+    options = job.lowered_options
+    separator = options.get("sep", options.get("delimiter", ","))
+    line = _first_line(file, job).lower()
+    if quote := options.get("quote", '"'):
+        line = line.replace(quote, "")
+    return [name.strip() for name in line.split(separator)] == [name.lower() for name in columns]
+
+
 def by_header(files: Sequence[FileInfo], job: SourceJob) -> list[list[FileInfo]]:
     """Return groups of CSV files with the same first line; files without headers are one group.
 

@@ -38,7 +38,7 @@ from spark_jobs.reading.encodings import encoding_of, is_wide
 from spark_jobs.reading.evolving import SourceGroup, evolved_for, missing_columns
 from spark_jobs.reading.files import listing_in_few_tasks
 from spark_jobs.reading.folder_keys import keys_of_folders
-from spark_jobs.reading.headers import by_header, has_header
+from spark_jobs.reading.headers import by_header, has_header, names_columns
 from spark_jobs.reading.json_documents import by_layout, with_layout
 from spark_jobs.reading.open_quotes import open_quotes
 from spark_jobs.reading.paths import plain_path, quoted, read_path
@@ -354,6 +354,11 @@ def _text_schema(spark: SparkSession, files: Sequence[FileInfo], target: Target)
             raise SourceFileError(
                 f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
                 "of the file in order, including the partition keys"
+            )
+        if names_columns(files[0], list(job.column_types), job):
+            raise SourceFileError(
+                f"source {paths[0]} has the names of the columns in line 1, which would be loaded as a row, because "
+                "the option `header` is false; set it to true"
             )
         fields = [(name, declared[name]) for name in job.column_types]
     else:

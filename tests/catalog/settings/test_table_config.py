@@ -52,6 +52,28 @@ def test_names_are_normalised_and_defaults_filled_in(write: Any) -> None:
     assert configured_load({"table": "shop.orders", "mode": "new"}).mode == "new"
 
 
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({"multiLine": True}, {"header": "true", "multiLine": "true"}),
+        ({}, {"header": "true"}),
+        ({"sep": ";", "Header": False}, {"header": "false", "sep": ";"}),
+    ],
+)
+def test_options_of_an_entry_are_added_to_the_defaults(write: Any, given: Any, options: Any) -> None:
+    write(source_options=given)
+    assert load_table_configs()["shop.orders"].source_options == options
+    write()
+    assert configured_load({"table": "shop.orders"}, {"source_options": given}).source_options == options
+
+
+def test_options_of_one_run_override_those_of_the_entry_in_any_case(write: Any) -> None:
+    write(source_options={"sep": ";", "header": False}, columns={"id": "int", "note": "string"})
+    run = configured_load({"table": "shop.orders"}, {"source_options": {"HEADER": "true"}, "columns": {"ID": "bigint"}})
+    assert run.source_options == {"header": "true", "sep": ";"}
+    assert list(run.columns.items()) == [("id", "bigint"), ("note", "string")]
+
+
 def test_a_rule_of_merging_is_kept_for_runs_with_that_mode(write: Any) -> None:
     rule = {"keys": ["ID", "day"], "order": "At", "delete": "state = 'gone'"}
     write(merge=rule)

@@ -135,6 +135,17 @@ def test_values_with_line_breaks_keep_their_lines(
     assert "b.csv, line 7: partition key day is null" in str(refused.value)
 
 
+@on_sqlite
+@pytest.mark.parametrize("line", ["id,note,day", '"ID","note","day"'])
+def test_a_header_is_not_loaded_as_a_row(loader: Any, catalog: Catalog, tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{line}\nx,y,z\n")
+    columns = [(name, "string") for name in ("id", "note", "day")]
+    settings = {"source_format": "csv", "keys": [("day", "string")], "columns": columns}
+    with pytest.raises(SourceFileError, match=r"a\.csv has the names of the columns in line 1, .* set it to true"):
+        loader.load(tmp_path / "a.csv", **settings, source_options={"header": "false"})
+    assert catalog.list_tables() == []
+
+
 @pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("separator", ["\t", r"\t", r"\\", ";"])
