@@ -16,6 +16,9 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
 
+_WORK = ("statement", "source", "index", "change", "where", "values")
+"""The fields of requests that tell the work of operations of one kind on one table apart."""
+
 
 class JournalReader:
     """The operations of one catalog, to be read; `Operations` changes them."""
@@ -87,8 +90,8 @@ class JournalReader:
                 the present one.
             with_dry_runs: Whether to include the plans of dry runs (`catalog.operations.dry_runs`), and loads that only
                 check files.
-            with_overcome: Whether to include failures after which an operation of the same kind on the same table has
-                succeeded, or has failed, too.
+            with_overcome: Whether to include failures after which the same work has succeeded, or has failed, too: an
+                operation of the same kind, table, and statement, source or condition.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         if kinds:
@@ -158,16 +161,24 @@ def _is_dry_run(row: Any) -> ColumnElement[bool]:
 
 
 def _is_overcome() -> ColumnElement[bool]:
-    """Return the condition that an operation has failed, and a later one of its kind on its table has ended."""
+    """Return the condition that an operation has failed, and a later one for the same work has ended."""
     later = OperationRow.__table__.alias().c
+    same_work = [_text_of(later.request, name) == _text_of(OperationRow.request, name) for name in _WORK]
     ended = exists().where(
         later.table_name == OperationRow.table_name,
         later.state.in_((*FINISHED, OperationState.FAILED)),
         later.kind == OperationRow.kind,
         later.number > OperationRow.number,
         ~_is_dry_run(later),
+        *same_work,
     )
     return and_(OperationRow.state == OperationState.FAILED, ended)
+
+
+def _text_of(request: Any, name: str) -> ColumnElement[str]:
+    """Return a field of a request as text; an empty one if it has none."""
+    text: ColumnElement[str] = request[name].as_string()
+    return func.coalesce(text, "")
 
 
 def _chosen(

@@ -103,6 +103,7 @@ class Operation:
         table: Current name of its table; the name when it started, if the table was not created or was dropped.
         folder: A name that is unique across operations and catalogs; the names of its folders start with it.
         table_id: The identity of the table; None until the table exists.
+        table_exists: Whether the table exists now.
         report: The results of its steps, by step.
         heartbeat_at_ms: Time of the last heartbeat.
     """
@@ -124,6 +125,7 @@ class Operation:
     heartbeat_at_ms: int
     folder: str
     table_id: int | None = None
+    table_exists: bool = True
 
     @property
     def is_committed(self) -> bool:

@@ -152,6 +152,7 @@ def to_operation(row: Row[Any]) -> Operation:
         kind=OperationKind(row.kind),
         table=row.current_name or row.table_name,
         table_id=row.table_id,
+        table_exists=row.current_name is not None,
         folder=f"{row.catalog}-{row.number}",
         state=OperationState(row.state),
         request=row.request,

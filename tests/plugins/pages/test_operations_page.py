@@ -105,6 +105,21 @@ def test_a_run_that_failed_early_tells_why(open_page: Callable[..., Page], pages
     assert page.locator("ul.tasks .problem").count() == 1
 
 
+def test_only_tables_that_exist_are_links(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
+    tables = ("shop.customers", "shop.nowhere", "default.(statements)")
+    for table in tables:
+        pages_catalog.operations.begin(f"run_statement/links/{table}", OperationKind.RUN_STATEMENT, table)
+    page = open_page("/calve/operations?dag_id=run_statement/links")
+    page.get_by_role("cell", name="default.(statements)", exact=True).wait_for()
+    for table in tables:
+        is_link = table == tables[0]
+        assert page.get_by_role("link", name=table, exact=True).count() == is_link
+    for table in tables[1:]:
+        single = open_page(path_of(f"run_statement/links/{table}"))
+        single.get_by_role("heading", name=f"Run statement: {table}").wait_for()
+        assert single.get_by_role("link", name=table, exact=True).count() == 0
+
+
 @pytest.mark.long
 def test_several_operations_of_a_run_are_listed(open_page: Callable[..., Page], pages_catalog: Catalog) -> None:
     tables = ("shop.customers", "shop.orders")
