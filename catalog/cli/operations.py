@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -15,7 +15,10 @@ from catalog.cli.output import print_table, utc_time
 from catalog.operations.job_requests import ValidateSourceJob
 from catalog.operations.records import UNFINISHED, Operation, OperationState
 
-_STATES = {state.label: state for state in OperationState} | {state.value: state for state in OperationState}
+_STATES: Mapping[str, tuple[OperationState, ...]] = {
+    **{state.label: state.same_for_people for state in OperationState},
+    **{state.value: (state,) for state in OperationState},
+}
 """The states by the names that people and JSON have for them."""
 
 
@@ -41,7 +44,7 @@ def operations(
         raise click.UsageError("--follow needs the id of an operation")
     with Catalog.open() as catalog:
         if operation_id is None:
-            states = () if state is None else (_STATES[state],)
+            states = () if state is None else _STATES[state]
             if only_count:
                 count = catalog.operations.count(table, states=states)
                 click.echo(json.dumps({"count": count}) if as_json else count)

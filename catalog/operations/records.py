@@ -67,8 +67,13 @@ class OperationState(StrEnum):
 
     @property
     def label(self) -> str:
-        """The state for people, for whom an operation with nothing left to remove has succeeded."""
-        return "SUCCEEDED" if self is OperationState.CLEANED else self.value
+        """The state for people, for whom a committed operation has succeeded, whatever is left for it to remove."""
+        return "SUCCEEDED" if self in FINISHED else self.value
+
+    @property
+    def same_for_people(self) -> tuple[OperationState, ...]:
+        """The states with the same label."""
+        return tuple(state for state in OperationState if state.label == self.label)
 
 
 TRANSITIONS: Mapping[OperationState, frozenset[OperationState]] = {

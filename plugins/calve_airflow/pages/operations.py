@@ -48,7 +48,7 @@ def operations(
     """List the latest operations, of all DAGs or of one."""
     listed = catalog.operations.list(
         search=table.strip() or None,
-        states=() if state is None else (state,),
+        states=() if state is None else state.same_for_people,
         kinds=() if kind is None else (kind,),
         within=dag_id or None,
         before=before,
@@ -66,7 +66,7 @@ def operations(
         state=state,
         kind=kind,
         dag_id=dag_id,
-        states=list(OperationState),
+        states=[one for one in OperationState if one is one.same_for_people[0]],
         kinds=list(OperationKind),
     )
 

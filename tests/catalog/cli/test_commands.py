@@ -284,6 +284,22 @@ def test_quarantined_partitions_are_listed_and_released_with_a_reason(quarantine
     assert len(quarantined.operations.list()) == 2
 
 
+def test_committed_operations_have_succeeded(orders: Catalog) -> None:
+    for name, states in (
+        ("load", (OperationState.RUNNING, OperationState.COMMITTED)),
+        ("statement", (OperationState.CLEANED,)),
+        ("other", ()),
+    ):
+        orders.operations.begin(name, OperationKind.ADD_PARTITIONS, f"{TABLE}_{name}")
+        with orders.storage.write() as connection:
+            for state in states:
+                orders.operations.advance(connection, name, state)
+    shown = [line.split() for line in calve("operations", "--state", "succeeded").stdout.splitlines()[1:]]
+    assert [(words[0], words[3]) for words in shown] == [("statement", "SUCCEEDED"), ("load", "SUCCEEDED")]
+    [load] = map(json.loads, calve("operations", "--state", "COMMITTED", "--json").stdout.splitlines())
+    assert (load["operation"], load["state"]) == ("load", "COMMITTED")
+
+
 def test_operations_are_limited_counted_and_chosen_by_state(orders: Catalog) -> None:
     for name in ("a", "b", "c"):
         orders.operations.begin(name, OperationKind.VERIFY_INDEX, TABLE)
