@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
-from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition, SourceFileError
+from catalog.errors import InvalidPartitionError, NotFoundError, RefusedPartition, SourceFileError
 from catalog.files.filesystem import FileInfo
 from catalog.model import ICEBERG, PARTITION_ID, Column, FileFormat, IndexState, LoadMode, PartitionIndex, SetAsideFile
 from catalog.model.identifiers import TableName
@@ -20,7 +20,7 @@ from catalog.operations.job_requests import CREATED_TABLE, SKIP, ValidateSourceJ
 from catalog.operations.records import OperationState
 from catalog.schemes.model import DEFAULT_PARTITION, SchemeType
 from catalog.settings.load_keys import CHANGING_FUNCTIONS
-from catalog.tables.checks import require_loadable
+from catalog.tables.checks import require_keys_of_new, require_loadable
 from catalog.tables.evolution import Evolution
 from spark_jobs.changing.changed_rows import check_alone
 from spark_jobs.queries.checked_plans import check_analysed
@@ -77,8 +77,8 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         return dict(operation.report.get(job.step, {}))
     files = catalog.loading.discovered_files(operation)
     table = _existing_table(catalog, job.table)
-    if table is None and not job.keys:
-        raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
+    if table is None:
+        require_keys_of_new(job.table, job.keys)
     keys = list(job.key_types if table is None else place_names(table))
     for expression in job.key_expressions.values():
         check_alone(spark, expression, without=CHANGING_FUNCTIONS)

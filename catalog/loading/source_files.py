@@ -24,7 +24,7 @@ from catalog.settings.places import allowed_files
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow
-from catalog.tables.checks import require_loadable
+from catalog.tables.checks import require_keys_of_new, require_loadable
 from catalog.tables.definitions import Definitions
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class SourceFiles:
 
         Raises:
             NotATableError, UnsupportedFormatError: The table cannot be loaded.
+            InvalidTableError: The table does not exist, and the settings name no partition keys.
             UnsupportedChangeError: The table has a partition scheme, and the settings are not for such a table.
             LocationNotAllowedError: The source lies outside all allowed folders.
             SourceFileError: The source does not exist, or a file changed after it was loaded, and bad files are not
@@ -96,6 +97,8 @@ class SourceFiles:
         if operation is not None and operation.is_committed:
             _require_same(operation, table, arguments)
             return self.source_files(operation)
+        if known is None and settings:
+            require_keys_of_new(table, settings["request"]["keys"])
         if known is not None and not reload:
             named = ", ".join(sources)
             read_as = (settings or {}).get("request", {})

@@ -35,7 +35,7 @@ def compare_with_tables(
     existing = {table.full_name: table for table in tables}
     differences = {
         name: [
-            *(_compare(config, existing[name], indexes_of) if name in existing else ()),
+            *(_compare(config, existing[name], indexes_of) if name in existing else _compare_with_none(config)),
             *_compare_references(config, existing, configs),
         ]
         for name, config in configs.items()
@@ -63,6 +63,14 @@ def _compare(config: TableConfig, table: Table, indexes_of: Callable[[str], Iter
     if config.indexes:
         existing = [index for index in indexes_of(table.full_name) if index.state is not IndexState.FAILED]
         yield from _compare_indexes(config, table, existing)
+
+
+def _compare_with_none(config: TableConfig) -> Iterator[str]:
+    if config.source and not config.keys:
+        yield (
+            "keys is missing, but the table is not in the catalog, and a load that creates it needs them; name its "
+            "partition keys with their types, such as keys: {day: date}, or create the table first"
+        )
 
 
 def _unloadable(table: Table) -> str:

@@ -6,6 +6,8 @@ contents of an Iceberg table.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from catalog.errors import (
     IcebergTableError,
     InvalidSchemeError,
@@ -49,6 +51,21 @@ def refuse_iceberg(table: Table) -> None:
             "not manage its partitions, indexes and files; read and change it as Iceberg, through the catalog `calve` "
             "of Spark or PyIceberg, or revert it to Hive first: CALL iceberg.system.revert(schema_name => "
             f"'{table.database}', table_name => '{table.name}')"
+        )
+
+
+def require_keys_of_new(name: str, keys: Collection[object]) -> None:
+    """Refuse to load into a table that does not exist yet, if the load names no partition keys.
+
+    Args:
+        name: `database.table`.
+
+    Raises:
+        InvalidTableError: It names none.
+    """
+    if not keys:
+        raise InvalidTableError(
+            f"table {name} is new and has no partition keys; name them with their types in `keys`, such as day date"
         )
 
 

@@ -344,9 +344,18 @@ def test_keys_may_be_of_any_type(make_loader: Callable[..., Any], catalog: Catal
         loader.load(deliver(tmp_path / "again", "b.csv", "at,price,ok,x,id\n2024-01-01 10:30:00,1.5,TRUE,0,4\n"))
 
 
-def test_new_table_needs_keys(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+def test_new_table_needs_keys(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
+    from catalog.operations.job_requests import ValidateSourceJob
+    from spark_jobs.validate_source import validate_source
+
+    loader, source = make_loader(), deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n")
     with pytest.raises(InvalidTableError, match="no partition keys"):
-        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys=[])
+        loader.validate("first task", source, keys=[])
+    assert catalog.operations.find("first task") is None
+    # The table was dropped after the first task.
+    catalog.loading.discover("second task", loader.table, str(source))
+    with pytest.raises(InvalidTableError, match="no partition keys"):
+        loader.run_job(validate_source, ValidateSourceJob, "second task", keys=[])
 
 
 @pytest.mark.long

@@ -125,6 +125,13 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
             ],
         ),
         (
+            "demo.fresh: {source: /x, columns: {id: int}}",
+            [
+                "keys is missing, but the table is not in the catalog, and a load that creates it needs them; name its "
+                "partition keys with their types, such as keys: {day: date}, or create the table first"
+            ],
+        ),
+        (
             "demo.late: {source: /x}",
             ["source is /x, but the table in the catalog is a view, which has no rows of its own; remove the source"],
         ),
@@ -133,7 +140,7 @@ def test_a_valid_list(orders: Catalog, tmp_path: Path) -> None:
 def test_what_an_entry_says_otherwise_than_its_table(
     orders: Catalog, tmp_path: Path, entry: str, sentences: list[str]
 ) -> None:
-    path = write(tmp_path, entry, "demo.new: {source: /x}")
+    path = write(tmp_path, entry, "demo.new: {source: /x, keys: {day: date}}")
     done = calve("validate-config", path, "--json")
     assert done.exit_code == 1
     assert done.stderr == "InvalidConfigurationError: 1 of 2 tables are wrong; correct their entries\n"

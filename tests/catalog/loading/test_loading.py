@@ -15,6 +15,7 @@ from catalog import Catalog, IndexDefinition, LoadMode, NewPartition, OnInvalid,
 from catalog.errors import (
     FencedError,
     InvalidPartitionError,
+    InvalidTableError,
     LocationNotEmptyError,
     OperationConflictError,
     OperationReusedError,
@@ -162,6 +163,13 @@ def test_settings_without_meaning_for_a_scheme_are_refused_before_anything_is_jo
         catalog.loading.discover("run-1", TABLE, str(landing), settings={"request": {"mode": "new"}})
     assert catalog.operations.find("run-1") is None
     assert len(catalog.loading.discover("run-1", TABLE, str(landing))) == 2
+
+
+def test_a_new_table_without_keys_is_refused_before_anything_is_journaled(catalog: Catalog, landing: Path) -> None:
+    with pytest.raises(InvalidTableError, match=r"demo\.t is new and has no partition keys; name them with their"):
+        catalog.loading.discover("run-1", TABLE, str(landing), settings={"request": {"keys": []}})
+    assert catalog.operations.find("run-1") is None
+    assert len(catalog.loading.discover("run-1", TABLE, str(landing), settings={"request": {"keys": ["day"]}})) == 2
 
 
 def test_new_files_are_journaled_with_the_operation_that_loads_them(load: Load, catalog: Catalog) -> None:
