@@ -12,17 +12,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from catalog.errors import CatalogError, NotFoundError
-from catalog.errors.base import did_you_mean
+from catalog.errors import CatalogError
 
 TRACEBACK = "CALVE_TRACEBACK"
 """The environment variable that enables tracebacks of unexpected errors."""
 
 _LONGEST = 2_000
 """The maximum number of characters shown of an unexpected error."""
-
-_SUGGESTED = 3
-"""The maximum number of tables with similar names that are shown."""
 
 
 class ReportingGroup(click.Group):
@@ -79,6 +75,9 @@ class ReportingGroup(click.Group):
 def report(error: Exception) -> None:
     """Print an error on stderr, in one line unless its message has several."""
     if isinstance(error, CatalogError):
+        # Imported late, because commands without a catalog do not need it.
+        from catalog.catalog.suggestions import described
+
         click.echo(printable(described(error)), err=True)
         return
     if os.environ.get(TRACEBACK):
@@ -87,31 +86,6 @@ def report(error: Exception) -> None:
     message = printable(lines[0])[:_LONGEST] if lines else "no message"
     hint = "" if isinstance(error, OSError) else f"; set {TRACEBACK}=1 to see where this comes from"
     click.echo(f"{type(error).__name__}: {message}{hint}", err=True)
-
-
-def described(error: CatalogError) -> str:
-    """Return the class and the message of an error; if a table does not exist, also similar names that do."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, NotFoundError) and error.table and (similar := _similar_tables(error.table)):
-        return f"{text}. Did you mean {' or '.join(similar)}?"
-    return text
-
-
-def _similar_tables(name: str) -> list[str]:
-    """Return the first tables of the same name in other databases, or else of a similar name."""
-    from catalog.catalog import Catalog
-
-    try:
-        with Catalog.open() as catalog:
-            names = [table.full_name for table in catalog.list_tables()]
-    except CatalogError:
-        return []
-    database, _, bare = name.lower().rpartition(".")
-    similar = [full for full in names if full.rpartition(".")[2] == bare]
-    # A name without a database is that of a table in the database `default`, so those of others are compared, too.
-    similar = similar or [full for full in names if did_you_mean(bare, [full.rpartition(".")[2]])]
-    similar.sort(key=lambda full: full.rpartition(".")[0] != database)
-    return similar[:_SUGGESTED]
 
 
 def printable(text: str) -> str:

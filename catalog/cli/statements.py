@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from catalog.cli.reporting import described
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 if TYPE_CHECKING:
@@ -154,6 +153,7 @@ def show(
     Args:
         show_lines: Prints the lines of a result; by default one after the other.
     """
+    from catalog.catalog.suggestions import described
     from catalog.errors import CatalogError
     from catalog.statements.results import as_text, stream_as_text
 

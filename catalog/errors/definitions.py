@@ -93,6 +93,16 @@ class UnknownIcebergTypeError(UnsupportedFormatError):
 class DatabaseNotFoundError(NotFoundError):
     """No database has this name."""
 
+    @classmethod
+    def of_table(cls, database: str, table: str) -> Self:
+        """Return the error about a table that was looked for in a database that the catalog does not have."""
+        error = cls(
+            f"database {database} does not exist, so there is no table {database}.{table}; `calve tables` lists all "
+            "tables"
+        )
+        error.table = f"{database}.{table}"
+        return error
+
 
 class TableNotFoundError(NotFoundError):
     """No table has this name."""

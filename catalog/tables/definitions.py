@@ -141,9 +141,8 @@ class Definitions(DatabaseDefinitions):
         if row is None:
             try:
                 self._database_row(connection, table.database)
-            except DatabaseNotFoundError as error:
-                error.table = str(table)
-                raise
+            except DatabaseNotFoundError:
+                raise DatabaseNotFoundError.of_table(*table) from None
             if (engines := find_only_iceberg(connection, table)) is not None:
                 return engines
             raise TableNotFoundError.named(str(table))

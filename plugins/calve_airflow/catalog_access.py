@@ -25,7 +25,8 @@ def catalog_errors() -> Iterator[None]:
     """Translate catalog errors so that Airflow retries only those that may be transient.
 
     Raises:
-        AirflowFailException: Instead of a `CatalogError` that is not retryable. Other errors propagate unchanged.
+        AirflowFailException: Instead of a `CatalogError` that is not retryable; of a table that does not exist, with
+            similar names that do. Other errors propagate unchanged.
     """
     from catalog.errors import CatalogError
 
@@ -34,7 +35,9 @@ def catalog_errors() -> Iterator[None]:
     except CatalogError as error:
         if error.retryable:
             raise
-        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        from catalog.catalog.suggestions import described
+
+        raise AirflowFailException(described(error)) from error
 
 
 @contextmanager

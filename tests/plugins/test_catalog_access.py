@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors, job_error
+from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors, job_error, open_catalog
+from catalog import Catalog
 from catalog.errors import ConflictError, TableNotFoundError
 
 
@@ -15,6 +16,12 @@ def test_what_a_retry_cannot_mend_is_not_retried() -> None:
     ):
         raise error
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("name", ["demo.flihgts", "flights"])
+def test_a_missing_table_is_told_with_similar_names(catalog: Catalog, name: str) -> None:
+    with pytest.raises(AirflowFailException, match=r" does not exist.* Did you mean demo\.flights\?$"), open_catalog():
+        catalog.get_table(name)
 
 
 @pytest.mark.parametrize("error", [ConflictError("somebody else is at it"), OSError("no space left")])

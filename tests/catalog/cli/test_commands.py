@@ -69,6 +69,7 @@ def test_databases(catalog: Catalog) -> None:
 def test_a_missing_table_is_told_with_similar_names(orders: Catalog, name: str) -> None:
     done = calve("describe", name)
     assert done.exit_code == 1
+    assert "create it" not in done.stderr
     assert "does not exist" in done.stderr
     assert done.stderr.rstrip().endswith("Did you mean demo.orders?")
 
