@@ -10,6 +10,19 @@ from sqlglot.optimizer.scope import traverse_scope
 from catalog.catalog import Catalog
 from catalog.errors import InvalidIdentifierError, NotFoundError, TableNotFoundError
 from catalog.model import Table
+from catalog.statements.model import (
+    CreateTable,
+    CreateView,
+    ExplainSelect,
+    InsertQuery,
+    MigrationStatement,
+    Select,
+    Statement,
+    TableStatement,
+)
+
+_MAY_BE_MISSING = (CreateTable, CreateView, MigrationStatement)
+"""Statements about tables that they create; a migration looks for its tables in several catalogs."""
 
 
 def table_nodes(tree: exp.Query) -> list[exp.Table]:
@@ -73,3 +86,19 @@ def require_tables(catalog: Catalog, sql: str, database: str) -> None:
             error.table = name if node.db else f"{database}.{name}"
             error.position = start_of(node.parts[0])
             raise error
+
+
+def require_tables_of(catalog: Catalog, statement: Statement, database: str) -> None:
+    """Check that the tables that a statement names exist, as far as it says so without Spark.
+
+    Args:
+        database: The database of table names without one.
+
+    Raises:
+        TableNotFoundError, DatabaseNotFoundError: One does not.
+    """
+    may_be_missing = isinstance(statement, _MAY_BE_MISSING) or getattr(statement, "if_exists", False)
+    if isinstance(statement, TableStatement) and not may_be_missing:
+        catalog.get_table(f"{statement.table.database or database}.{statement.table.name}")
+    if isinstance(statement, Select | ExplainSelect | InsertQuery):
+        require_tables(catalog, statement.query, database)

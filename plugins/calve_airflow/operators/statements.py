@@ -47,7 +47,8 @@ class ReadStatementOperator(FormOperator):
     The statement is the run's parameter `statement`; it may end in a semicolon.
 
     Raises:
-        AirflowFailException: The statement is invalid, or there are several; the log shows the position.
+        AirflowFailException: The statement is invalid, names a table that does not exist, or there are several; the log
+            shows the position.
     """
 
     def execute(self, context: Context) -> None:
@@ -57,12 +58,15 @@ class ReadStatementOperator(FormOperator):
 
     def _read(self, catalog: Catalog, text: str, asker: str) -> None:
         from catalog.errors import CatalogError
+        from catalog.model.identifiers import DEFAULT_DATABASE
         from catalog.statements.parser import parse_statement
+        from catalog.statements.query_tables import require_tables_of
         from catalog.statements.session import position_of
 
         statement = None
         try:
             statement = parse_statement(text)
+            require_tables_of(catalog, statement, DEFAULT_DATABASE)
             _question(catalog, statement, asker)
         except CatalogError as error:
             position = position_of(error, statement.places if statement else {})

@@ -96,7 +96,12 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["SHOW TABLES IN demo", "SELECT * FROM demo.delays", f"DROP TABLE {TABLE}", f"DROP TABLE {TABLE};"]
+    "statement",
+    [
+        *("SHOW TABLES IN demo", "SELECT * FROM demo.delays", f"DROP TABLE {TABLE}", f"DROP TABLE {TABLE};"),
+        *("CREATE TABLE demo.new (id INT)", "DROP TABLE IF EXISTS demo.nothing", "DROP VIEW IF EXISTS demo.nothing"),
+        f"CREATE VIEW demo.new AS SELECT * FROM {TABLE}",
+    ],
 )
 def test_statement_that_deletes_nothing_asks_nobody(catalog: Catalog, statement: str) -> None:
     assert check(f"-- a comment\n{statement}") is None
@@ -159,6 +164,9 @@ def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) ->
         ("SHOW CHAIRS", "StatementSyntaxError: ", "CHAIRS"),
         (f"ALTER TABLE {TABLE} DROP PARTITION (7) WITH DATA", "PartitionNotFoundError: ", "7"),
         ("DROP TABLE demo.nothing PURGE", "TableNotFoundError: ", "demo"),
+        ("DELETE FROM demo.dealys", "TableNotFoundError: .* Did you mean demo.delays", "demo"),
+        (f"INSERT INTO {TABLE} SELECT delay FROM demo.dealys", "TableNotFoundError: .* Did you mean demo", "demo.dea"),
+        ("SHOW PARTITIONS delays", "DatabaseNotFoundError: .* Did you mean demo.delays", "delays"),
     ],
 )
 def test_wrong_statement_fails_for_good_and_its_place_is_shown(
