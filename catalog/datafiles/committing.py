@@ -13,7 +13,7 @@ from catalog.datafiles.history import record_changed_partitions
 from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest, written_columns
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
-from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
+from catalog.datafiles.publishing import FileSwap, are_deletes_changed, publish
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.iceberg.pointers import move_pointer
 from catalog.model import Table
@@ -47,6 +47,7 @@ class FileChange:
         relabelled: File id → its new partition.
         retired: Ids of the files to remove.
         read_from: The metadata of the table when the rows of the retired files were read; None if they were not read.
+        had_deletes: Whether there were delete files then.
         targets: Partition → the partitions of the new scheme that its rows may belong to, where this differs; for files
             that came after the plan was made.
         is_overwrite: Other rows replace those of the retired files (`SnapshotChange.is_overwrite`).
@@ -63,6 +64,7 @@ class FileChange:
     read_from: str | None = None
     is_overwrite: bool = False
     is_of_itself: bool = False
+    had_deletes: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the change as JSON values, for a load that writes its files in one step and commits them in another.
@@ -80,6 +82,7 @@ class FileChange:
             "read_from": self.read_from,
             "is_overwrite": self.is_overwrite,
             "is_of_itself": self.is_of_itself,
+            "had_deletes": self.had_deletes,
         }
 
     @classmethod
@@ -263,7 +266,9 @@ class Committer:
         )
         if is_as_expected and _place_late_files(connection, table, change, {*retired, *change.relabelled}):
             removed = retire_files(connection, table, retired)
-            is_as_expected = not are_deleted_from(table, change.read_from, removed)
+            is_as_expected = not are_deletes_changed(
+                table, change.read_from, removed, had_deletes=change.had_deletes, is_serializable=False
+            )
         if not is_as_expected or len(removed) != len(retired):
             raise PlanConflictError(
                 f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "

@@ -235,24 +235,29 @@ def files_with_deletes(table: Table) -> frozenset[str]:
     return frozenset(path.removeprefix(f"{table.location}/") for path in paths)
 
 
-def are_deleted_from(table: Table, before: str | None, paths: Sequence[str]) -> bool:
-    """Return whether other engines may have deleted rows of data files since a table had some metadata.
+def are_deletes_changed(
+    table: Table, before: str | None, paths: Sequence[str], *, had_deletes: bool, is_serializable: bool
+) -> bool:
+    """Return whether other engines may have deleted other rows of data files since a table had some metadata.
 
     Args:
         before: The metadata with which the files were read; None if they were not read.
         paths: Relative to the table's location.
+        had_deletes: Whether there were delete files then.
+        is_serializable: Whether rows of all other files count, too, that are no longer deleted.
 
     Raises:
         UnreadableMetadataError: The current metadata are damaged.
         StorageError: The metadata cannot be read.
     """
     after = table.published_location
-    if not table.delete_file_count or before is None or after is None or before == after:
+    if before is None or after is None or before == after or not (had_deletes or table.delete_file_count):
         return False
-    from catalog.iceberg.deletes import are_deleted_from
+    from catalog.iceberg.deletes import have_changed
 
+    complete = {f"{table.location}/{path}" for path in paths}
     with translated_errors(table):
-        return are_deleted_from(before, after, [f"{table.location}/{path}" for path in paths])
+        return have_changed(before, after, complete, is_serializable=is_serializable)
 
 
 def _show(connection: Connection, table: Table, after: str, *, has_previous: bool = True) -> None:

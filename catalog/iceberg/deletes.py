@@ -174,24 +174,43 @@ def delete_file_count(location: str) -> int:
     return len(Deletes.of(file_io(location), _manifests(location)).files)
 
 
-def are_deleted_from(before: str, after: str, paths: Collection[str]) -> bool:
-    """Return whether rows of some data files may have been deleted between two versions of a table's metadata.
+def have_changed(before: str, after: str, paths: Collection[str], *, is_serializable: bool) -> bool:
+    """Return whether other rows of some data files may be deleted than with earlier metadata of the table.
 
     Args:
         before: The earlier metadata; an engine may have deleted them, and nothing is known then.
         paths: Complete paths.
+        is_serializable: Whether rows of all other files count, too, that are no longer deleted.
 
     Raises:
         UnreadableFileError: The later metadata are damaged.
     """
+    io, later = file_io(after), _manifests(after)
     try:
-        known = {manifest.manifest_path for manifest in _manifests(before)}
+        earlier = _manifests(before)
+        former = _files_only_in(io, earlier, later)
     except (UnreadableFileError, FileNotFoundError):
         return True
-    new = Deletes.of(
-        file_io(after), (manifest for manifest in _manifests(after) if manifest.manifest_path not in known)
+    now = _files_only_in(io, later, earlier)
+    if any(file.may_name(path) for file in now.values() if file.path not in former for path in paths):
+        return True
+    # A roll-back to an earlier snapshot, for instance, takes deletes back.
+    taken_back = [file for file in former.values() if file.path not in now]
+    return bool(taken_back) and any(
+        file.applies_to(entry.path, entry.sequence_number)
+        for entry in live_entries(io, later)
+        if is_serializable or entry.path in paths
+        for file in taken_back
     )
-    return any(file.may_name(path) for file in new.files for path in paths)
+
+
+def _files_only_in(
+    io: FileIO, manifests: Iterable[ManifestFile], others: Iterable[ManifestFile]
+) -> dict[str, DeleteFile]:
+    """Return the delete files, by path, of the manifests that are not among others."""
+    known = {manifest.manifest_path for manifest in others}
+    own = (manifest for manifest in manifests if manifest.manifest_path not in known)
+    return {file.path: file for file in Deletes.of(io, own).files}
 
 
 def _manifests(location: str) -> list[ManifestFile]:

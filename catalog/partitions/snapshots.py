@@ -26,7 +26,7 @@ from catalog.datafiles.files import (
 )
 from catalog.datafiles.history import next_revision
 from catalog.datafiles.intake import take_in
-from catalog.datafiles.publishing import FileSwap, are_deleted_from, publish
+from catalog.datafiles.publishing import FileSwap, are_deletes_changed, publish
 from catalog.errors import ConflictError, PlanConflictError
 from catalog.expressions import parse_expression
 from catalog.expressions.evaluation import Filter
@@ -54,8 +54,8 @@ class ReplacedFiles:
     """The data files that a change has read, in whose place it puts others: "these instead of those".
 
     The commit is refused if the current snapshot lacks one of them, or deletes other rows of one. A change that depends
-    on rows that it did not see is also refused if files with such rows were added meanwhile. These are Iceberg's
-    isolation levels.
+    on rows that it did not see is also refused if files with such rows were added meanwhile, or deleted rows of any
+    file were brought back. These are Iceberg's isolation levels.
     Source: https://iceberg.apache.org/docs/latest/spark-configuration/#write-options
 
     Attributes:
@@ -64,6 +64,7 @@ class ReplacedFiles:
         metadata_location: The published metadata of this state.
         is_serializable: Whether the change depends on rows that it did not see.
         where: A filter on partition keys that is true for all rows on which it depends; None for all partitions.
+        had_deletes: Whether this state has delete files.
     """
 
     ids: Sequence[int]
@@ -71,6 +72,7 @@ class ReplacedFiles:
     metadata_location: str | None
     is_serializable: bool = True
     where: str | None = None
+    had_deletes: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the files as JSON values, for a load that writes its files in one step and commits them in another."""
@@ -98,7 +100,8 @@ class PartitionFiles:
             where, is_serializable: As in `ReplacedFiles`.
         """
         files = [file.id for file in self.files if file.partition_id in ids]
-        return ReplacedFiles(files, self.revision, self.table.published_location, is_serializable, where)
+        location, had_deletes = self.table.published_location, self.table.delete_file_count > 0
+        return ReplacedFiles(files, self.revision, location, is_serializable, where, had_deletes)
 
 
 @dataclass(frozen=True)
@@ -241,8 +244,14 @@ def require_unchanged(connection: Connection, table: Table, replaced: ReplacedFi
         paths += connection.scalars(query)
     if len(paths) < len(replaced.ids):
         raise _overtaken(table, "removed data files that this change has read")
-    if are_deleted_from(table, replaced.metadata_location, paths):
-        raise _overtaken(table, "deleted rows that this change has read")
+    if are_deletes_changed(
+        table,
+        replaced.metadata_location,
+        paths,
+        had_deletes=replaced.had_deletes,
+        is_serializable=replaced.is_serializable,
+    ):
+        raise _overtaken(table, "deleted rows that this change has read, or brought deleted rows back")
     if replaced.is_serializable and _has_later_rows(connection, table, replaced):
         raise _overtaken(table, "added rows that this change may concern")
 

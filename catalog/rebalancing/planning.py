@@ -82,6 +82,11 @@ class RebalancePlan:
         return self.table.delete_file_count > 0
 
     @property
+    def reading(self) -> dict[str, Any]:
+        """The state in which the rows of rewritten files are read: the fields of `FileChange`."""
+        return {"read_from": self.table.published_location, "had_deletes": self.has_deletes}
+
+    @property
     def is_destructive(self) -> bool:
         """Whether rows are deleted."""
         return bool(self.deleted)

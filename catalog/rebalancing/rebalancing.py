@@ -216,7 +216,7 @@ class Rebalancing:
             plan.relabelled,
             [file.id for file in (*plan.rewritten, *plan.deleted)],
             plan.possible,
-            plan.table.published_location,
+            **plan.reading,
         )
         affected = concerned_partitions(plan)
         with self._storage.read() as connection:

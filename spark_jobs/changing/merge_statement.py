@@ -7,7 +7,7 @@ their rows, and to find the rows of the source that are inserted. The source is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -139,9 +139,8 @@ def _merge_files(
     retired = of_units(hits.units)
     matched = every if hits.matched is None else rows_of_files(spark, scan.table, of_units(hits.matched))
     result = merge.result(rows_of_files(spark, scan.table, retired), matched)
-    new = SchemeRows(
-        result.rows, result.columns, retired, scan.table.published_location, may_extend=True, is_overwrite=True
-    )
+    new = SchemeRows.instead_of(retired, scan)
+    new = replace(new, rows=result.rows, columns=result.columns, may_extend=True, is_overwrite=True)
     report = {"rows_inserted": result.inserted_count, "rows_updated": hits.updated, "rows_deleted": hits.deleted}
     return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, number), scan.table, new, report)
 

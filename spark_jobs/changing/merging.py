@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -97,7 +98,8 @@ def merge_into_files(
     retired = [file for file in scan.files if file.path in paths]
     merged = persist(_merged(table, rows_of_files(spark, scan.table, retired), typed, rule))
     rows, checked = shaped_rows(table, merged)
-    return SchemeRows(rows, checked, retired, scan.table.published_location, may_extend=True, is_overwrite=True)
+    change = SchemeRows.instead_of(retired, scan)
+    return replace(change, rows=rows, columns=checked, may_extend=True, is_overwrite=True)
 
 
 def _typed(

@@ -19,6 +19,7 @@ from catalog import Catalog, Table
 from catalog.datafiles.committing import CHANGE_ROWS
 from catalog.datafiles.compacting import files_to_compact
 from catalog.datafiles.files import DataFile, Total
+from catalog.datafiles.pruning import FileScan
 from catalog.errors import ExpressionError
 from catalog.files.locations import comparable
 from catalog.operations.records import Operation
@@ -117,7 +118,7 @@ def compact(
         scan = catalog.scan_files(operation.table)
         table = with_target_file_bytes(scan.table, target_bytes)
         files = files_to_compact(scan.files, target_bytes, partition_ids)
-        new = SchemeRows(retired=files, read_from=scan.table.published_location)
+        new = SchemeRows.instead_of(files, scan)
         if files:
             rows, columns = shaped_rows(scan.table, read_live_rows(spark, scan.table, files))
             new = replace(new, rows=rows, columns=columns)
@@ -135,15 +136,21 @@ class Hits:
     """The files that have rows which meet a condition.
 
     Attributes:
+        scan: The files that were searched.
         files: Ordered by partition.
         row_count: The number of these rows.
         whole: The paths of the files of which all rows meet the condition.
     """
 
-    table: Table
+    scan: FileScan
     files: Sequence[DataFile]
     row_count: int
     whole: Collection[str]
+
+    @property
+    def table(self) -> Table:
+        """The table as of the scan."""
+        return self.scan.table
 
     @property
     def report(self) -> dict[str, int]:
@@ -152,7 +159,7 @@ class Hits:
 
     def retired(self) -> SchemeRows:
         """Return a change that removes these files, without any new rows."""
-        return SchemeRows(retired=self.files, read_from=self.table.published_location, is_overwrite=True)
+        return replace(SchemeRows.instead_of(self.files, self.scan), is_overwrite=True)
 
 
 def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> Hits:
@@ -178,7 +185,7 @@ def find_hits(spark: SparkSession, catalog: Catalog, name: str, where: str) -> H
     # The row count of a file includes those that are deleted in delete files.
     whole = {file.path for file in files if by_path[file.path] == file.row_count}
     log.info("%s: the change concerns %d files", name, len(files))
-    return Hits(scan.table, files, sum(by_path.values()), whole)
+    return Hits(scan, files, sum(by_path.values()), whole)
 
 
 def rows_of_files(spark: SparkSession, table: Table, files: Sequence[DataFile]) -> DataFrame:

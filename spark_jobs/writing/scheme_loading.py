@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import DataFile, Total
-from catalog.datafiles.pruning import Placing, place_files
+from catalog.datafiles.pruning import FileScan, Placing, place_files
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import new_partition_limit, target_file_bytes
@@ -90,6 +90,7 @@ class SchemeRows:
         rows, columns: As `shaped_rows` returns them; None for no rows.
         retired: The files whose rows are among the new ones, or are deleted.
         read_from: The metadata of the table when these files were read.
+        had_deletes: Whether there were delete files then.
         may_extend: Whether a RANGE_INTERVAL table gets partitions for rows beyond the last bound.
         replaces_partitions: The rows replace those of their partitions; of a HASH table, all rows.
         is_overwrite, is_of_itself: As in `FileChange`.
@@ -103,6 +104,13 @@ class SchemeRows:
     replaces_partitions: bool = False
     is_overwrite: bool = False
     is_of_itself: bool = False
+    had_deletes: bool = False
+
+    @classmethod
+    def instead_of(cls, files: Sequence[DataFile], scan: FileScan) -> SchemeRows:
+        """Return a change that removes some files of a scan, without any new rows."""
+        table = scan.table
+        return cls(retired=files, read_from=table.published_location, had_deletes=table.delete_file_count > 0)
 
 
 def publish_scheme_rows(
@@ -188,6 +196,7 @@ def write_scheme_rows(
         new.read_from or current.table.published_location,
         new.is_overwrite,
         new.is_of_itself,
+        new.had_deletes or current.table.delete_file_count > 0,
     )
     return change, {
         "rows_loaded": rows_loaded,

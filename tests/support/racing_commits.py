@@ -23,6 +23,8 @@ from catalog.statements.engine import Engine
 from catalog.statements.loads import TableLoads
 from catalog.statements.session import Session
 from tests.support.iceberg_tables import sql_catalog
+from tests.support.published import duckdb_at
+from tests.support.rest_server import rest_server
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -34,6 +36,8 @@ Commit = Callable[["IcebergTable"], None]
 
 _LARGE = 5_000_000_000
 """A value that an `int` does not have."""
+TAKE_BACK = "take deletes back"
+"""The commit by which rows are live again that a delete file had deleted."""
 ROWS: set[Row] = {(1, "a", 1), (2, "b", 1), (3, "a", 2), (4, "b", 2), (5, "a", 3)}
 
 
@@ -133,6 +137,14 @@ def _then_expire(commit: Commit) -> Commit:
     return run
 
 
+def _take_deletes_back(table: IcebergTable) -> None:
+    """Roll back to the last snapshot without delete files."""
+    for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0, reverse=True):
+        if snapshot.summary is not None and snapshot.summary["total-delete-files"] in (None, "0"):
+            table.manage_snapshots().rollback_to_snapshot(snapshot.snapshot_id).commit()
+            return
+
+
 _DELETE_A_ROW: Commit = lambda table: table.delete(EqualTo("id", 2))  # noqa: E731
 
 COMMITS: dict[str, tuple[Commit, Change]] = {
@@ -155,6 +167,7 @@ COMMITS: dict[str, tuple[Commit, Change]] = {
     "expire": (_then_expire(lambda _: None), lambda rows: rows),
     "append and expire": (_then_expire(append((6, "a", 1))), with_rows((6, "a", 1))),
     "delete a row and expire": (_then_expire(_DELETE_A_ROW), _without(2)),
+    TAKE_BACK: (_take_deletes_back, lambda _: ROWS),
 }
 """Commits by PyIceberg, which deletes no files of the snapshots that it expires."""
 
@@ -220,6 +233,12 @@ class Orders:
             self._catalog.iceberg.create(Identifier.of(Namespace.of(["demo"]), "orders"), table)
         for rows in (sorted(ROWS)[::2], sorted(ROWS)[1::2]):
             self.session.execute(f"INSERT INTO orders VALUES {', '.join(map(repr, rows))}")
+
+    def prepare(self, commit: str) -> None:
+        """Have DuckDB delete a row by a delete file, if a commit is to take that back."""
+        if commit == TAKE_BACK:
+            with rest_server(self._catalog) as address, duckdb_at(address) as connection:
+                connection.execute(f"DELETE FROM lake.{NAME} WHERE id = 2")
 
     def change(self, name: str) -> None:
         """Run one of `STATEMENTS`, or a load of the mode of one of `LOADS`."""

@@ -94,6 +94,7 @@ def test_rows_equal_a_serial_order_of_a_change_and_a_commit_at_a_random_point(
     change, commit = random.choice(list(CHANGES)), random.choice(list(COMMITS))
     kind = kind_for(change, random.randrange(6))
     orders.create(kind)
+    orders.prepare(commit)
     beside = Thread(target=orders.commit, args=(COMMITS[commit][0],))
     act = beside.start if random.random() < 0.5 else beside.run
     transactions = orders.at_transaction(random.randint(1, LAST), act)

@@ -15,7 +15,18 @@ from catalog.statements.session import Session
 from spark_jobs.changing import merge_statement, row_changes
 from tests.support.effort import sampled
 from tests.support.partition_files import check_partitions
-from tests.support.racing_commits import BETWEEN, COMMITS, KINDS, NAME, ROWS, STATEMENTS, Orders, append, merged
+from tests.support.racing_commits import (
+    BETWEEN,
+    COMMITS,
+    KINDS,
+    NAME,
+    ROWS,
+    STATEMENTS,
+    TAKE_BACK,
+    Orders,
+    append,
+    merged,
+)
 
 if TYPE_CHECKING:
     from tests.spark_jobs.conftest import Loader
@@ -23,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 CASES = [(kind, statement, commit) for kind in KINDS for statement in STATEMENTS for commit in BETWEEN]
-SAMPLE = [("stored as Iceberg", "delete", "append")]
+SAMPLE = [("stored as Iceberg", "delete", "append"), ("range", "update", TAKE_BACK)]
 
 
 @pytest.mark.parametrize(("kind", "statement", "commit"), sampled(CASES, SAMPLE))
@@ -32,6 +43,7 @@ def test_rows_equal_a_serial_order_of_the_statement_and_the_commit(
 ) -> None:
     (text, changed), (run, committed) = STATEMENTS[statement], COMMITS[commit]
     orders.create(kind)
+    orders.prepare(commit)
     orders.commit_between(run, 1)
     serial = [committed(changed(ROWS)), changed(committed(ROWS))]
     try:
