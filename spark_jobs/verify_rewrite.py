@@ -56,8 +56,8 @@ def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob)
     """Compare the rows in the new files of each partition with the rows of the old files that belong there.
 
     Returns:
-        `folder`, the plan's `fingerprint`, `rows`, and `partitions`: for each partition with new rows `partition_id`,
-        `rows`, `bytes`, `files`, and `checksum` as a string.
+        `folder`, the plan's `fingerprint` and `reading`, `rows`, and `partitions`: for each partition with new rows
+        `partition_id`, `rows`, `bytes`, `files`, and `checksum` as a string.
 
     Raises:
         PlanConflictError: The table changed after the plan was made.
@@ -95,6 +95,7 @@ def verify_plan(spark: SparkSession, plan: RebalancePlan, folder: str) -> dict[s
         "folder": folder,
         "fingerprint": plan.fingerprint,
         "rows": rows,
+        "reading": plan.reading,
         "partitions": [
             {
                 "partition_id": number,

@@ -189,6 +189,7 @@ class Rebalancing:
         report: Mapping[str, Any] | None = None,
         *,
         row_count: int | None = None,
+        reading: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Make a change visible in one transaction.
 
@@ -197,6 +198,7 @@ class Rebalancing:
             report: Additional fields of the operation's report.
             row_count: The number of rows that were read of the rewritten files; it is that of the files, if no row of
                 them is deleted in another file.
+            reading: The state in which these rows were read (`RebalancePlan.reading`); None for that of the plan.
 
         Returns:
             The operation's report.
@@ -216,7 +218,7 @@ class Rebalancing:
             plan.relabelled,
             [file.id for file in (*plan.rewritten, *plan.deleted)],
             plan.possible,
-            **plan.reading,
+            **(reading or plan.reading),
         )
         affected = concerned_partitions(plan)
         with self._storage.read() as connection:
@@ -258,18 +260,22 @@ class Rebalancing:
                 confirm_deletion(plan.fingerprint)
             if not plan.needs_spark:
                 return self.commit(operation_id, COMMIT, attempt, plan, None, report)
-            folder, row_count = self._verified(operation, plan)
-            return self.commit(operation_id, COMMIT, attempt, plan, folder, report, row_count=row_count)
+            verified = self._verified(operation, plan)
+            row_count, reading = int(verified["rows"]), verified.get("reading")
+            folder = str(verified["folder"])
+            return self.commit(
+                operation_id, COMMIT, attempt, plan, folder, report, row_count=row_count, reading=reading
+            )
 
-    def _verified(self, operation: Operation, plan: RebalancePlan) -> tuple[str, int]:
-        """Return the folder of the verified files, and the number of their rows."""
+    def _verified(self, operation: Operation, plan: RebalancePlan) -> Mapping[str, Any]:
+        """Return the report of the verification of the new files."""
         job = self._operations.get_job(operation.id, VERIFY)
         if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != plan.fingerprint:
             raise VerificationFailedError(
                 f"table {operation.table}: the new files of {plan.change} were not verified; nothing was changed. "
                 "Write and verify them again"
             )
-        return str(job.result["folder"]), int(job.result["rows"])
+        return job.result
 
     def written_folder(self, operation_id: str) -> str | None:
         """Return the folder of the new files of the latest attempt; None if it has not succeeded."""

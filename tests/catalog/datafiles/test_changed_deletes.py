@@ -19,6 +19,8 @@ from catalog.datafiles.publishing import live_history
 from catalog.errors import PlanConflictError
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
+from catalog.rebalancing.changes import SplitPartition
+from catalog.rebalancing.rebalancing import VERIFY
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.killed_changes import load, write_files
@@ -189,3 +191,19 @@ def test_it_matters_that_former_metadata_are_gone_only_if_they_had_deletes(
     else:
         commit()
         assert rows(catalog) == [5, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize("kind", ["scheme"], indirect=True)
+def test_rows_stay_deleted_that_an_engine_deletes_after_the_verification_of_moved_rows(
+    catalog: Catalog, kind: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    begun = catalog.rebalancing.begin("split", TABLE, SplitPartition(1, ("3", "10")))
+    with catalog.operations.attempt("split", VERIFY) as attempt:
+        plan, folder = catalog.rebalancing.plan_of(begun), attempt_folder(begun, attempt)
+        write_manifest(plan.table, folder, write_files(plan.table, plan.scheme, folder, [1, 2, 3, 4]))
+        verified = {"fingerprint": plan.fingerprint, "folder": folder, "rows": 4, "reading": plan.reading}
+        catalog.operations.finish_job("split", VERIFY, attempt, verified)
+    delete(duck, 2)
+    with pytest.raises(PlanConflictError):
+        catalog.rebalancing.commit_verified("split")
+    assert rows(catalog) == [1, 3, 4, 11, 12, 13, 14]
