@@ -25,6 +25,7 @@ from catalog.errors import AmbiguousMergeError
 from catalog.iceberg.live_columns import with_live_columns
 from catalog.loading.replaced_folders import list_files
 from catalog.model import Column
+from catalog.operations.patience import planned_again
 from catalog.operations.records import Operation
 from catalog.statements.merges import MergeAction, MergeCase
 from catalog.statements.model import MergeClause, MergeRows
@@ -105,8 +106,7 @@ def merge(
             )
         if operation.is_committed:
             return dict(operation.report[CHANGE_ROWS])
-        with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
-            return _merge_files(spark, catalog, (operation, attempt), statement, persist)
+        return planned_again(lambda: _merge_files(spark, catalog, operation, statement, persist))
 
 
 def _expressions(statement: MergeRows) -> Iterator[tuple[str, bool]]:
@@ -122,27 +122,27 @@ def _expressions(statement: MergeRows) -> Iterator[tuple[str, bool]]:
 
 
 def _merge_files(
-    spark: SparkSession, catalog: Catalog, attempt: tuple[Operation, int], statement: MergeRows, persist: Persist
+    spark: SparkSession, catalog: Catalog, operation: Operation, statement: MergeRows, persist: Persist
 ) -> dict[str, Any]:
     """Merge into a table with a partition scheme."""
-    operation, number = attempt
-    merge = _Merge(spark, catalog, catalog.get_table(operation.table), statement, persist)
-    # The files that may have rows that match.
-    scan = catalog.scan_files(operation.table, merge.filter_of_matches())
-    every = rows_of_files(spark, scan.table, scan.files)
-    hits = merge.hits(with_files(every), [FILE])
+    with attempt_here(catalog, operation, CHANGE_ROWS) as attempt:
+        merge = _Merge(spark, catalog, catalog.get_table(operation.table), statement, persist)
+        # The files that may have rows that match.
+        scan = catalog.scan_files(operation.table, merge.filter_of_matches())
+        every = rows_of_files(spark, scan.table, scan.files)
+        hits = merge.hits(with_files(every), [FILE])
 
-    def of_units(units: Iterable[Unit]) -> list[DataFile]:
-        paths = {relative_path(scan.table, path) for (path,) in units}
-        return [file for file in scan.files if file.path in paths]
+        def of_units(units: Iterable[Unit]) -> list[DataFile]:
+            paths = {relative_path(scan.table, path) for (path,) in units}
+            return [file for file in scan.files if file.path in paths]
 
-    retired = of_units(hits.units)
-    matched = every if hits.matched is None else rows_of_files(spark, scan.table, of_units(hits.matched))
-    result = merge.result(rows_of_files(spark, scan.table, retired), matched)
-    new = SchemeRows.instead_of(retired, scan)
-    new = replace(new, rows=result.rows, columns=result.columns, may_extend=True, is_overwrite=True)
-    report = {"rows_inserted": result.inserted_count, "rows_updated": hits.updated, "rows_deleted": hits.deleted}
-    return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, number), scan.table, new, report)
+        retired = of_units(hits.units)
+        matched = every if hits.matched is None else rows_of_files(spark, scan.table, of_units(hits.matched))
+        result = merge.result(rows_of_files(spark, scan.table, retired), matched)
+        new = SchemeRows.instead_of(retired, scan)
+        new = replace(new, rows=result.rows, columns=result.columns, may_extend=True, is_overwrite=True)
+        report = {"rows_inserted": result.inserted_count, "rows_updated": hits.updated, "rows_deleted": hits.deleted}
+        return publish_scheme_rows(spark, catalog, operation, (CHANGE_ROWS, attempt), scan.table, new, report)
 
 
 def _merged_partitions(

@@ -23,6 +23,7 @@ from catalog.iceberg.live_columns import with_live_columns
 from catalog.loading.replaced_folders import PartitionsRead, list_files, overtaken
 from catalog.model.partition_names import partition_path
 from catalog.operations.changes import COMPACT
+from catalog.operations.patience import planned_again
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import target_file_bytes, with_target_file_bytes
 from catalog.settings.load_keys import RANDOM_FUNCTIONS
@@ -397,8 +398,12 @@ def begin_change(
 
 
 def _of_scheme(operation: Operation, change: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the report of a change of a table with a partition scheme, in the words of other tables' reports."""
-    report = dict(operation.report[CHANGE]) if operation.is_committed else change()
+    """Make a change of a table with a partition scheme; return its report, in the words of other tables' reports.
+
+    Args:
+        change: Called again, in another attempt, if another engine has changed meanwhile what it has read.
+    """
+    report = dict(operation.report[CHANGE]) if operation.is_committed else planned_again(change)
     files = {"files": report["files_written"], "bytes": report["bytes_written"]}
     return {"rows": report.get("rows_loaded", 0), **files, "partitions_replaced": 0, "partitions_removed": 0, **report}
 

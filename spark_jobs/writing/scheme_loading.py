@@ -17,6 +17,7 @@ from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import DataFile, Total
 from catalog.datafiles.pruning import FileScan, Placing, place_files
 from catalog.operations.attempts import attempt_folder
+from catalog.operations.patience import planned_again
 from catalog.operations.records import Operation, OperationKind
 from catalog.rebalancing.planning import new_partition_limit, target_file_bytes
 from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, UNPLACED, Scheme, SchemeType
@@ -76,10 +77,14 @@ def load_rows(
     )
     if operation.is_committed:
         return dict(operation.report[LOAD])
-    with attempt_here(catalog, operation, LOAD) as attempt:
-        definition = require_scheme(catalog.get_table(table))
-        new = SchemeRows(*shaped_rows(definition, rows), may_extend=True)
-        return publish_scheme_rows(spark, catalog, operation, (LOAD, attempt), definition, new)
+
+    def load() -> dict[str, Any]:
+        with attempt_here(catalog, operation, LOAD) as attempt:
+            definition = require_scheme(catalog.get_table(table))
+            new = SchemeRows(*shaped_rows(definition, rows), may_extend=True)
+            return publish_scheme_rows(spark, catalog, operation, (LOAD, attempt), definition, new)
+
+    return planned_again(load)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,17 @@ def test_a_statement_follows_the_deletion_of_a_partition_that_it_has_just_read(
     assert set(orders.rows()) == changed(committed(ROWS))
 
 
+@pytest.mark.parametrize("statement", sampled(["delete", "update", "merge", "compact"], ["update"]))
+def test_a_statement_on_a_table_with_a_scheme_is_made_again_over_the_rows_of_a_commit(
+    orders: Orders, statement: str
+) -> None:
+    (text, changed), (run, committed) = STATEMENTS[statement], COMMITS["delete a row"]
+    orders.create("range")
+    orders.commit_between(run, 1)
+    orders.session.execute(text)
+    assert set(orders.rows()) == changed(committed(ROWS))
+
+
 def test_a_statement_keeps_values_in_columns_that_an_engine_has_added_meanwhile(orders: Orders) -> None:
     (text, changed), (run, committed) = STATEMENTS["move"], COMMITS["change columns"]
     orders.create("stored as Iceberg")
