@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
 from catalog.datafiles.history import record_changed_partitions
@@ -14,7 +14,7 @@ from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest, written_columns
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
 from catalog.datafiles.publishing import FileSwap, are_deletes_changed, publish
-from catalog.errors import PlanConflictError, VerificationFailedError
+from catalog.errors import ExpressionError, PlanConflictError, VerificationFailedError
 from catalog.iceberg.pointers import move_pointer
 from catalog.model import Table
 from catalog.operations.attempts import require_own
@@ -23,7 +23,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.schemes.model import UNPLACED, Scheme
 from catalog.storage import Storage
-from catalog.storage.schema import TableRow
+from catalog.storage.schema import DataFileRow, TableRow
 from catalog.tables.checks import require_scheme
 from catalog.tables.definitions import Definitions
 from catalog.tables.schemes import scheme_from_json
@@ -48,6 +48,9 @@ class FileChange:
         retired: Ids of the files to remove.
         read_from: The metadata of the table when the rows of the retired files were read; None if they were not read.
         had_deletes: Whether there were delete files then.
+        where: A filter on columns that is true for all rows on which the change depends; None for all rows.
+        revision: The state of the table's files when they were searched for such rows; None if the change depends only
+            on rows of the retired files.
         targets: Partition → the partitions of the new scheme that its rows may belong to, where this differs; for files
             that came after the plan was made.
         is_overwrite: Other rows replace those of the retired files (`SnapshotChange.is_overwrite`).
@@ -65,6 +68,8 @@ class FileChange:
     is_overwrite: bool = False
     is_of_itself: bool = False
     had_deletes: bool = True
+    where: str | None = None
+    revision: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the change as JSON values, for a load that writes its files in one step and commits them in another.
@@ -83,6 +88,8 @@ class FileChange:
             "is_overwrite": self.is_overwrite,
             "is_of_itself": self.is_of_itself,
             "had_deletes": self.had_deletes,
+            "where": self.where,
+            "revision": self.revision,
         }
 
     @classmethod
@@ -229,7 +236,14 @@ class Committer:
             scan = self._scan(table, expression)
             if len(scan.matching) < len(scan.files):
                 return None
-            change = FileChange(scan.scheme, scan.scheme, retired=[file.id for file in scan.files], is_overwrite=True)
+            change = FileChange(
+                scan.scheme,
+                scan.scheme,
+                retired=[file.id for file in scan.files],
+                is_overwrite=True,
+                where=expression,
+                revision=scan.revision,
+            )
             report = {"rows": scan.read.row_count, "files_removed": scan.read.file_count}
             return self.commit(operation_id, CHANGE_ROWS, attempt, change, report)
 
@@ -261,13 +275,19 @@ class Committer:
         retired, removed = list(change.retired), []
         if retired:
             require_columns(table, columns)
-        is_as_expected = table.scheme == change.before and relabel_files(connection, table, change.relabelled) == len(
-            change.relabelled
+        is_as_expected = (
+            table.scheme == change.before
+            and not _has_later_rows(connection, table, change)
+            and relabel_files(connection, table, change.relabelled) == len(change.relabelled)
         )
         if is_as_expected and _place_late_files(connection, table, change, {*retired, *change.relabelled}):
             removed = retire_files(connection, table, retired)
             is_as_expected = not are_deletes_changed(
-                table, change.read_from, removed, had_deletes=change.had_deletes, is_serializable=False
+                table,
+                change.read_from,
+                removed,
+                had_deletes=change.had_deletes,
+                is_serializable=change.revision is not None,
             )
         if not is_as_expected or len(removed) != len(retired):
             raise PlanConflictError(
@@ -291,6 +311,20 @@ class Committer:
             # Tables of earlier versions are published by `calve init`.
             publish(connection, replace(table, scheme=change.after), swap)
         return written
+
+
+def _has_later_rows(connection: Connection, table: Table, change: FileChange) -> bool:
+    """Return whether files that may have rows on which a change depends came after these were searched for."""
+    if change.revision is None:
+        return False
+    row = DataFileRow
+    query = select(row.id).where(row.table_id == table.id, row.revision > change.revision)
+    later = set(connection.scalars(query))
+    try:
+        return bool(later) and any(file.id in later for file in scan_files(connection, table, change.where).files)
+    except ExpressionError:
+        # An engine has dropped or renamed a column that the filter names.
+        return True
 
 
 def _place_late_files(connection: Connection, table: Table, change: FileChange, planned: Collection[int]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from catalog.datafiles.files import ColumnStatistics, DataFile, Total, read_files
+from catalog.datafiles.history import next_revision
 from catalog.expressions import Expression, parse_expression
 from catalog.expressions.tree import ALL, NONE, And, Condition, Or
 from catalog.indexes.bounds import bounds_of
@@ -33,6 +34,7 @@ class FileScan:
         partition_ids: The partitions that may contain matching rows, in logical order.
         files: The files of these partitions, and unplaced ones, that may contain matching rows, by partition.
         files_total: The number of all files of the table; None if they were not counted.
+        revision: The state of the table's files (`catalog.datafiles.history`).
     """
 
     table: Table
@@ -41,6 +43,7 @@ class FileScan:
     partition_ids: tuple[int, ...]
     files: tuple[DataFile, ...]
     files_total: int | None = None
+    revision: int = 0
 
     @property
     def scheme(self) -> Scheme:
@@ -129,7 +132,7 @@ def scan_files(connection: Connection, table: Table, expression: str | None, zon
     """
     scheme = table.scheme
     assert scheme is not None
-    view = table.filter_view
+    view, revision = table.filter_view, next_revision(connection, table) - 1
     tree = parse_expression(expression, view, zone)
     partition_ids = partitions_of(tree, table)
     files: list[DataFile] = []
@@ -138,7 +141,7 @@ def scan_files(connection: Connection, table: Table, expression: str | None, zon
         chosen = None if len(partition_ids) == len(scheme.ids) else (*partition_ids, UNPLACED)
         candidates = read_files(connection, table, chosen)
         files = [file for file in candidates if condition.is_always_met or condition.may_match(file.statistics)]
-    return FileScan(table, expression, tree, partition_ids, tuple(files))
+    return FileScan(table, expression, tree, partition_ids, tuple(files), revision=revision)
 
 
 def partitions_of(tree: Expression, table: Table) -> tuple[int, ...]:

@@ -118,7 +118,7 @@ def compact(
         scan = catalog.scan_files(operation.table)
         table = with_target_file_bytes(scan.table, target_bytes)
         files = files_to_compact(scan.files, target_bytes, partition_ids)
-        new = SchemeRows.instead_of(files, scan)
+        new = SchemeRows.instead_of(files, scan, is_serializable=False)
         if files:
             rows, columns = shaped_rows(scan.table, read_live_rows(spark, scan.table, files))
             new = replace(new, rows=rows, columns=columns)

@@ -96,6 +96,7 @@ class SchemeRows:
         retired: The files whose rows are among the new ones, or are deleted.
         read_from: The metadata of the table when these files were read.
         had_deletes: Whether there were delete files then.
+        where, revision: As in `FileChange`.
         may_extend: Whether a RANGE_INTERVAL table gets partitions for rows beyond the last bound.
         replaces_partitions: The rows replace those of their partitions; of a HASH table, all rows.
         is_overwrite, is_of_itself: As in `FileChange`.
@@ -110,12 +111,24 @@ class SchemeRows:
     is_overwrite: bool = False
     is_of_itself: bool = False
     had_deletes: bool = False
+    where: str | None = None
+    revision: int | None = None
 
     @classmethod
-    def instead_of(cls, files: Sequence[DataFile], scan: FileScan) -> SchemeRows:
-        """Return a change that removes some files of a scan, without any new rows."""
+    def instead_of(cls, files: Sequence[DataFile], scan: FileScan, *, is_serializable: bool = True) -> SchemeRows:
+        """Return a change that removes some files of a scan, without any new rows.
+
+        Args:
+            is_serializable: Whether it depends on all rows that meet the filter of the scan.
+        """
         table = scan.table
-        return cls(retired=files, read_from=table.published_location, had_deletes=table.delete_file_count > 0)
+        return cls(
+            retired=files,
+            read_from=table.published_location,
+            had_deletes=table.delete_file_count > 0,
+            where=scan.expression,
+            revision=scan.revision if is_serializable else None,
+        )
 
 
 def publish_scheme_rows(
@@ -170,7 +183,16 @@ def write_scheme_rows(
     before = table.scheme
     assert before is not None
     if new.rows is None:
-        change = FileChange(before, before, retired=[file.id for file in new.retired], is_overwrite=new.is_overwrite)
+        change = FileChange(
+            before,
+            before,
+            retired=[file.id for file in new.retired],
+            read_from=new.read_from,
+            is_overwrite=new.is_overwrite,
+            had_deletes=new.had_deletes,
+            where=new.where,
+            revision=new.revision,
+        )
         return change, {"rows_loaded": 0, "files_removed": len(new.retired)}
     check = RowCheck(table, first_problem(new.columns))
     values = [checked.value.alias(checked.column.name) for checked in new.columns]
@@ -202,6 +224,8 @@ def write_scheme_rows(
         new.is_overwrite,
         new.is_of_itself,
         new.had_deletes or current.table.delete_file_count > 0,
+        new.where,
+        new.revision,
     )
     return change, {
         "rows_loaded": rows_loaded,

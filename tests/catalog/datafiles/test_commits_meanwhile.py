@@ -1,4 +1,4 @@
-"""Changes of files of which engines delete other rows before the commit than when the rows were read."""
+"""Commits of engines between the reading of rows and the commit of a change that depends on them."""
 
 from __future__ import annotations
 
@@ -71,10 +71,17 @@ def roll_back(catalog: Catalog, catalog_url: str) -> None:
     engine(catalog_url, lambda table: table.manage_snapshots().rollback_to_snapshot(first).commit())
 
 
-def read(catalog: Catalog, kind: str, key: str = "1", *, is_serializable: bool = False) -> Callable[[], object]:
-    """Read the rows of the first partition, or of another; return the function that replaces them by the row 5."""
+def read(
+    catalog: Catalog, kind: str, key: str = "1", *, where: str = "v < 10", is_serializable: bool = False
+) -> Callable[[], object]:
+    """Read the rows of the first partition; return the function that replaces them by the row 5.
+
+    Args:
+        key: The partition of a table stored as Iceberg.
+        where: The condition of the change of a table with a scheme.
+    """
     if kind == "scheme":
-        scan = catalog.scan_files(TABLE)
+        scan = catalog.scan_files(TABLE, where)
         begun = catalog.operations.begin("change", OperationKind.CHANGE_ROWS, TABLE, is_exclusive=True)
 
         def commit() -> None:
@@ -89,6 +96,8 @@ def read(catalog: Catalog, kind: str, key: str = "1", *, is_serializable: bool =
                     retired=[scan.files[0].id],
                     read_from=table.published_location,
                     had_deletes=table.delete_file_count > 0,
+                    where=scan.expression,
+                    revision=scan.revision if is_serializable else None,
                 )
                 catalog.committer.commit("change", CHANGE_ROWS, attempt, change, {})
 
@@ -191,6 +200,50 @@ def test_it_matters_that_former_metadata_are_gone_only_if_they_had_deletes(
     else:
         commit()
         assert rows(catalog) == [5, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize("kind", ["scheme"], indirect=True)
+@pytest.mark.parametrize(
+    ("value", "is_serializable", "is_refused"), [(3, True, True), (3, False, False), (23, True, False)]
+)
+def test_a_change_that_depends_on_all_rows_of_a_condition_is_refused_if_an_engine_adds_one(
+    catalog: Catalog,
+    kind: str,
+    duck: duckdb.DuckDBPyConnection,
+    value: int,
+    is_serializable: bool,
+    is_refused: bool,
+) -> None:
+    commit = read(catalog, kind, is_serializable=is_serializable)
+    duck.execute(f"INSERT INTO lake.{TABLE} VALUES ({value})")
+    with pytest.raises(PlanConflictError) if is_refused else nullcontext():
+        commit()
+
+
+@pytest.mark.parametrize("kind", ["scheme"], indirect=True)
+def test_a_change_is_refused_if_an_engine_brings_back_a_whole_file_with_rows_of_its_condition(
+    catalog: Catalog, catalog_url: str, kind: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    duck.execute(f"INSERT INTO lake.{TABLE} VALUES (3)")
+    catalog.scan_files(TABLE)
+    (_, (second, _)) = live_history(catalog.get_table(TABLE))
+    roll_back(catalog, catalog_url)
+    commit = read(catalog, kind, is_serializable=True)
+    engine(catalog_url, lambda table: table.manage_snapshots().set_current_snapshot(second).commit())
+    with pytest.raises(PlanConflictError):
+        commit()
+
+
+@pytest.mark.parametrize("kind", ["scheme"], indirect=True)
+def test_a_change_is_refused_if_an_engine_drops_a_column_of_its_condition_and_adds_rows(
+    catalog: Catalog, catalog_url: str, kind: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    duck.execute(f"ALTER TABLE lake.{TABLE} ADD COLUMN w int")
+    commit = read(catalog, kind, where="w > 1", is_serializable=True)
+    duck.execute(f"ALTER TABLE lake.{TABLE} DROP COLUMN w")
+    duck.execute(f"INSERT INTO lake.{TABLE} VALUES (3)")
+    with pytest.raises(PlanConflictError):
+        commit()
 
 
 @pytest.mark.parametrize("kind", ["scheme"], indirect=True)
