@@ -203,16 +203,16 @@ class SparkEngine:
             # Before the frame, because a session without Iceberg's runtime is replaced.
             self._session_for(table)
 
-            def select() -> PrunedQuery:
+            def select(current: Table) -> PrunedQuery:
                 pruned = self._pruned(query, database)
-                return replace(pruned, frame=as_rows_of(table, pruned.frame, columns, values or {}))
+                return replace(pruned, frame=as_rows_of(current, pruned.frame, columns, values or {}))
 
             sql = with_views(self._catalog, query, database)
             if overwritten is None or not may_read(self._catalog, sql, database, table):
-                return self._add(operation, table, select().frame, overwritten)
+                return self._add(operation, table, select(table).frame, overwritten)
             current = self._catalog.get_table(table.full_name)
             read_from = current.metadata_location or current.live_location
-            return self._add(operation, table, select().frame, overwritten, read_from=read_from, select=select)
+            return self._add(operation, table, select(table).frame, overwritten, read_from=read_from, select=select)
 
     def load_data(
         self,
@@ -266,7 +266,7 @@ class SparkEngine:
         overwritten: Mapping[str, str | None] | None = None,
         request: Mapping[str, Any] | None = None,
         read_from: str | None = None,
-        select: Callable[[], PrunedQuery] | None = None,
+        select: Callable[[Table], PrunedQuery] | None = None,
     ) -> Mapping[str, Any]:
         if overwritten is not None:
             return overwrite_rows(

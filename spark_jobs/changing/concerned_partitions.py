@@ -87,6 +87,9 @@ def refuse_missing(
 def current_files(catalog: Catalog, table: Table) -> tuple[Table, PartitionFiles | None]:
     """Return the files of a table stored as Iceberg, of one state of which a change reads; None for other tables.
 
+    Args:
+        table: As `spark_jobs.writing.value_loading.publish_rows` gives it.
+
     Returns:
         The table in this state, whose columns other engines may have changed since it was read; and the files.
     """

@@ -102,7 +102,7 @@ def merge(
                 operation,
                 CHANGE,
                 table,
-                lambda: _merged_partitions(spark, catalog, table, statement, persist),
+                lambda reserved: _merged_partitions(spark, catalog, reserved, statement, persist),
             )
         if operation.is_committed:
             return dict(operation.report[CHANGE_ROWS])

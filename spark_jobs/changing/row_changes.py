@@ -70,7 +70,7 @@ def overwrite_rows(
     *,
     values: Mapping[str, str | None] | None = None,
     read_from: str | None = None,
-    select: Callable[[], PrunedQuery] | None = None,
+    select: Callable[[Table], PrunedQuery] | None = None,
     request: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def overwrite_rows(
         values: Values of some keys: all partitions with these values are replaced, also those for which there are no
             rows. Without values, the partitions of the rows are replaced.
         read_from: The metadata of the table of which the frame reads rows; None if it reads none of its rows.
-        select: Returns the rows anew, if the frame reads rows of the table and this is a Hive-style table.
+        select: Returns the rows anew, for the table as it is then, if the frame reads rows of the table and this is a
+            Hive-style table.
         request: What the journal keeps of the request besides.
 
     Returns:
@@ -102,8 +103,7 @@ def overwrite_rows(
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.overwrite(spark, catalog, operation, frame, read_from))
 
-    def prepare() -> NewRows:
-        current = catalog.get_table(table)
+    def prepare(current: Table) -> NewRows:
         given, read = (frame, None) if select is None else _selected(current, select)
         rows, columns = shaped_rows(current, given)
         replaced = catalog.partitions_of(table, values) if values else []
@@ -112,16 +112,16 @@ def overwrite_rows(
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
 
-def _selected(table: Table, select: Callable[[], PrunedQuery]) -> tuple[DataFrame, PartitionsRead]:
+def _selected(table: Table, select: Callable[[Table], PrunedQuery]) -> tuple[DataFrame, PartitionsRead]:
     """Return rows that are read from a table, and its partitions from which they are read.
 
     Raises:
         PlanConflictError: Partitions were added meanwhile.
     """
     with one_state_in_subqueries():
-        read = list_files(table, _partitions_of(table, select()))
+        read = list_files(table, _partitions_of(table, select(table)))
     # Once more, because files that came after the first time were not listed.
-    pruned = select()
+    pruned = select(table)
     if new := [partition for partition in _partitions_of(table, pruned) if partition.id not in read]:
         raise overtaken(table, partition_path(table.key_names, new[0].values))
     return pruned.frame, read
@@ -173,8 +173,8 @@ def delete_rows(
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.delete(spark, catalog, operation, where))
 
-    def prepare() -> NewRows:
-        current, state = current_files(catalog, definition)
+    def prepare(reserved: Table) -> NewRows:
+        current, state = current_files(catalog, reserved)
         concerned, keys = _concerned(spark, catalog, current, where)
         if with_hidden and state is None:
             concerned += _hidden_concerned(spark, catalog, current, where)
@@ -235,8 +235,8 @@ def update_rows(
         operation = _begin(catalog, operation_id, definition, request, requested_by)
         return _of_scheme(operation, lambda: scheme_changes.update(spark, catalog, operation, assignments, where))
 
-    def prepare() -> NewRows:
-        return _updated(spark, catalog, definition, assignments, where)
+    def prepare(reserved: Table) -> NewRows:
+        return _updated(spark, catalog, reserved, assignments, where)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
 
@@ -266,8 +266,8 @@ def compact_partitions(
     target = target_bytes or target_file_bytes(definition)
     chosen = {partition.id for partition in partitions}
 
-    def prepare() -> NewRows:
-        current, state = current_files(catalog, definition)
+    def prepare(reserved: Table) -> NewRows:
+        current, state = current_files(catalog, reserved)
         # Others may have dropped or renamed some since they were chosen.
         found = catalog.batch_get_partitions(table, [partition.values for partition in partitions]).partitions
         kept = [partition for partition in found if partition.id in chosen]
@@ -414,7 +414,7 @@ def _change(
     operation_id: str,
     table: Table,
     request: Mapping[str, Any],
-    prepare: Callable[[], NewRows],
+    prepare: Callable[[Table], NewRows],
     requested_by: str | None,
 ) -> dict[str, Any]:
     """Journal a change, which reserves the table, and publish the rows that it prepares then."""

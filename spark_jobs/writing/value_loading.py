@@ -82,15 +82,19 @@ def append_rows(
         InvalidRowsError: The rows lack a key, have an unknown column, or a value of another type.
         InvalidPartitionError: A partition index does not admit a new partition.
         OperationConflictError: Another operation works on the table.
-        ConflictError: A partition is quarantined, or was added concurrently.
+        ConflictError: A partition is quarantined, or was added concurrently; or another table got the name.
     """
     definition = catalog.get_table(table)
     refuse_others(definition)
-    rows, columns = shaped_rows(definition, frame)
+    shaped_rows(definition, frame)
     operation = catalog.operations.begin(
         operation_id, OperationKind.APPEND_ROWS, table, request, is_exclusive=True, requested_by=requested_by
     )
-    return publish_rows(spark, catalog, operation, APPEND, definition, lambda: NewRows(definition, rows, columns))
+
+    def prepare(current: Table) -> NewRows:
+        return NewRows(current, *shaped_rows(current, frame))
+
+    return publish_rows(spark, catalog, operation, APPEND, definition, prepare)
 
 
 @dataclass(frozen=True)
@@ -135,18 +139,20 @@ def publish_rows(
     operation: Operation,
     step: str,
     table: Table,
-    prepare: Callable[[], NewRows],
+    prepare: Callable[[Table], NewRows],
 ) -> dict[str, Any]:
     """Write rows and make them visible in one transaction; return the report of `Loading.publish`.
 
     Args:
         operation: It has reserved the table.
-        table: The table; its columns may have changed when the rows are prepared.
-        prepare: Returns the rows; called once per attempt, after what earlier operations left has been undone. Another
-            attempt follows if another engine or process has changed meanwhile what was read.
+        table: The table as it was before the operation began.
+        prepare: Returns the rows, given the table as it is since it was reserved; called once per attempt, after what
+            earlier operations left has been undone. Another attempt follows if another engine or process has changed
+            meanwhile what was read.
 
     Raises:
         PlanConflictError: Others have done so during each attempt.
+        ConflictError: Another table had the name when it was reserved.
         CatalogError: See `append_rows`.
     """
     return planned_again(lambda: _publish_once(spark, catalog, operation, step, table, prepare))
@@ -158,7 +164,7 @@ def _publish_once(
     operation: Operation,
     step: str,
     table: Table,
-    prepare: Callable[[], NewRows],
+    prepare: Callable[[Table], NewRows],
 ) -> dict[str, Any]:
     if operation.is_committed:
         job = catalog.operations.get_job(operation.id, step)
@@ -166,10 +172,11 @@ def _publish_once(
         staging = catalog.loading.files_folder(table, operation, attempt)
         return catalog.loading.publish(operation.id, step, attempt, staging, is_load=False)
     with attempt_here(catalog, operation, step) as attempt:
+        table = _reserved(catalog, operation, table)
         catalog.loading.discard_staging(table, (operation.id, step, attempt))
         try:
             staging = catalog.loading.files_folder(table, operation, attempt)
-            new = prepare()
+            new = prepare(table)
             stage_rows(spark, catalog, staging, new)
             mode = LoadMode.APPEND if new.replaced is None else LoadMode.REPLACE
             read = new.replaced_files
@@ -198,6 +205,24 @@ def _publish_once(
             # No other operation works on the table, so the files of this attempt are not needed.
             catalog.loading.discard_staging(table, (operation.id, step, attempt))
             raise
+
+
+def _reserved(catalog: Catalog, operation: Operation, expected: Table) -> Table:
+    """Return a table as it is since a running operation has reserved it, which keeps its name.
+
+    Raises:
+        TableNotFoundError: It was dropped or renamed before.
+        ConflictError: Another table has got its name before.
+        IcebergTableError: It has become an Iceberg table.
+    """
+    table = catalog.get_table(operation.table)
+    if {table.id} != {expected.id, operation.table_id}:
+        raise ConflictError(
+            f"table {expected.full_name} was dropped or renamed, and another table got its name, while a statement "
+            "began; nothing was changed. Run the statement again"
+        )
+    refuse_others(table)
+    return table
 
 
 def partitions_without_rows(table: Table, partitions: Sequence[Partition], written: Collection[bytes]) -> Removed:
