@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
+from catalog.errors import (
+    ConflictError,
+    LocationNotAllowedError,
+    LocationTakenError,
+    PartitionAlreadyExistsError,
+    UnsupportedFormatError,
+)
 from catalog.files.locations import comparable, is_within
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.model.partition_names import partition_path
@@ -23,9 +29,11 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.folders import taken_default_folders
 from catalog.partitions.staged import Destination
 from catalog.partitions.versions import version_location
+from catalog.settings.places import LOCATIONS
 from catalog.storage.bulk import among
 from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
+from catalog.tables.own_files import is_linked_outside
 
 
 class Extension(NamedTuple):
@@ -137,6 +145,21 @@ def extend(connection: Connection, table: Table, extensions: Sequence[Extension]
         additions,
     )
     record_changed(connection, table, [addition["partition_id"] for addition in additions], operation_number)
+
+
+def refuse_links(table: Table, destinations: Iterable[Destination]) -> None:
+    """Refuse to write files behind a link that leads out of the allowed folders.
+
+    Raises:
+        LocationNotAllowedError: A destination is behind one.
+    """
+    for destination in destinations:
+        if is_linked_outside(destination.location):
+            raise LocationNotAllowedError(
+                f"table {table.full_name}: {destination.location} is behind a symbolic link that leads out of the "
+                "allowed folders; nothing was added. Replace the link by a folder, or ask an administrator to add its "
+                f"target to {LOCATIONS}"
+            )
 
 
 def _changed(table: Table, what: str) -> ConflictError:

@@ -24,13 +24,12 @@ from catalog.errors import (
     ConflictError,
     FencedError,
     InvalidPartitionError,
-    LocationNotAllowedError,
     LocationNotEmptyError,
     MissingFileError,
     PartitionAlreadyExistsError,
 )
 from catalog.files.filesystem import Folder, in_parallel
-from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations
+from catalog.loading.appending import Extension, added_destinations, extend, extended_destinations, refuse_links
 from catalog.loading.attempts import MOST_REASONS, PublishAttempt
 from catalog.loading.replaced_folders import ReplacedFolders, files_read
 from catalog.loading.replacing import remove, replaced_destinations, require_read, switch
@@ -49,6 +48,8 @@ from catalog.operations.staging import (
     is_complete,
     is_written_in_place,
     read_staged,
+    require_layout,
+    written_layout,
 )
 from catalog.partitions.adding import PartitionAdder, registered
 from catalog.partitions.spooling import RowSpool
@@ -62,12 +63,12 @@ from catalog.partitions.staged import (
     reserving_attempts,
 )
 from catalog.partitions.versions import delete_empty_above, find_unsettled, is_version_of, version_location
-from catalog.settings.places import LOCATIONS
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import StagedPartitionRow
 from catalog.storage.values import ValueEncoder
-from catalog.tables.own_files import is_linked_outside, job_of
+from catalog.tables.checks import require_loadable
+from catalog.tables.own_files import job_of
 
 WRITTEN_BY = "written_by"
 """The field of a load's report with the id of the Spark job whose files it added."""
@@ -121,6 +122,7 @@ class Publication:
         self._encoder = ValueEncoder(attempt.table)
         self._beaten_at, self._totals = time.monotonic(), Totals()
         self._read = files_read(attempt.table, attempt.folder)
+        self._layout = written_layout(self._folder, attempt.folder)
         self._replaced = ReplacedFolders(attempt.storage, attempt.table, attempt.operation, self._read)
 
     # --- reserve ------------------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class Publication:
             self._attempt.guard(connection)
             table = self._hold(connection)
             destinations = list(self._destinations(connection, table, rest, occupied))
-            _refuse_links(table, destinations)
+            refuse_links(table, destinations)
             reserve(connection, table, self._staged, destinations)
 
     def _destinations(
@@ -356,12 +358,16 @@ class Publication:
         Raises:
             FencedError: The attempt is fenced, or the files were withdrawn.
             ConflictError: The table or an extended partition was moved or dropped meanwhile.
-            PlanConflictError: A partition that was read, or is removed, was dropped, renamed or moved meanwhile.
+            PlanConflictError: A partition that was read, or is removed, was dropped, renamed or moved meanwhile; or
+                the files have another format than the table has now.
+            UnsupportedChangeError: The table has got buckets meanwhile.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """
         operation = self._attempt.guard(connection)
         self._attempt.evolve(connection)
         table = self._hold(connection)
+        require_layout(table, self._layout)
+        require_loadable(table)
         require_read(connection, table, self._read or {}, self._replaced.found)
         remove(connection, table, self._attempt.options.removed, self._staged.name, self._replaced.found)
         if self._totals.new:
@@ -435,17 +441,6 @@ class Publication:
             is_bulk=True,
             adds_versions=True,
         )
-
-
-def _refuse_links(table: Table, destinations: Iterable[Destination]) -> None:
-    """Refuse to write files behind a link that leads out of the allowed folders."""
-    for destination in destinations:
-        if is_linked_outside(destination.location):
-            raise LocationNotAllowedError(
-                f"table {table.full_name}: {destination.location} is behind a symbolic link that leads out of the "
-                "allowed folders; nothing was added. Replace the link by a folder, or ask an administrator to add its "
-                f"target to {LOCATIONS}"
-            )
 
 
 def staged_attempts(storage: Storage, table: Table) -> list[AttemptName]:

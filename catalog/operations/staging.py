@@ -2,7 +2,7 @@
 
     _calve_staging/<attempt>/data/k=v/…    data files, in one folder per partition, with unique names
     _calve_staging/<attempt>/files         their list: one row per partition (`StagedPartition`)
-    _calve_staging/<attempt>/begun         marks an attempt whose data files are elsewhere
+    _calve_staging/<attempt>/begun         marks an attempt, and has the layout of its data files (`require_layout`)
     _calve_rejected/<operation>/k=v/…      the files of partitions that a load skipped
     _calve_versions/<attempt>/k=v/…        files that replace those of a partition (`catalog.partitions.versions`)
 
@@ -13,12 +13,14 @@ the process that asked for it has died, so what an undone load has moved could c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from catalog.errors import VerificationFailedError
+from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.files.locations import is_local
 from catalog.model import Table
@@ -92,9 +94,51 @@ def begin_staging(table: Table, staging: str) -> str:
     Args:
         staging: The attempt's staging folder, relative to the table's location.
     """
-    if is_written_in_place(table):
-        Folder(table.location).write_empty(f"{staging}/{_BEGUN}")
+    Folder(table.location).write_bytes(f"{staging}/{_BEGUN}", json.dumps(_layout(table)).encode())
     return data_folder(table, staging)
+
+
+def _layout(table: Table) -> dict[str, Any]:
+    """Return how readers find the values in the files of a table: the format, and the id and name of each column."""
+    columns = [[column.id, column.stored_name] for column in (*table.columns, *table.dropped_columns)]
+    return {"format": table.format, "columns": columns}
+
+
+def written_layout(folder: Folder, staging: str) -> Mapping[str, Any] | None:
+    """Return the layout of an attempt's data files; None if an earlier version has begun the attempt."""
+    if not folder.exists(f"{staging}/{_BEGUN}"):
+        return None
+    with folder.open_text(f"{staging}/{_BEGUN}") as text:
+        layout: Mapping[str, Any] | None = json.loads(text.read() or "null")
+    return layout
+
+
+def require_layout(table: Table, written: Mapping[str, Any] | None) -> None:
+    """Check that readers of a table find the values in data files that an attempt has written.
+
+    Other programs may change the format of a table while an attempt writes. Columns may be added, but the columns of a
+    table without partitions may lose their names in files, or their positions.
+
+    Args:
+        table: Locked by the caller's transaction.
+        written: As `written_layout` returns it.
+
+    Raises:
+        PlanConflictError: The format is another one, or a column has another name in files.
+    """
+    if written is None:
+        return
+    changed = None
+    if written["format"] != table.format:
+        changed = f"format became {table.format.upper()}, while rows were written as {written['format'].upper()}"
+    every = {(column.id, name) for column in (*table.columns, *table.dropped_columns) for name in column.stored_names}
+    if missing := [name for number, name in written["columns"] if (number, name) not in every]:
+        changed = f"column {missing[0]} was changed while rows were written with it"
+    if changed:
+        raise PlanConflictError(
+            f"table {table.full_name}: the {changed}; nothing was changed. Run the statement or the load again from "
+            "its start"
+        )
 
 
 def delete_staging(table: Table, staging: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from catalog.metastores.types import HiveSkew, HiveStorage, HiveTable
 from catalog.model import Column
 from catalog.model.identifiers import TableName
@@ -15,6 +17,12 @@ PARQUET = HiveStorage(
     bucket_count=-1,
     skew=HiveSkew(),
     is_stored_as_subdirectories=False,
+)
+ORC = replace(
+    PARQUET,
+    input_format="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+    output_format="org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+    serde="org.apache.hadoop.hive.ql.io.orc.OrcSerde",
 )
 STRANGE = HiveStorage(
     "com.example.Input",

@@ -21,15 +21,9 @@ from catalog.files.locations import local_path
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column, FileFormat
 from catalog.model.identifiers import TableName
-from tests.support.entries import NAME, ORDERS, PARQUET, STRANGE
+from tests.support.entries import NAME, ORC, ORDERS, PARQUET, STRANGE
 
 MORE = (*ORDERS.columns, Column("note", "string"))
-ORC = replace(
-    PARQUET,
-    input_format="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
-    output_format="org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
-    serde="org.apache.hadoop.hive.ql.io.orc.OrcSerde",
-)
 
 
 @pytest.fixture

@@ -1,15 +1,19 @@
-"""Columns that a Hive-style table gets, and other tables that get its name, while a statement begins."""
+"""Columns and formats that a Hive-style table gets, and other tables that get its name, beside a statement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from catalog import Catalog
+from catalog.doors.entries import Entries
 from catalog.errors import ConflictError, InvalidRowsError
+from catalog.model.identifiers import TableName
 from tests.support.effort import sampled
+from tests.support.entries import ORC
 from tests.support.racing_commits import CREATE, NAME, ROWS, STATEMENTS, Orders, Row
 
 pytestmark = pytest.mark.spark
@@ -104,3 +108,28 @@ def test_an_overwrite_that_selects_from_its_own_table_needs_a_value_for_a_column
     with pytest.raises(InvalidRowsError, match=r"the SELECT has 3 columns .* for 4 of"):
         hive_orders.session.execute("INSERT OVERWRITE orders SELECT id, upper(note), day FROM orders")
     assert _extra(hive_orders) == [(50, 777)]
+
+
+NEW_PARTITION = "INSERT INTO orders VALUES (9, 'i', 8)"
+
+
+@pytest.mark.parametrize("statement", sampled([*RUN[:-1], "overwrite by itself"], ["update"]))
+def test_a_statement_writes_its_rows_again_if_the_format_of_the_table_was_changed_since_it_wrote_them(
+    hive_orders: Orders, catalog: Catalog, statement: str
+) -> None:
+    entries, name = Entries(catalog), TableName.parse(NAME)
+    hive_orders.at_publication(lambda: entries.alter_table(name, replace(entries.table(name), storage=ORC)))
+    text, changed = STATEMENTS[statement]
+    hive_orders.session.execute(text)
+    assert sorted(hive_orders.rows()) == sorted(changed(ROWS))
+    hive_orders.session.execute(NEW_PARTITION)
+    assert sorted(hive_orders.rows()) == sorted(changed(ROWS) | {(9, "i", 8)})
+
+
+def test_an_insert_writes_new_partitions_again_if_the_format_of_the_table_was_changed_since_it_wrote_them(
+    hive_orders: Orders, catalog: Catalog
+) -> None:
+    entries, name = Entries(catalog), TableName.parse(NAME)
+    hive_orders.at_publication(lambda: entries.alter_table(name, replace(entries.table(name), storage=ORC)))
+    hive_orders.session.execute(NEW_PARTITION)
+    assert sorted(hive_orders.rows()) == sorted(ROWS | {(9, "i", 8)})
