@@ -134,6 +134,25 @@ class SearchMethods(TableMethods):
         with self.storage.read() as connection:
             return folders_of_versions(connection, self._definitions.get_table(table, connection))
 
+    def folders_inside(self, table: Table, partitions: Iterable[Partition]) -> dict[str, set[str]]:
+        """Return the folders of other partitions and tables inside those of partitions: location → folders.
+
+        Only custom locations may have folders of others inside.
+        """
+        from catalog.partitions.folders import folders_inside
+        from catalog.partitions.versions import is_version
+
+        custom = [
+            partition.location
+            for partition in partitions
+            if not is_version(partition.location)
+            and partition.location != table.default_partition_location(partition.name(table))
+        ]
+        if not custom:
+            return {}
+        with self.storage.read() as connection:
+            return folders_inside(connection, table, custom)
+
     def scan_partitions(self, table: str, expression: str | None = None, *, use_indexes: bool = True) -> Scan:
         """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
         return self._scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)

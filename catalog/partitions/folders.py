@@ -21,7 +21,7 @@ from catalog.files.locations import folder_keys, keys_above, location_key, name_
 from catalog.model import Table
 from catalog.model.partition_names import folder_start, folder_template, parse_partition_path, partition_path
 from catalog.operations.staging import REJECTED, STAGING, VERSIONS
-from catalog.partitions.versions import Version, find_homes, has_versions
+from catalog.partitions.versions import Version, find_homes, folders_of_versions, has_versions
 from catalog.storage.bulk import among, batched, list_of_texts, listed
 from catalog.storage.schema import (
     OperationRow,
@@ -271,6 +271,24 @@ def used_by_others(connection: Connection, table: Table, folders: Sequence[str])
             if table.default_partition_location(name) == folder:
                 used[folder] = f"partition {name} of {table.full_name}"
     return used
+
+
+def folders_inside(connection: Connection, table: Table, locations: Sequence[str]) -> dict[str, set[str]]:
+    """Return the folders of others inside locations of partitions of a table: location → folders, if it has any.
+
+    Others are tables, partitions of any table, and what replaced or dropped partitions have left for vacuum.
+    """
+    inside = dict[str, set[str]]()
+    for near in neighbours(connection, locations):
+        if near.path:
+            inside.setdefault(near.folder, set()).add(f"{near.folder}/{near.path}")
+    keys = folder_keys(locations)
+    homes = folders_of_versions(connection, table) if has_versions(connection, table) else ()
+    for key in folder_keys(homes):
+        for above in keys_above(key):
+            if above in keys and above != key:
+                inside.setdefault(keys[above], set()).add(keys[above] + "/" + key.removeprefix(above).decode()[:-1])
+    return inside
 
 
 def taken_default_folders(connection: Connection, table: Table, packed: Sequence[str]) -> Mapping[str, tuple[str, str]]:

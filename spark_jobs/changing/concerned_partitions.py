@@ -100,7 +100,7 @@ def current_files(catalog: Catalog, table: Table) -> tuple[Table, PartitionFiles
 
 
 def rows_of(
-    spark: SparkSession, table: Table, partitions: Sequence[Partition], state: PartitionFiles | None
+    spark: SparkSession, catalog: Catalog, table: Table, partitions: Sequence[Partition], state: PartitionFiles | None
 ) -> DataFrame:
     """Return all rows of partitions, without those that other engines have deleted.
 
@@ -110,7 +110,8 @@ def rows_of(
     if not partitions:
         return empty_table(spark, table)
     if state is None:
-        return with_padded_chars(read_partitions(spark, table, partitions), table)
+        inside = catalog.folders_inside(table, partitions)
+        return with_padded_chars(read_partitions(spark, table, partitions, inside=inside), table)
     ids = {partition.id for partition in partitions}
     if state.table.engine_location is None:
         files = [file for file in state.files if file.partition_id in ids]

@@ -166,7 +166,8 @@ def _merged_partitions(
     has_all = hits.matched is not None and len(found) == len(wanted)
     read = dict(list_files(table, hit))
     result = merge.result(
-        rows_of(spark, table, hit, state), rows_of(spark, table, concerned, state) if has_all else every
+        rows_of(spark, catalog, table, hit, state),
+        rows_of(spark, catalog, table, concerned, state) if has_all else every,
     )
     known = {partition.id for partition in hit}
     targets = partitions_among(catalog, table, identities_of_rows(table, result.moving(table.key_names)))
@@ -174,7 +175,7 @@ def _merged_partitions(
     rows = result.rows
     if others:
         read |= list_files(table, others)
-        kept = _flat(*shaped_rows(table, rows_of(spark, table, others, state)))
+        kept = _flat(*shaped_rows(table, rows_of(spark, catalog, table, others, state)))
         rows = rows.unionByName(kept)
     return NewRows(table, rows, result.columns, [*hit, *others], state=state, where=where, read=read)
 

@@ -22,7 +22,6 @@ from spark_jobs.changing.literals import check_literals
 from spark_jobs.changing.merge_statement import filter_of_values
 from spark_jobs.changing.scheme_changes import FILE, relative_path, rows_of_files, with_files
 from spark_jobs.reading.bad_files import Persist
-from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted
 from spark_jobs.reading.tables import read_table
 from spark_jobs.rows.char_columns import with_padded_chars
@@ -73,7 +72,7 @@ def merge_rows(
     where = filter_of_values(table, typed, keys) if keys and state is not None else None
     concerned, moves_rows = _concerned(spark, catalog, table, typed, rule)
     read = list_files(table, concerned)
-    rows = _merged(table, rows_of(spark, table, concerned, state), typed, rule)
+    rows = _merged(table, rows_of(spark, catalog, table, concerned, state), typed, rule)
     return NewRows(table, *shaped_rows(table, rows), concerned, state=state, where=where, read=read), moves_rows
 
 
@@ -217,7 +216,7 @@ def _refuse_hidden(spark: SparkSession, catalog: Catalog, table: Table, new: Dat
         return
     what, shown = "may have rows with the keys of the new ones", hidden[0].name(table)
     if not table.is_stored_as_iceberg:
-        rows = _with_all_columns(table, with_padded_chars(read_partitions(spark, table, hidden), table))
+        rows = _with_all_columns(table, rows_of(spark, catalog, table, hidden, None))
         same = rows.join(*_same_keys(rows, new, rule), "left_semi").select(*map(quoted, table.key_names))
         found = identities_of_rows(table, same.limit(1))
         if not found:

@@ -48,9 +48,7 @@ from spark_jobs.changing.concerned_partitions import (
 from spark_jobs.changing.literals import check_literals
 from spark_jobs.queries.one_state import one_state_in_subqueries
 from spark_jobs.queries.query import PrunedQuery, prune_query
-from spark_jobs.reading.files import read_partitions
 from spark_jobs.reading.paths import quoted, quoted_table
-from spark_jobs.rows.char_columns import with_padded_chars
 from spark_jobs.rows.value_checks import shaped_rows
 from spark_jobs.writing.file_sizes import changed_settings, size_settings
 from spark_jobs.writing.value_loading import NewRows, publish_rows, refuse_others
@@ -179,7 +177,7 @@ def delete_rows(
         if with_hidden and state is None:
             concerned += _hidden_concerned(spark, catalog, current, where)
         read = list_files(current, concerned)
-        rows = rows_without(spark, catalog, current, rows_of(spark, current, concerned, state), where)
+        rows = rows_without(spark, catalog, current, rows_of(spark, catalog, current, concerned, state), where)
         return NewRows(current, *shaped_rows(current, rows), concerned, state=state, where=keys, read=read)
 
     return _change(spark, catalog, operation_id, definition, request, prepare, requested_by)
@@ -272,7 +270,7 @@ def compact_partitions(
         found = catalog.batch_get_partitions(table, [partition.values for partition in partitions]).partitions
         kept = [partition for partition in found if partition.id in chosen]
         read = list_files(current, kept)
-        rows = shaped_rows(current, rows_of(spark, current, kept, state))
+        rows = shaped_rows(current, rows_of(spark, catalog, current, kept, state))
         # The writer of tables stored as Iceberg goes by the property.
         return NewRows(
             with_target_file_bytes(current, target), *rows, kept, state=state, is_serializable=False, read=read
@@ -446,7 +444,7 @@ def _updated(
     concerned, keys_where = _concerned(spark, catalog, table, where)
     moves_rows = bool(assignments.keys() & set(table.key_names))
     read = None if moves_rows else list_files(table, concerned)
-    before = rows_of(spark, table, concerned, state)
+    before = rows_of(spark, catalog, table, concerned, state)
     rows, columns = rows_updated(spark, catalog, table, before, assignments, where)
     if not moves_rows:
         return NewRows(table, rows, columns, concerned, state=state, where=keys_where, read=read)
@@ -455,7 +453,9 @@ def _updated(
     targets = partitions_among(catalog, table, identities_of_rows(table, rows.select(*keys)))
     every = [*concerned, *(partition for partition in targets if partition.id not in known)]
     read = list_files(table, every)
-    rows, columns = rows_updated(spark, catalog, table, rows_of(spark, table, every, state), assignments, where)
+    rows, columns = rows_updated(
+        spark, catalog, table, rows_of(spark, catalog, table, every, state), assignments, where
+    )
     return NewRows(table, rows, columns, every, state=state, where=keys_where, read=read)
 
 
@@ -477,6 +477,6 @@ def _hidden_concerned(spark: SparkSession, catalog: Catalog, table: Table, where
     hidden = list(catalog.get_partitions(table.full_name, state=PartitionState.QUARANTINED))
     if not hidden:
         return []
-    judged = with_hits(spark, catalog, table, with_padded_chars(read_partitions(spark, table, hidden), table), where)
+    judged = with_hits(spark, catalog, table, rows_of(spark, catalog, table, hidden, None), where)
     encoder, matching = ValueEncoder(table), identities_of_rows(table, judged.where(f.col(quoted(IS_HIT))))
     return [partition for partition in hidden if encoder.identity(partition.values) in matching]

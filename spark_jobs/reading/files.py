@@ -122,12 +122,15 @@ def read_partitions(
     nested: Nested | None = None,
     *,
     without: Mapping[str, Collection[str]] = MappingProxyType({}),
+    inside: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> DataFrame:
     """Return the rows of some partitions of a table; for a table without partition keys, all rows.
 
     Args:
         nested: Treatment of files in subfolders; None if there are none, which saves looking for them.
         without: Folder → the names of files that are left out.
+        inside: Folder → the folders inside it that belong to other partitions or tables, which are left out
+            (`Catalog.folders_inside`).
 
     Raises:
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
@@ -141,16 +144,16 @@ def read_partitions(
     if not table.partition_keys:
         require_readable_format(table)
         if table.location in without:
-            return _read_some(spark, table, [], without)
+            return _read_some(spark, table, [], without, {})
         return _read_unpartitioned(spark, table, nested)
     by_format: dict[FileFormat, list[Partition]] = {}
     with_others: dict[FileFormat, list[Partition]] = {}
     for partition in partitions:
-        chosen = with_others if partition.location in without else by_format
+        chosen = with_others if partition.location in without or partition.location in inside else by_format
         chosen.setdefault(partition.format or table.format, []).append(partition)
     frames: list[DataFrame] = []
     for own_format, format_partitions in with_others.items():
-        frames.append(_read_some(spark, replace(table, format=own_format), format_partitions, without))
+        frames.append(_read_some(spark, replace(table, format=own_format), format_partitions, without, inside))
     for own_format, format_partitions in by_format.items():
         require_readable_format(table, own_format)
         frames += _read_format(spark, replace(table, format=own_format), format_partitions, nested)
@@ -176,16 +179,21 @@ def _read_format(
 
 
 def _read_some(
-    spark: SparkSession, table: Table, partitions: Sequence[Partition], without: Mapping[str, Collection[str]]
+    spark: SparkSession,
+    table: Table,
+    partitions: Sequence[Partition],
+    without: Mapping[str, Collection[str]],
+    inside: Mapping[str, Collection[str]],
 ) -> DataFrame:
-    """Return the rows of partitions, or of a table without partition keys, without those of some files."""
+    """Return the rows of partitions, or of a table without partition keys, without those of some files and folders."""
     locations = [partition.location for partition in partitions] if table.partition_keys else [table.location]
     listed = in_parallel(lambda location: Folder(location).files(), locations)
     paths = [
         file.path
         for location, files in zip(locations, listed, strict=True)
         for file in files
-        if file.path.removeprefix(f"{location}/") not in without[location]
+        if file.path.removeprefix(f"{location}/") not in without.get(location, ())
+        and not file.path.startswith(tuple(f"{folder}/" for folder in inside.get(location, ())))
     ]
     if not paths:
         return empty_table(spark, table)

@@ -128,7 +128,8 @@ def _pruned_folders(spark: SparkSession, source: Catalog, table: str, where: str
         uncommitted = source.loading.uncommitted(definition)
         scan = source.scan_partitions(table, where)
         partitions = list(scan.partitions)
-        rows = read_partitions(spark, scan.table, partitions, without=uncommitted.names)
+        inside = source.folders_inside(scan.table, partitions)
+        rows = read_partitions(spark, scan.table, partitions, without=uncommitted.names, inside=inside)
         if source.loading.uncommitted_mark(definition) == uncommitted.mark:
             break
     else:

@@ -351,3 +351,15 @@ def test_an_id_that_is_taken_is_an_error_and_no_reason_to_insert_again(
     monkeypatch.setattr(PartitionAdder, "_insert", insert_once)
     with pytest.raises(CatalogError, match=r"calve_partition"):
         add(catalog, (("b", "1"), None))
+
+
+def test_folders_of_others_inside_the_custom_locations_of_partitions_are_found(
+    catalog: Catalog, table: Table, tmp_path: Path
+) -> None:
+    outer, inner, others = (str(tmp_path / name) for name in ("out", "out/é in", "out/other"))
+    add(catalog, (("JFK", "1"), None), (("LGA", "1"), outer), (("LGA", "2"), inner), (("LGA", "3"), f"{outer}_beside"))
+    catalog.create_table("demo.o", columns=[("v", "int")], partition_keys=[("k", "string")])
+    catalog.add_partitions("demo.o", [NewPartition(("1",), others)])
+    partitions = list(catalog.get_partitions(TABLE))
+    assert catalog.folders_inside(table, partitions) == {outer: {inner, others}}
+    assert catalog.folders_inside(table, [one for one in partitions if one.location != outer]) == {}

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import update
@@ -350,3 +351,34 @@ def test_a_change_that_fails_changes_nothing(
     assert_consistent(session, catalog, BEFORE)
     session.execute("DELETE FROM orders WHERE id = 1")
     assert_consistent(session, catalog, BEFORE[1:])
+
+
+def test_a_partition_has_no_rows_of_the_partitions_whose_folders_are_inside_its_own(
+    session: Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    for name in ("nested", "other"):
+        session.execute(f"CREATE TABLE {name} (id int) PARTITIONED BY (k string) STORED AS PARQUET")
+    for table, key, folder, numbers in (
+        ("nested", "outer", "out", [1, 2]),
+        ("nested", "inner", "out/in", [3]),
+        ("nested", "innermost", "out/in/most", [4]),
+        ("other", "inner", "out/other", [5]),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"id": pa.array(numbers, pa.int32())}), tmp_path / folder / "f.parquet")
+        session.execute(f"ALTER TABLE {table} ADD PARTITION (k = '{key}') LOCATION '{tmp_path / folder}'")
+
+    def numbers_of(where: str, table: str = "nested") -> list[int]:
+        return [row[0] for row in session.execute(f"SELECT id FROM {table} WHERE {where} ORDER BY id").rows]
+
+    assert numbers_of("true") == [1, 2, 3, 4]
+    assert (numbers_of("k = 'outer'"), numbers_of("k = 'inner'")) == ([1, 2], [3])
+    session.execute("UPDATE nested SET id = id + 10 WHERE k = 'inner'")
+    assert numbers_of("k = 'outer'") == [1, 2], "the former file of the other partition is still there"
+    session.execute("UPDATE nested SET id = id + 10 WHERE k = 'outer'")
+    session.execute("DELETE FROM nested WHERE id = 4")
+    for _ in range(3):
+        assert numbers_of("true") == [11, 12, 13]
+        assert (numbers_of("k = 'outer'"), numbers_of("k <> 'outer'")) == ([11, 12], [13])
+        assert catalog.vacuum(grace=NOW).problems == ()
+    assert numbers_of("true", "other") == [5]
