@@ -78,9 +78,10 @@ def overwrite_rows(
         frame: As for `append_rows`.
         values: Values of some keys: all partitions with these values are replaced, also those for which there are no
             rows. Without values, the partitions of the rows are replaced.
-        read_from: The metadata of the table of which the frame reads rows; None if it reads none of its rows.
-        select: Returns the rows anew, for the table as it is then, if the frame reads rows of the table and this is a
-            Hive-style table.
+        read_from: If the frame reads rows of the table itself, and this is stored as Iceberg: its `metadata_location`
+            or `live_location` before the frame read it. Without it, rows that others commit meanwhile are lost.
+        select: If the frame reads rows of the table itself, and this is a Hive-style table: returns the rows anew, for
+            the table as it is then. Without it, what others change meanwhile is lost, too.
         request: What the journal keeps of the request besides.
 
     Returns:
