@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
-from catalog.datafiles.history import record_changed_partitions
+from catalog.datafiles.history import next_revision, record_changed_partitions
 from catalog.datafiles.intake import lock_as_read, lock_current, reading_current
 from catalog.datafiles.manifest import read_manifest, require_columns, require_manifest, written_columns
 from catalog.datafiles.pruning import FileScan, place_files, scan_files
@@ -315,7 +315,7 @@ class Committer:
 
 def _has_later_rows(connection: Connection, table: Table, change: FileChange) -> bool:
     """Return whether files that may have rows on which a change depends came after these were searched for."""
-    if change.revision is None:
+    if change.revision is None or next_revision(connection, table) == change.revision + 1:
         return False
     row = DataFileRow
     query = select(row.id).where(row.table_id == table.id, row.revision > change.revision)

@@ -259,6 +259,8 @@ def require_unchanged(connection: Connection, table: Table, replaced: ReplacedFi
 def _has_later_rows(connection: Connection, table: Table, replaced: ReplacedFiles) -> bool:
     """Return whether files with rows on which a change depends were added since it has read its files."""
     row = DataFileRow
+    if next_revision(connection, table) == replaced.revision + 1:
+        return False
     query = select(row.partition_id).where(row.table_id == table.id, row.revision > replaced.revision).distinct()
     ids = connection.scalars(query).all()
     if not ids or replaced.where is None:
