@@ -137,3 +137,16 @@ def test_taken_tables_failures_and_dropped_partitions(
     assert compact(spark, catalog, "run/2", found)["partitions"] == 1
     assert files(catalog) == {"2": 1, "3": 1}
     assert read(spark, catalog) == [row for row in before if row[0] != 1]
+
+
+def test_a_partition_that_was_created_again_is_not_compacted(
+    spark: SparkSession, catalog: Catalog, orders: Append
+) -> None:
+    from spark_jobs.changing.row_changes import compact_partitions
+
+    chosen = list(catalog.get_partitions(TABLE, "day < 3"))
+    catalog.delete_partitions("drop", TABLE, "day = 2")
+    for number in (40, 50):
+        orders(number, "2")
+    compact_partitions(spark, catalog, "run", TABLE, chosen)
+    assert files(catalog) == {"1": 1, "2": 2, "3": 1}
