@@ -204,7 +204,6 @@ def test_late_row_that_repeats_one_of_its_partition_is_found(make_shop: Callable
     assert shop.load("more", [shop.day(2, 1)])["failed"] == 0
 
 
-@pytest.mark.long
 def test_partitions_are_compared_with_those_of_the_same_keys(
     make_loader: Callable[..., Loader], tmp_path: Path
 ) -> None:

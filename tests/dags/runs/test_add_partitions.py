@@ -20,7 +20,7 @@ from catalog.operations.records import OperationState
 from tests.dags.runs.conftest import LISTED as TABLE
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own
 ]
 
@@ -123,6 +123,7 @@ def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -
 # --- the first load ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_rows_and_partitions_equal_the_source(
     two_months: Step, landing: Path, read_source: Callable[..., Any], read_table: Callable[..., Any]
 ) -> None:
@@ -132,11 +133,13 @@ def test_rows_and_partitions_equal_the_source(
     assert {name: digest for name, digest in read_table(TABLE).items() if name in source} == source
 
 
+@pytest.mark.long
 def test_every_file_belongs_to_a_partition(two_months: Step) -> None:
     assert two_months.table.leftovers == set()
     assert two_months.table.quarantined == {}
 
 
+@pytest.mark.long
 def test_counts_in_the_catalog_are_those_on_the_disk(two_months: Step, catalog: Catalog) -> None:
     partitions = list(catalog.get_partitions(TABLE, "month <= 2"))
     assert partitions
@@ -157,12 +160,14 @@ def test_index_of_the_list_is_active_with_one_item_per_partition(
     assert (explanation.index, explanation.partitions_found, explanation.partitions_fetched) == (INDEX, 4, 4)
 
 
+@pytest.mark.long
 def test_operation_is_finished_and_says_who_asked(two_months: Step, catalog: Catalog) -> None:
     operation = catalog.operations.get(two_months.run.operation_id)
     assert (operation.state, operation.table, operation.requested_by) == (OperationState.CLEANED, TABLE, "dag_test")
     assert operation.report["register"]["partitions"] == 8
 
 
+@pytest.mark.long
 def test_quality_report_is_there(two_months: Step) -> None:
     report = two_months.run.result("check_quality")
     assert (report["checked"], report["passed"], report["failed"]) == (8, 8, 0)
@@ -170,6 +175,7 @@ def test_quality_report_is_there(two_months: Step) -> None:
     assert Path(report["docs_path"]).is_file()
 
 
+@pytest.mark.long
 def test_job_log_is_in_the_task_log(two_months: Step) -> None:
     log = two_months.run.log("write")
     assert "Attempt 1 of Spark job write_partitions runs in the running application" in log
@@ -179,6 +185,7 @@ def test_job_log_is_in_the_task_log(two_months: Step) -> None:
 # --- nothing new ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: Step, nothing_new: Step) -> None:
     assert set(nothing_new.run.states().values()) == {"skipped"}
     assert nothing_new.table == two_months.table
@@ -199,6 +206,7 @@ def test_new_month_is_all_that_is_added(nothing_new: Step, third_month: Step) ->
     assert third_month.run.result("register")["partitions"] == 4
 
 
+@pytest.mark.long
 def test_partition_that_fails_its_checks_stays_invisible(
     third_month: Step, catalog: Catalog, read_table: Callable[..., Any], months: dict[int, Any]
 ) -> None:
@@ -244,6 +252,7 @@ def test_failed_run_does_not_hold_its_table(foo: Step, catalog: Catalog) -> None
     assert "Spark job validate_source: " in (operation.failure_detail or "")
 
 
+@pytest.mark.long
 def test_reason_of_a_failure_is_recorded_for_the_page_of_its_run(foo: Step) -> None:
     assert foo.run.result("validate", "failure").startswith("Spark job validate_source: ")
 
@@ -265,7 +274,6 @@ def dry_run(
     return Step(run_dag("add_partitions", form), state_of(OTHER_TABLE))
 
 
-@pytest.mark.long
 def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], home: Path) -> None:
     states = dry_run.run.states()
     assert {states.pop("discover"), states.pop("validate")} == {"success"}

@@ -103,7 +103,6 @@ def test_branches_and_tags_that_have_the_rows_are_named(session: Session, catalo
     assert forget(session, AT_ONCE)["files_left"] == 0
 
 
-@pytest.mark.long
 def test_files_are_removed_while_nothing_else_works_on_the_table(
     session: Session,  # noqa: F811
     catalog: Catalog,

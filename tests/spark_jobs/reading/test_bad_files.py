@@ -112,7 +112,6 @@ BAD: dict[str, tuple[dict[str, Any], str, bytes, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.long
 @on_sqlite
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("what", BAD)

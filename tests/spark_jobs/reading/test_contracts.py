@@ -257,7 +257,6 @@ SOURCES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize("table_format", ["parquet", "iceberg"])
 @pytest.mark.parametrize("bad_files", ["fail", "skip"])

@@ -32,13 +32,12 @@ def settings(source_format: str, encoding: str | None) -> dict[str, Any]:
     return {"source_format": source_format, "source_options": options, "columns": [["id", "int"]]}
 
 
-@pytest.mark.long
 @on_sqlite
 @pytest.mark.parametrize(
     ("source_format", "python", "encoding"),
     [
-        ("csv", "utf-8-sig", None),
         ("csv", "latin-1", "ISO-8859-1"),
+        ("csv", "utf-8-sig", None),
         ("csv", "utf-16", "UTF-16"),
         ("csv", "utf-16-le", "UTF-16LE"),
         ("json", "latin-1", "ISO-8859-1"),

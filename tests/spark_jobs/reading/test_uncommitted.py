@@ -45,7 +45,6 @@ def rows(spark: SparkSession, catalog: Catalog, where: str | None = None) -> lis
     return sorted((row.n, row.k) for row in read_table(spark, TABLE, where, catalog=catalog).collect())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("point", [Point.PARTLY_MOVED, Point.MOVED])
 def test_rows_of_a_killed_insert_are_not_seen(
     spark: SparkSession, catalog: Catalog, run: Run, point: Point, monkeypatch: pytest.MonkeyPatch
