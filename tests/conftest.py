@@ -168,14 +168,18 @@ def _cases_on_both_databases(items: list[pytest.Item]) -> Iterator[tuple[pytest.
 
 
 def _leave_first_cases(items: list[pytest.Item]) -> None:
-    """Mark as long all cases but the first of each test that uses Spark or a catalog, or is marked `first_case`."""
-    seen: set[str] = set()
+    """Mark as long all cases but the first of each test that uses Spark or a catalog, or is marked `first_case`.
+
+    Tests marked `smoke` keep the first case on each database.
+    """
+    seen: set[tuple[str, bool]] = set()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         has_one = item.get_closest_marker("first_case") or not {"spark", "catalog_url"}.isdisjoint(fixtures)
         if not has_one or item.get_closest_marker("long"):
             continue
-        function = item.nodeid.partition("[")[0]
+        is_second_database = item.get_closest_marker("smoke") is not None and "postgresql" in item.nodeid
+        function = item.nodeid.partition("[")[0], is_second_database
         if function in seen:
             item.add_marker(pytest.mark.long)
         seen.add(function)

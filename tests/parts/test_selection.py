@@ -40,5 +40,9 @@ def test_the_database_of_a_test_depends_on_its_name() -> None:
     assert selected("tests/catalog/test_a.py::test_7", values="xyz") == [f"{chosen[7][0][:-1]}x"]
 
 
+def test_the_first_case_of_a_smoke_test_runs_on_both_databases() -> None:
+    assert selected("tests/catalog/test_a.py::test_a", "smoke") == ["sqlite-a", "postgresql-a"]
+
+
 def test_other_folders_run_on_postgresql() -> None:
     assert selected("tests/plugins/test_a.py::test_a") == ["postgresql-a"]
