@@ -40,6 +40,7 @@ MOST_SHOWN = 20
 _LONGEST_RECORD = 120
 _NUMBER = f"{OWN}number"
 _UNREADABLE = "calve: this line cannot be read"
+_LINE_BREAKS = " (if values have line breaks, set multiLine in `source_options`)"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def first_problem_of(source: Source) -> SparkColumn:
 
 
 def bad_rows(source: Source, uris: Sequence[str] | None = None, limit: int = MOST_SHOWN) -> list[BadRow]:
-    """Return some rows that cannot be loaded, in the order of their places.
+    """Return some rows that cannot be loaded, in the order of their places; the first has the advice for several.
 
     Args:
         uris: The files to look in, as in `FILE`; by default, all of the source.
@@ -110,7 +111,9 @@ def bad_rows(source: Source, uris: Sequence[str] | None = None, limit: int = MOS
         else:
             problem = record[PROBLEM].asDict()
             found.append(BadRow(path, line_of(path, record, source.job), **problem))
-    return sorted(found, key=lambda row: (row.file, row.line or 0, row.problem))
+    found.sort(key=lambda row: (row.file, row.line or 0, row.problem))
+    advised = [row for row in found if _LINE_BREAKS in row.problem]
+    return [replace(row, problem=row.problem.replace(_LINE_BREAKS, "")) if row in advised[1:] else row for row in found]
 
 
 def unreadable_lines(source: Source, count: int | None = None) -> SourceFileError:
@@ -198,7 +201,7 @@ def _unparsed(path: str, record: str, job: SourceJob) -> BadRow:
     if job.source_format == "json" and is_document(path, job):
         return BadRow(path, *_json_error(path, shown, job))
     if job.source_format == "csv" and first_line.count('"') % 2 and not has_long_values(job):
-        shown += " (if values have line breaks, set multiLine in `source_options`)"
+        shown += _LINE_BREAKS
     elif job.source_format == "csv" and (counts := _field_counts(path, first_line, job)):
         shown += f" (it has {counts[0]:,} fields, but there are {counts[1]:,} columns)"
     if REPLACED in record and encoding_of(job) is None:

@@ -195,11 +195,11 @@ def missing_columns(columns: Sequence[str], target: Target) -> set[str]:
         _refuse_former_names(table, unknown)
     # A record of a JSON file that has such a column is bad, not the file.
     if unknown and target.contract.columns is ContractMode.FREEZE and target.job.source_format != "json":
+        absent = f"missing {', '.join(sorted(missing))}, " if missing else ""
         raise UnfitFilesError(
-            f"does not have the columns of {table.full_name}: missing "
-            f"{', '.join(sorted(missing)) or 'none'}, unknown {', '.join(sorted(unknown))}. Correct the file; or alter "
-            "the table first; or say in `contract` of the table's entry what becomes of such columns: evolve, "
-            "discard_row or discard_value"
+            f"does not have the columns of {table.full_name}: {absent}unknown {', '.join(sorted(unknown))}. Correct "
+            "the file; or alter the table first; or say in `contract` of the table's entry what becomes of such "
+            "columns: evolve, discard_row or discard_value"
         )
     for name in sorted(missing & column_defaults(table.properties).keys()):
         raise UnfitFilesError(

@@ -120,6 +120,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "id,day,amuont\n2,2,1\n",
         r"b\.csv does not have the columns .*: missing amount, note, unknown amuont",
     ),
+    "an additional column": (
+        "id,day,amount,note,more\n2,2,1,x,y\n",
+        r"b\.csv does not have the columns of shop\.orders: unknown more\. Correct the file",
+    ),
     "no key": ("id,amount\n2,1\n", r"b\.csv has no column day, which the table is partitioned by"),
     "no required column": (
         "day,amount\n2,1\n",

@@ -124,8 +124,10 @@ def test_values_with_line_breaks_keep_their_lines(
 ) -> None:
     good = tmp_path / "a.csv"
     good.write_text('id,note,day\n1,"first\nsecond\n",1\n2,plain,1\n')
-    with pytest.raises(SourceFileError, match=r"line 2: 1,\"first \(if values have line breaks, set multiLine"):
+    advice = r"line 2: 1,\"first \(if values have line breaks, set multiLine"
+    with pytest.raises(SourceFileError, match=advice) as refusal:
         loader.load(good, **CSV, **TYPES)
+    assert str(refusal.value).count("set multiLine") == 1
     loader.load(good, **LONG_VALUES, **TYPES)
     assert rows_of(spark, catalog) == [(1, "first\nsecond\n", 1), (2, "plain", 1)]
     (tmp_path / "b.csv").write_text('id,note,day\n3,"a\nb",3\nmany,"c\nd",3\n4,e,soon\n5,"x\ny",\n')
