@@ -23,6 +23,12 @@ def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS - {LISTED} | {"add_partitions.shop.orders"}
     assert bag.dags["add_partitions.shop.orders"].schedule == "@daily"
+    assert bag.dags["add_partitions"].params["table"] == "shop.orders"
+
+
+def test_the_form_of_a_list_without_sources_has_an_example(read_dags_of: Callable[..., DagBag]) -> None:
+    bag = read_dags_of("{rebalance: {apply: true}}")
+    assert bag.dags["add_partitions"].params["table"] == "demo.flights"
 
 
 WRONG_ENTRIES = [

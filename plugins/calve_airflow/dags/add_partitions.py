@@ -65,7 +65,8 @@ def add_partitions_dags(**arguments: Any) -> list[DAG]:
     tables = {name: config for name, config in listed.configs.items() if config.source}
     dags = []
     if is_asked(None):
-        dags.append(_dag(None, arguments, outlets=[table_asset(table) for table in tables]))
+        assets = [table_asset(table) for table in tables]
+        dags.append(_dag(None, arguments, outlets=assets, suggested=next(iter(tables), None)))
     for table, config in tables.items():
         if is_asked(table):
             dags.append(_dag(table, arguments, outlets=[table_asset(table)], schedule=config.schedule))
@@ -83,6 +84,7 @@ def _dag(
     outlets: list[Asset],
     schedule: str | None = None,
     error: object | None = None,
+    suggested: str | None = None,
 ) -> DAG:
     with calve_dag(
         load_dag_id(table),
@@ -125,5 +127,5 @@ def _dag(
         discover >> validate >> write >> register >> create >> build >> wait >> check >> announce >> more
         register >> check >> quarantined
     # Added after the tasks: each of them would copy the form, and Airflow would validate and store all copies.
-    dag.params.update(load_params(table))
+    dag.params.update(load_params(table, suggested=suggested))
     return dag

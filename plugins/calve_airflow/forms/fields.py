@@ -13,12 +13,16 @@ AS_LISTED = "as listed"
 """The choice that takes a field's value from the table's entry in the YAML list."""
 
 
-def table_param(table: str | None = None) -> Param:
-    """Return the form field for a table; if a table is given, the field allows only that table."""
+def table_param(table: str | None = None, suggested: str | None = None) -> Param:
+    """Return the form field for a table; if a table is given, the field allows only that table.
+
+    Args:
+        suggested: The table that an empty form has; None for an example.
+    """
     if table is not None:
         return Param(table, type="string", const=table, title="Table", description="The table of this DAG.")
     return Param(
-        "demo.flights",
+        suggested or "demo.flights",
         type="string",
         pattern=TABLE_PATTERN,
         title="Table",

@@ -31,14 +31,18 @@ def load_dag_id(table: str | None) -> str:
     return full if short == full else f"{short}-{crc32(full.encode()):08x}"
 
 
-def load_params(table: str | None = None) -> dict[str, Param]:
-    """Return the form of a load: for any table, with dry run on by default, or for one listed table."""
-    return {**_source_fields(table), **_rule_fields(), **_effect_fields()}
+def load_params(table: str | None = None, *, suggested: str | None = None) -> dict[str, Param]:
+    """Return the form of a load: for any table, with dry run on by default, or for one listed table.
+
+    Args:
+        suggested: The table that an empty form for any table has; None for an example.
+    """
+    return {**_source_fields(table, suggested), **_rule_fields(), **_effect_fields()}
 
 
-def _source_fields(table: str | None) -> dict[str, Param]:
+def _source_fields(table: str | None, suggested: str | None) -> dict[str, Param]:
     return {
-        "table": table_param(table),
+        "table": table_param(table, suggested),
         "dry_run": Param(
             table is None,
             type="boolean",
