@@ -108,7 +108,8 @@ class Operation:
         table: Current name of its table; the name when it started, if the table was not created or was dropped.
         folder: A name that is unique across operations and catalogs; the names of its folders start with it.
         table_id: The identity of the table; None until the table exists.
-        table_exists: Whether the table exists now.
+        table_exists: Whether the table exists now; false for Iceberg tables that engines made, which have no identity
+            here.
         report: The results of its steps, by step.
         heartbeat_at_ms: Time of the last heartbeat.
     """
