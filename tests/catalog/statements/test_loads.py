@@ -16,9 +16,11 @@ from catalog.operations.failpoints import Point
 from catalog.operations.job_requests import CREATED_TABLE
 from catalog.operations.local_locks import LocalLock
 from catalog.operations.records import Operation, OperationKind, OperationState
+from catalog.settings.table_config import TableConfig
+from catalog.statements.loads import TableLoads
 from tests.catalog.loading.test_loading import table as table
 from tests.support.effort import effort
-from tests.support.killed_loads import TABLE, ArrowEngine, load_and_die, load_files
+from tests.support.killed_loads import TABLE, ArrowEngine, load_and_die, load_files, start_arrow
 from tests.support.processes import context
 
 BEFORE_COMMIT = (
@@ -223,8 +225,9 @@ def test_the_table_of_a_refused_load_is_dropped_unless_it_is_used(
     drop_table = catalog.drop_table
     monkeypatch.setattr(ArrowEngine, "run_step", refuse)
     monkeypatch.setattr(catalog, "drop_table", drop_late)
+    config = TableConfig(TABLE, str(landing), keys={"month": "int"})
     with pytest.raises(SourceFileError, match="a test"):
-        load_files(catalog, str(landing))
+        list(TableLoads(catalog, start=start_arrow).load(config, [str(landing)]))
     assert [table.full_name for table in catalog.list_tables("demo")] == ([TABLE] if use else [])
 
 
