@@ -189,11 +189,13 @@ def _require(connection: Connection, table: Table, snapshot_id: int) -> None:
 
     Raises:
         InvalidSchemeError: The table has no history of its files.
-        UnknownSnapshotError: There is none, or the snapshot has expired.
+        UnknownSnapshotError: There is none, the snapshot has expired, or engines committed again before the catalog
+            took it in.
     """
     known = _known(connection, table)
     if all(known_id != snapshot_id for known_id, _ in known):
-        raise UnknownSnapshotError(table.full_name, snapshot_id, _shown(known))
+        exists = snapshot_id in published_snapshots(table).times
+        raise UnknownSnapshotError(table.full_name, snapshot_id, _shown(known), exists=exists)
 
 
 def _known(connection: Connection, table: Table) -> list[tuple[int, int]]:

@@ -71,7 +71,7 @@ CatalogError
 │   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError, PageNotFoundError
 │   ├── FunctionNotFoundError
 │   ├── MetastoreLockNotFoundError   a client of a metastore's protocol has no such lock, or not any longer
-│   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
+│   └── UnknownSnapshotError         a table has no such snapshot, or it cannot be restored
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError, FunctionAlreadyExistsError

@@ -64,15 +64,23 @@ class ReservedColumnError(InvalidRequestError):
 
 
 class UnknownSnapshotError(NotFoundError):
-    """A table has no snapshot of an id or of a time; it never had it, or it has expired.
+    """A table has no snapshot of an id or of a time, or the catalog has no record of its files.
+
+    It never had the snapshot, it has expired, or engines committed again before the catalog took it in.
 
     Attributes:
         snapshot: The id or the time.
         known: The ids and times of the table's snapshots, the latest first.
     """
 
-    def __init__(self, table: str, snapshot: int | datetime, known: Sequence[tuple[int, datetime]]) -> None:
-        """Build the message from some of the known snapshots."""
+    def __init__(
+        self, table: str, snapshot: int | datetime, known: Sequence[tuple[int, datetime]], *, exists: bool = False
+    ) -> None:
+        """Build the message from some of the known snapshots.
+
+        Args:
+            exists: Whether the table has the snapshot.
+        """
         self.snapshot = snapshot
         self.known = tuple(known)
         what = f"snapshot {snapshot}" if isinstance(snapshot, int) else f"snapshot of {snapshot:%Y-%m-%d %H:%M:%S%z}"
@@ -80,7 +88,11 @@ class UnknownSnapshotError(NotFoundError):
         if len(self.known) > _SHOWN:
             shown.append(f"and {len(self.known) - _SHOWN:,} older ones")
         advice = f"use one of its snapshots: {', '.join(shown)}" if shown else "it has no snapshot to roll back to"
-        super().__init__(f"table {table} has no {what}, or it has expired; {advice}")
+        finding = f"table {table} has no {what}, or it has expired"
+        if exists:
+            finding = f"the catalog has never read table {table} at its {what}, and does not know which files it had"
+            advice += ", or roll the table back by an engine"
+        super().__init__(f"{finding}; {advice}")
 
 
 _SHOWN = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -165,6 +166,20 @@ def test_as_a_statement(catalog: Catalog, ranges: str) -> None:
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_that_was_replaced_before_the_catalog_has_read_it_is_called_so(
+    catalog: Catalog, catalog_url: str, ranges: str
+) -> None:
+    first = current(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        for value in (7, 8):
+            iceberg.load_table(TABLE).append(pa.table({"c": pa.array([value], pa.int32())}))
+        second, third = (line.snapshot_id for line in iceberg.load_table(TABLE).history()[-2:])
+    with pytest.raises(UnknownSnapshotError, match=f"has never read table demo.t at its snapshot {second}") as raised:
+        catalog.roll_backs.to_snapshot(TABLE, second)
+    assert [snapshot_id for snapshot_id, _ in raised.value.known] == [third, first]
+    assert str(raised.value).endswith("or roll the table back by an engine")
 
 
 def test_unknown_foreign_and_expired_snapshots_are_refused_with_the_known_ones(catalog: Catalog, ranges: str) -> None:
