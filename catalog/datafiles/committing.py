@@ -20,6 +20,7 @@ from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
+from catalog.operations.patience import planned_again
 from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.schemes.model import UNPLACED, Scheme
 from catalog.storage import Storage
@@ -232,6 +233,9 @@ class Committer:
         )
         if operation.is_committed:
             return dict(operation.report[CHANGE_ROWS])
+        return planned_again(lambda: self._delete_files(operation_id, table, expression))
+
+    def _delete_files(self, operation_id: str, table: str, expression: str | None) -> dict[str, Any] | None:
         with self._operations.attempt(operation_id, CHANGE_ROWS) as attempt:
             scan = self._scan(table, expression)
             if len(scan.matching) < len(scan.files):

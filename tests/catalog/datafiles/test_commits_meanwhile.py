@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -218,6 +218,24 @@ def test_a_change_that_depends_on_all_rows_of_a_condition_is_refused_if_an_engin
     duck.execute(f"INSERT INTO lake.{TABLE} VALUES ({value})")
     with pytest.raises(PlanConflictError) if is_refused else nullcontext():
         commit()
+
+
+@pytest.mark.parametrize("kind", ["scheme"], indirect=True)
+def test_a_delete_by_statistics_of_files_is_made_again_with_the_rows_that_an_engine_has_added(
+    catalog: Catalog, kind: str, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, left = catalog.committer.commit, iter([f"INSERT INTO lake.{TABLE} VALUES (3)"])
+
+    def after_an_insert(*arguments: Any) -> dict[str, Any]:
+        for text in left:
+            duck.execute(text)
+        return commit(*arguments)
+
+    monkeypatch.setattr(catalog.committer, "commit", after_an_insert)
+    report = catalog.committer.delete_files("delete", TABLE, "v < 10")
+    assert report is not None
+    assert report["rows"] == 5
+    assert rows(catalog) == [11, 12, 13, 14]
 
 
 @pytest.mark.parametrize("kind", ["scheme"], indirect=True)
