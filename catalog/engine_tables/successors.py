@@ -31,6 +31,12 @@ def require_successor(identifier: Identifier, before: Loaded, after: Json, folde
             f"table {identifier} is at the sequence number {known}, with the snapshot {current}, and the metadata, of "
             f"the sequence number {given}, would undo commits; load the table again, and commit on top of it"
         )
+    for name in ("last-column-id", "last-partition-id"):
+        if after[name] < (counted := before.document.get(name) or 0):
+            raise InvalidRequestError(
+                f"table {identifier} has the {name} {counted}, and the metadata {after[name]}, so that later commits "
+                f"would give ids again; write {counted} or more"
+            )
     if given > known + MOST_SKIPPED:
         raise InvalidRequestError(
             f"table {identifier} is at the sequence number {known}, and the metadata at {given}, more than "

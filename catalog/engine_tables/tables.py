@@ -35,7 +35,8 @@ from catalog.errors import (
 from catalog.files.filesystem import Folder
 from catalog.files.folders import has_only_empty_folders, make_folders
 from catalog.files.locations import is_local
-from catalog.iceberg.documents.consistency import check_consistency
+from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents.consistency import check_consistency, check_written
 from catalog.iceberg.documents.files import delete_documents, read_document, write_document
 from catalog.iceberg.documents.new_tables import new_document
 from catalog.iceberg.documents.requirements import check_requirements, is_create
@@ -187,8 +188,12 @@ class EngineTables(EngineEntries):
         return Loaded(location, document)
 
     @staticmethod
-    def _written_document(location: str, *, is_view: bool = False) -> Json:
-        """Return the metadata that an engine has written, after checking them."""
+    def _written_document(location: str, *, is_view: bool = False, before: Json | None = None) -> Json:
+        """Return the metadata that an engine has written, after checking them.
+
+        Args:
+            before: The metadata that they replace; None for those of a new table or view.
+        """
         require_location(location, "metadata-location")
         check_length(location)
         document = read_document(location)
@@ -198,6 +203,7 @@ class EngineTables(EngineEntries):
             document = normalised(document)
             check_table(document)
             check_consistency(document)
+            check_written(document, latest_ms=max(now_ms(), (before or {}).get("last-updated-ms", 0)))
         check_places([], document)
         return document
 
@@ -213,8 +219,8 @@ class EngineTables(EngineEntries):
             EntryModifiedError: It has other metadata.
             CatalogError: As for `create`.
         """
-        document = self._written_document(location)
         before = self.load(identifier)
+        document = self._written_document(location, before=before.document)
         if before.location != expected:
             raise EntryModifiedError(str(identifier), "metadata_location", before.location, expected)
         require_successor(identifier, before, document, folder)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from catalog.errors import InvalidTableError
-from catalog.iceberg.documents.schemas import Json
+from catalog.iceberg.documents.schemas import Json, highest_id
 from catalog.iceberg.documents.tables import MAIN, by_id
 
 _SKEW_MS = 60_000
-"""How far times may go back: clocks of writers differ."""
+"""How far times may go back, or be ahead: clocks of writers differ."""
 
 _GROUPS = (
     ("schemas", "schema-id", "current-schema-id", "schema"),
@@ -41,6 +41,32 @@ def check_consistency(document: Json, *, newest: int = 0) -> None:
         raise InvalidTableError("the table would have no location; set one")
     _check_snapshots(document)
     _check_times(document, newest)
+
+
+def check_written(document: Json, *, latest_ms: int) -> None:
+    """Check what a client has counted in metadata that it has written, and its clock: later commits build on both.
+
+    Args:
+        document: Normalised and consistent metadata.
+        latest_ms: The present time, or that of the metadata before, if they are later.
+
+    Raises:
+        InvalidTableError: A counter is below an id that is in use, which would be given again; or the clock is ahead.
+    """
+    fields = (field.get("field-id", 0) for spec in document["partition-specs"] for field in spec["fields"])
+    highest = {
+        "last-column-id": max(map(highest_id, document["schemas"])),
+        "last-partition-id": max(fields, default=0),
+    }
+    for name, used in highest.items():
+        if document[name] < used:
+            raise InvalidTableError(
+                f"the metadata have the {name} {document[name]}, below {used}, which is in use; write {used} or more"
+            )
+    if (updated_ms := document["last-updated-ms"]) > latest_ms + _SKEW_MS:
+        raise InvalidTableError(
+            f"Invalid update timestamp {updated_ms}: over a minute after {latest_ms}, now; set the clock of the writer"
+        )
 
 
 def _check_snapshots(document: Json) -> None:

@@ -24,6 +24,8 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.iceberg.clock import now_ms
+from catalog.iceberg.documents import new_tables, updates
 from catalog.iceberg.documents.files import read_document
 from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Column
@@ -213,15 +215,43 @@ def test_a_pointer_moves_to_no_metadata_that_a_commit_would_not_make(entries: En
     line = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": read_document(made)["last-updated-ms"]}
     listed = {**line, "manifest-list": f"{made}-missing.avro", "summary": {"operation": "append"}, "schema-id": 0}
     refs = {"main": {"snapshot-id": 1, "type": "branch"}}
+    fewer = {**SCHEMA, "fields": [SCHEMA_FIELD]}
+    spec = {"spec-id": 0, "fields": [{"source-id": 1, "field-id": 1000, "name": "p", "transform": "identity"}]}
     added = {"snapshots": [listed], "current-snapshot-id": 1, "refs": refs, "last-sequence-number": 1}
     for name, metadata, problem in (
         ("own", written(own, **{"format-version": 3, "next-row-id": 0}), "leave out the upgrade to 3"),
         ("own", written(own, **{"format-version": 1}), "leave out the upgrade to 1"),
         ("a", written(made, **{"last-sequence-number": 2**63 - 1}), "leaves too few for later commits"),
+        (
+            "a",
+            written(made, **{"last-column-id": 1}),
+            "the last-column-id 1, below 2, which is in use; write 2 or more",
+        ),
+        ("a", written(made, schemas=[fewer], **{"last-column-id": 1}), "has the last-column-id 2, and the metadata 1"),
+        ("a", written(made, **{"partition-specs": [spec]}), "the last-partition-id 999, below 1000, which is in use"),
+        (
+            "a",
+            written(made, **{"last-updated-ms": now_ms() + 90_000}),
+            "over a minute after .* the clock of the writer",
+        ),
         ("a", written(made, **added), "the manifest list .* cannot be read: FileNotFoundError"),
     ):
         with pytest.raises(InvalidRequestError, match=problem):
             pointed(entries, name, metadata)
+
+
+def test_a_table_whose_time_is_ahead_gets_metadata_of_that_time(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, identifier = entries.catalog.iceberg, identifier_of(TableName("demo", "a"))
+    with monkeypatch.context() as ahead:
+        for module in (updates, new_tables):
+            ahead.setattr(module, "now_ms", lambda: now_ms() + 3_600_000)
+        made = tables.create(identifier, NewTable(SCHEMA))
+    pointed(entries, "a", written(str(made.location), properties={"n": "1"}))
+    assert entries.table(TableName("demo", "a")).parameters["n"] == "1"
+    with pytest.raises(InvalidRequestError, match="the clock of the writer"):
+        tables.register(identifier_of(TableName("demo", "b")), written(str(made.location)))
 
 
 def test_an_iceberg_table_gets_another_name(entries: Entries, metadata: list[str]) -> None:
