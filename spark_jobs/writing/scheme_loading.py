@@ -130,6 +130,19 @@ class SchemeRows:
             revision=scan.revision if is_serializable else None,
         )
 
+    def removal(self, scheme: Scheme) -> FileChange:
+        """Return the change that removes the retired files of a table with a scheme, whose rows are all deleted."""
+        return FileChange(
+            scheme,
+            scheme,
+            retired=[file.id for file in self.retired],
+            read_from=self.read_from,
+            is_overwrite=self.is_overwrite,
+            had_deletes=self.had_deletes,
+            where=self.where,
+            revision=self.revision,
+        )
+
 
 def publish_scheme_rows(
     spark: SparkSession,
@@ -183,17 +196,7 @@ def write_scheme_rows(
     before = table.scheme
     assert before is not None
     if new.rows is None:
-        change = FileChange(
-            before,
-            before,
-            retired=[file.id for file in new.retired],
-            read_from=new.read_from,
-            is_overwrite=new.is_overwrite,
-            had_deletes=new.had_deletes,
-            where=new.where,
-            revision=new.revision,
-        )
-        return change, {"rows_loaded": 0, "files_removed": len(new.retired)}
+        return new.removal(before), {"rows_loaded": 0, "files_removed": len(new.retired)}
     check = RowCheck(table, first_problem(new.columns))
     values = [checked.value.alias(checked.column.name) for checked in new.columns]
     given = new.rows.select(*values)

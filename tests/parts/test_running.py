@@ -25,9 +25,13 @@ except KeyboardInterrupt:
     os.write(notes, b"torn down ")
 """
 RUNNER = """
-import sys
+import signal, sys
 from pathlib import Path
 from tests.parts import running
+# The tests may run where these signals are ignored, as below nohup.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 running.command = lambda part: [sys.executable, "-c", sys.argv[1]]
 running.run(running.PARTS[2], Path(sys.argv[2]))
 """
